@@ -1,0 +1,2 @@
+"""The crawler room: fetch a URL, read it, keep it, report it.
+"""

@@ -1,0 +1,2 @@
+"""The steps a URL passes while a worker holds it: fetch, extract.
+"""

@@ -1,0 +1,81 @@
+"""The status of a URL: an HTTP status, or one of Heritrix's codes when no answer was read.
+
+Operators know these numbers from `crawl.log`, so they are kept. Source: Heritrix 3, `FetchStatusCodes`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from http import HTTPStatus
+
+
+class FetchStatus(IntEnum):
+    """Why a URL has no HTTP status. The numbers are Heritrix's; HTTP statuses are not listed here."""
+
+    UNATTEMPTED = 0
+    DNS_FAILED = -1
+    CONNECT_FAILED = -2
+    CONNECTION_LOST = -3
+    TIMED_OUT = -4
+    PROCESSOR_FAILED = -5
+    UNFETCHABLE = -7
+    DEFERRED = -50
+    ROBOTS_FAILED = -61
+    TOO_MANY_HOPS = -4001
+    OUT_OF_SCOPE = -5000
+    BLOCKED = -5001
+    ROBOTS_EXCLUDED = -9998
+
+
+class StatusClass(Enum):
+    """What a status says about its URL: an answer was read, none could be had, or none is wanted."""
+
+    SUCCESS = "success"
+    FAILED = "failed"
+    DISREGARDED = "disregarded"
+
+
+#: Each code's words and class. Whatever is not listed and above 0 is an HTTP status: a success,
+#: since the server did answer.
+MEANINGS: dict[int, tuple[str, StatusClass]] = {
+    FetchStatus.UNATTEMPTED: ("not tried yet", StatusClass.FAILED),
+    FetchStatus.DNS_FAILED: ("DNS lookup failed", StatusClass.FAILED),
+    FetchStatus.CONNECT_FAILED: ("connect failed", StatusClass.FAILED),
+    FetchStatus.CONNECTION_LOST: ("connection lost", StatusClass.FAILED),
+    FetchStatus.TIMED_OUT: ("timed out", StatusClass.FAILED),
+    FetchStatus.PROCESSOR_FAILED: ("a processor failed", StatusClass.FAILED),
+    FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
+    FetchStatus.DEFERRED: ("put off until a prerequisite is there", StatusClass.FAILED),
+    FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),
+    FetchStatus.TOO_MANY_HOPS: ("too many hops from the seed", StatusClass.DISREGARDED),
+    FetchStatus.OUT_OF_SCOPE: ("out of scope", StatusClass.DISREGARDED),
+    FetchStatus.BLOCKED: ("blocked: private or loopback address", StatusClass.DISREGARDED),
+    FetchStatus.ROBOTS_EXCLUDED: ("excluded by robots.txt", StatusClass.DISREGARDED),
+}
+
+#: The smallest number that is an HTTP status (RFC 9110 section 15).
+FIRST_HTTP_STATUS = 100
+
+
+def describe(status: int) -> str:
+    """Number and words of a status: "404 Not Found", "-2 connect failed". Never raises."""
+    return f"{int(status)} {_words(status)}"
+
+
+def class_of(status: int) -> StatusClass:
+    """The class of a status. An HTTP status is a success whatever its number, as in Heritrix; an
+    unknown code below 100 is failed.
+    """
+    if status >= FIRST_HTTP_STATUS:
+        return StatusClass.SUCCESS
+    known = MEANINGS.get(status)
+    return known[1] if known else StatusClass.FAILED
+
+
+def _words(status: int) -> str:
+    if status in MEANINGS:
+        return MEANINGS[status][0]
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "unknown HTTP status" if status >= FIRST_HTTP_STATUS else "unknown status"

@@ -1,0 +1,147 @@
+"""The thin asyncio face: leases are handed to a first-come-first-served line of waiting tasks.
+
+One pump serves them all. It runs when a lease comes back, when URLs come in, when the store has answered, and at the one
+time that the core names (at most one `call_at`): no polling, no time-out per worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from frontier.core import Frontier
+from frontier.errors import FrontierError
+from frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
+
+
+class Drained(Exception):
+    """Nothing is queued and nothing is leased: no lease will come unless URLs are scheduled."""
+
+
+class AsyncFrontier:
+    """A Frontier for tasks of one event loop.
+
+    `open` gets the function that the store's thread may call, and answers the opened Frontier.
+    """
+
+    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002 - it is what it does
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[asyncio.Future[Lease]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+        self.core = open(self._wake_from_thread)
+
+    async def __aenter__(self) -> AsyncFrontier:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Lease]:
+        """Leases until the Frontier is drained or stopped."""
+        while True:
+            try:
+                yield await self.lease()
+            except Drained:
+                return
+
+    def schedule(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """As `Frontier.schedule`; wakes waiting tasks."""
+        try:
+            return self.core.schedule(candidates)
+        finally:
+            self._pump()
+
+    async def lease(self) -> Lease:
+        """The next URL that may be fetched; waits as long as there is hope.
+
+        A cancelled caller's lease is released. Raises: Drained, StoreUnavailable.
+        """
+        waiter = self._loop.create_future()
+        self._waiting.append(waiter)
+        self._pump()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.release(waiter.result())
+            raise
+
+    def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
+        """As `Frontier.finish`; wakes waiting tasks."""
+        try:
+            return self.core.finish(lease, outcome, discovered)
+        finally:
+            self._pump()
+
+    def release(self, lease: Lease) -> None:
+        """As `Frontier.release`; wakes waiting tasks."""
+        try:
+            self.core.release(lease)
+        finally:
+            self._pump()
+
+    def set_delay(self, gate: GateKey, delay_s: float) -> None:
+        """As `Frontier.set_delay`."""
+        self.core.set_delay(gate, delay_s)
+        self._pump()
+
+    def stop_leasing(self) -> None:
+        """Hand out no more leases: every waiting and later `lease()` raises `Drained`."""
+        self._is_stopped = True
+        self._pump()
+
+    async def flush(self) -> None:
+        """As `Frontier.flush`, off the loop."""
+        await asyncio.to_thread(self.core.flush)
+
+    async def close(self) -> None:
+        """Stop leasing and close the Frontier, off the loop."""
+        self.stop_leasing()
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.to_thread(self.core.close)
+
+    def _wake_from_thread(self) -> None:
+        """Called by the store's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._pump)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _pump(self) -> None:
+        """Hand leases to those who wait, then arm the timer for the next moment that may bring one."""
+        try:
+            self._serve()
+        except FrontierError as error:
+            self._fail_all(error)
+
+    def _serve(self) -> None:
+        while self._waiting:
+            if self._waiting[0].done():
+                self._waiting.popleft()  # its task was cancelled
+                continue
+            if self._is_stopped or self.core.is_done:
+                self._fail_all(Drained())
+                return
+            lease = self.core.lease()
+            if lease is None:
+                self._arm()
+                return
+            self._waiting.popleft().set_result(lease)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at_s = self.core.wake().at_s
+        if at_s is not None:
+            wait_s = max(at_s - self.core.now_s(), 0.0)
+            self._timer = self._loop.call_later(wait_s, self._pump)
+
+    def _fail_all(self, error: Exception) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)

@@ -1,0 +1,47 @@
+"""Back-pressure: what was said to the store and is not durable yet."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from frontier.stores.base import Batch
+
+#: Rows that may be written and not durable before the Frontier waits for the store.
+MAX_ROWS = 20_000
+
+
+class Backlog:
+    """Numbers the batches and counts those that are not durable. O(1) a batch."""
+
+    def __init__(self, max_unacknowledged: int) -> None:
+        self._max_finishes = max_unacknowledged
+        self._batches: deque[tuple[int, int, int]] = deque()
+        self.rows = 0  #: rows not durable
+        self.finishes = 0  #: finished leases not durable
+        self.said = 0  #: number of the last batch
+        self.durable = 0  #: number of the last durable batch
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the store must catch up before anything new is begun."""
+        return self.finishes >= self._max_finishes or self.rows >= MAX_ROWS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was said is durable."""
+        return self.durable == self.said
+
+    def add(self, batch: Batch, finishes: int) -> None:
+        """A batch is written that ends so many leases."""
+        self.said = batch.number
+        self._batches.append((batch.number, batch.rows, finishes))
+        self.rows += batch.rows
+        self.finishes += finishes
+
+    def synced(self, number: int) -> None:
+        """Every batch up to `number` is durable."""
+        self.durable = max(self.durable, number)
+        while self._batches and self._batches[0][0] <= number:
+            _, rows, finishes = self._batches.popleft()
+            self.rows -= rows
+            self.finishes -= finishes

@@ -1,0 +1,175 @@
+"""Builds a Frontier from an order: the one place of this room that knows dedup."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dedup.errors import DedupError
+from dedup.errors import FormatMismatch as FilterMismatch
+from dedup.uniq import UniqFilter, UniqParameters
+
+from frontier.assignment import PolitenessScope, parse_policy
+from frontier.core import Frontier
+from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
+from frontier.gates import Politeness
+from frontier.intake import Intake
+from frontier.models import WAITING
+from frontier.schedule import Schedule
+from frontier.seen import ExactFilter, SeenFilter
+from frontier.stores.base import FrontierStore, Opening
+from frontier.stores.memory import MemoryStore
+from frontier.stores.sql import SqlStore
+from frontier.workqueues import QueueIndex
+
+#: Keys that are marked again at a time after an unclean end.
+MARK_CHUNK = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierOrder:
+    """What a Frontier is asked to be. `policy`, `scope` and `uniq` may not change while a job lives."""
+
+    policy: str = "bkdr:997"  #: assignment policy
+    scope: PolitenessScope = PolitenessScope.HOST  #: whom a gate stands for
+    politeness: Politeness = field(default_factory=Politeness)
+    uniq: UniqParameters = field(default_factory=UniqParameters)  #: the filter
+    max_unacknowledged: int = 1000  #: finished leases that may be not durable; set it to the number of workers
+
+
+def open_frontier(
+    state: Path | None,
+    order: FrontierOrder,
+    *,
+    clock: Callable[[], float] | None = None,
+    on_change: Callable[[], None] = lambda: None,
+) -> Frontier:
+    """Open the Frontier whose state lives in the folder `state` (None: in memory only); blocks.
+
+    `on_change` is called from another thread when the store has answered; it may only wake the host.
+    Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
+    StoreFull, StoreUnavailable.
+    """
+    _check(order)
+    clock = clock or steady_clock()
+    store: FrontierStore = MemoryStore() if state is None else SqlStore(_made(state) / "frontier.db")
+    try:
+        opening = store.open(_identity(order), on_change)
+        seen = _open_filter(state, order, store, opening)
+    except BaseException:
+        store.close(clean=False)
+        raise
+    index = QueueIndex()
+    schedule = Schedule(index)
+    politeness = _politeness(order)
+    intake = Intake(parse_policy(order.policy), order.scope, politeness, seen, index, schedule)
+    intake.last_ordinal = opening.counters.last_ordinal
+    _take_up(opening, index, schedule, intake, clock())
+    return Frontier(
+        store=store,
+        seen=seen,
+        intake=intake,
+        clock=clock,
+        max_unacknowledged=order.max_unacknowledged,
+        counters=opening.counters,
+    )
+
+
+def steady_clock() -> Callable[[], float]:
+    """Epoch seconds that never go back: the epoch at this moment plus the monotonic time since."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: offset_s + time.monotonic()
+
+
+class DedupFilter:
+    """The room `dedup`'s UniqFilter behind this room's seam."""
+
+    def __init__(self, uniq: UniqFilter) -> None:
+        self._uniq = uniq
+
+    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """For each key, whether it was never marked."""
+        answer: list[bool] = self._uniq.unseen(keys).tolist()
+        return answer
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Mark the keys as seen."""
+        self._uniq.mark(keys)
+
+    def sync(self) -> None:
+        """Make every mark durable."""
+        self._uniq.sync()
+
+    def close(self) -> None:
+        """Let go of maps and files."""
+        self._uniq.close()
+
+    def facts(self) -> Mapping[str, float]:
+        """The filter's statistics by name."""
+        statistics = self._uniq.statistics()
+        return {name: float(value) for name, value in statistics._asdict().items()}
+
+
+def _check(order: FrontierOrder) -> None:
+    parse_policy(order.policy)
+    politeness = order.politeness
+    if min(politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s) < 0:
+        raise PolicyError("delays and the delay factor may not be negative")
+    if politeness.min_delay_s > politeness.max_delay_s:
+        raise PolicyError(
+            f"min_delay {politeness.min_delay_s:g} s is longer than max_delay {politeness.max_delay_s:g} s"
+        )
+    if politeness.slots < 1 or order.max_unacknowledged < 1:
+        raise PolicyError("a gate needs at least one slot, and one lease must be allowed to end")
+
+
+def _politeness(order: FrontierOrder) -> Politeness:
+    if order.scope is not PolitenessScope.OFF:
+        return order.politeness
+    return Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
+
+
+def _identity(order: FrontierOrder) -> dict[str, str]:
+    return {"policy": order.policy, "politeness": order.scope.value}
+
+
+def _made(state: Path) -> Path:
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{state}: {error.strerror}; choose a folder that can be written") from error
+    return state
+
+
+def _open_filter(state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening) -> SeenFilter:
+    """The filter, knowing all that the store knows: after an unclean end every key is marked again."""
+    if state is None:
+        return ExactFilter()
+    try:
+        seen = DedupFilter(UniqFilter.open(state / "seen", order.uniq))
+        if not opening.clean:
+            for keys in store.keys(MARK_CHUNK):
+                seen.mark(keys)
+    except FilterMismatch as error:
+        raise FormatMismatch(str(error)) from error
+    except OSError as error:
+        raise StoreFull(f"the filter in {state / 'seen'} cannot be written: {error.strerror}") from error
+    except DedupError as error:
+        raise StoreUnavailable(str(error)) from error
+    return seen
+
+
+def _take_up(opening: Opening, index: QueueIndex, schedule: Schedule, intake: Intake, now_s: float) -> None:
+    """Begin where the last owner ended: gates rest on, lanes have their rows, retries wait."""
+    for gate in opening.gates:
+        intake.make_gate(gate.key).restore(gate, now_s, clean=opening.clean)
+    for queue in opening.queues:
+        index.restore_queue(queue.id, queue.key)
+    for row in opening.lanes:
+        schedule.rows_stored(index.restore_lane(row), WAITING, row.rows)
+    for head in opening.waiting:
+        lane = index.get((head.row.queue, head.row.gate))
+        schedule.row_waits(lane, head)
+        schedule.rows_lost(lane, 0)

@@ -1,0 +1,39 @@
+"""What can go wrong in the frontier room; the docstring of a class is its meaning."""
+
+from __future__ import annotations
+
+
+class FrontierError(Exception):
+    """Root of all errors of this room."""
+
+
+class PolicyError(FrontierError):
+    """The order asks for a policy, a delay or a number that does not exist or makes no sense."""
+
+
+class LeaseLost(FrontierError):
+    """The lease is not out: it was finished, released, or belongs to another Frontier."""
+
+
+class LifecycleError(FrontierError):
+    """A work queue was asked for a step that its state does not allow: a defect of the Frontier."""
+
+
+class InvariantBroken(FrontierError):
+    """`Frontier.check()` found two facts that contradict each other."""
+
+
+class FormatMismatch(FrontierError):
+    """The state was written by another version or with another policy or filter."""
+
+
+class StoreUnavailable(FrontierError):
+    """The store cannot be read or written; what was acknowledged is safe, the crawl can be resumed."""
+
+
+class StoreFull(StoreUnavailable):
+    """The disk of the store is full or read-only."""
+
+
+class StoreInUse(StoreUnavailable):
+    """Another process holds the store."""

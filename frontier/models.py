@@ -1,0 +1,165 @@
+"""The records that pass through the Frontier's face and between its parts.
+
+Times are epoch seconds, durations end in `_s`. A `Row` has the columns of the table `url` in their order, so that a
+store can write it as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from typing import NamedTuple, NewType
+
+QueueKey = NewType("QueueKey", str)  # what an assignment policy answers: the name of a work queue
+GateKey = NewType("GateKey", str)  # whom politeness is owed: mostly a host
+
+#: Precedence of a URL when nothing else is said; smaller is served first (Heritrix: NORMAL, cost 1).
+NORMAL = 3 << 8 | 1
+#: Precedence of a URL scheduled with `front`.
+FRONT = 1 << 8 | 1
+#: Added to the precedence of a row that waits for its retry, so that it sorts behind all that can be served.
+WAITING = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A URL that someone would like to have fetched."""
+
+    url: str  #: absolute and canonical; the Frontier does not change it
+    key: bytes | None = None  #: what dedup sees; the URL in UTF-8 if None
+    hops: str = ""  #: the path from the seed, one letter a hop
+    payload: bytes | None = None  #: opaque to the Frontier; comes back in the lease
+    front: bool = False  #: serve before URLs of normal precedence
+    force: bool = False  #: enqueue though seen
+
+    def dedup_key(self) -> bytes:
+        """The bytes by which two candidates are the same URL."""
+        return self.url.encode() if self.key is None else self.key
+
+
+class VerdictKind(Enum):
+    """What became of a candidate."""
+
+    NEW = "new"  #: it is queued (or will be, when the store has it)
+    SEEN = "seen"  #: it was queued before
+    REFUSED = "refused"  #: it cannot be queued, see the reason; do not send it again
+    BUSY = "busy"  #: the store is behind; send it again later
+    LATER = "later"  #: a filter that may block will decide in the store thread
+
+
+class Verdict(NamedTuple):
+    """The answer for one candidate, in the order of the batch."""
+
+    kind: VerdictKind
+    reason: str = ""  #: why it is refused, in words
+
+
+NEW = Verdict(VerdictKind.NEW)
+SEEN = Verdict(VerdictKind.SEEN)
+BUSY = Verdict(VerdictKind.BUSY)
+LATER = Verdict(VerdictKind.LATER)
+
+
+class OutcomeKind(Enum):
+    """How a lease ended; the value is what the store's table `done` keeps."""
+
+    DONE = "done"  #: fetched, whatever the HTTP status
+    FAILED = "failed"  #: given up
+    DISREGARDED = "disregarded"  #: deliberately not fetched (robots, scope, operator)
+    RETRY = "retry"  #: to be tried again after `after_s`; counts as an attempt
+    DEFERRED = "deferred"  #: back to its old place, no attempt counted; the slot rests if something was fetched
+
+
+#: The kinds that end a URL: it leaves its queue for the table `done`.
+ENDING = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the crawler says of a lease when it gives it back."""
+
+    kind: OutcomeKind
+    status: int = 0  #: the fetch status code (HTTP, or Heritrix's negative codes)
+    start_s: float | None = None  #: when the fetch began; None = nothing was fetched, the slot does not rest
+    end_s: float | None = None  #: when it ended; rests are counted from here
+    after_s: float = 0.0  #: RETRY: earliest next try, counted from now
+    host_rest_s: float = 0.0  #: close the gate for so long (429, 503, Retry-After), counted from now
+
+
+class Row(NamedTuple):
+    """One queued URL, as the store keeps it. (queue, gate, precedence, ordinal) is its place."""
+
+    queue: int  #: id of the work queue
+    gate: int  #: id of the gate
+    precedence: int  #: smaller first
+    ordinal: int  #: the global order of acceptance, from 1
+    url: str
+    key: bytes | None  #: None = the URL in UTF-8
+    hops: str
+    via: int  #: ordinal of the page it was found on, 0 = none
+    attempts: int  #: tries that counted so far
+    due_s: float | None  #: earliest time of the next try
+    payload: bytes | None
+
+    def dedup_key(self) -> bytes:
+        """The bytes that the filter knows this row by."""
+        return self.url.encode() if self.key is None else self.key
+
+
+class Head(NamedTuple):
+    """A row that was read for its lane's window, with what a lease needs beside it."""
+
+    row: Row
+    via: str | None  #: the URL of the page it was found on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to fetch one URL now; it holds a slot of its gate until it is finished or released."""
+
+    ordinal: int  #: the URL's number; names the lease
+    url: str
+    key: bytes  #: what dedup knows it by
+    hops: str  #: the path from the seed
+    via: str | None  #: the page it was found on
+    attempts: int  #: tries that counted before this one
+    payload: bytes | None
+    queue: QueueKey
+    gate: GateKey
+    since_s: float  #: when it was handed out
+
+
+class WaitsFor(Flag):
+    """What must happen before `lease()` can answer."""
+
+    NOTHING = 0
+    TIME = auto()  #: a gate opens or a retry comes due at `Wake.at_s`
+    STORE = auto()  #: rows were asked for, or too much is not durable yet
+    URLS = auto()  #: nothing is queued
+    FINISH = auto()  #: a lease must come back first
+
+
+class Wake(NamedTuple):
+    """When to ask `lease()` again, and what it waits for."""
+
+    at_s: float | None  #: None = no time will help
+    waits_for: WaitsFor
+
+
+class UrlState(Enum):
+    """Where a URL is."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class UrlRecord(NamedTuple):
+    """What the store knows of one URL."""
+
+    url: str
+    state: UrlState
+    status: int  #: the last fetch status; 0 while it is queued
+    outcome: str  #: an `OutcomeKind` value; empty while it is queued
+    attempts: int
+    ordinal: int

@@ -1,0 +1,309 @@
+"""Which lane is served next: gates are scheduled, lanes wait at them. Pure; the time is an argument.
+
+One heap holds the gates that have something to serve, by opening time. An open gate gives its best waiting lane whose
+queue is free; a lane whose queue is busy is parked at the queue and comes back with it, so a blocked host stops only its
+own lanes. No slot is handed out in advance, so no wake-up can be lost.
+
+Activation is lazy: a lane's heads are asked of the store only when its gate could serve more lanes than it has ready.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from frontier.gates import Gate
+from frontier.models import Head
+from frontier.workqueues import Lane, Place, QueueIndex
+
+#: Gates that one call looks at in vain before it gives the caller a turn.
+LOOKS = 64
+#: Lanes whose heads may be on their way beyond twice the leases that are out.
+ASKED_AT_LEAST = 64
+
+
+Entry = tuple[int, int, int, Lane]  # (queue precedence, arrival, stamp, lane): the stamp is unique
+
+
+class Line:
+    """The lanes that wait at one gate."""
+
+    __slots__ = ("active", "entry", "gate", "ready", "stored")
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
+        self.stored: list[Entry] = []  #: heap of lanes whose rows are in the store; may hold stale entries
+        self.active = 0  #: lanes that are READY or LOADING
+        self.entry: tuple[float, int] | None = None  #: its valid entry in the heap of gates
+
+    def best(self) -> Lane | None:
+        """Take the best ready lane whose queue is free; park those whose queue is busy."""
+        while self.ready:
+            _, _, stamp, lane = heappop(self.ready)
+            if lane.stamp != stamp:
+                continue
+            if not lane.queue.is_busy:
+                return lane
+            lane.place = Place.PARKED
+            lane.stamp = 0
+            self.active -= 1
+            lane.queue.parked.append(lane)
+        return None
+
+    def next_stored(self) -> Lane | None:
+        """Take the first lane whose heads are in the store."""
+        while self.stored:
+            _, _, stamp, lane = heappop(self.stored)
+            if lane.stamp == stamp:
+                return lane
+        return None
+
+    def wanted(self) -> int:
+        """How many lanes should be ready or loading: as many as could be served soon, at most 2 × those served."""
+        return min(2 * max(1, self.gate.out), max(1, self.gate.slots - self.gate.out + 1))
+
+
+class Retry(NamedTuple):
+    """A row that waits until `due_s`."""
+
+    due_s: float
+    ordinal: int
+    lane: Lane
+    head: Head
+
+
+class Schedule:
+    """All lines, and the heap of their gates. Every operation costs O(log active)."""
+
+    def __init__(self, index: QueueIndex) -> None:
+        self._index = index
+        self._lines: dict[int, Line] = {}
+        self._heap: list[tuple[float, int, Line]] = []
+        self._turn = 0  #: breaks ties in the heap: first come, first served
+        self._retries: list[Retry] = []
+        self._wanted: list[tuple[Lane, int]] = []
+        self._stamps = 0
+        self.asked = 0  #: lanes whose heads are on their way
+        self.out = 0  #: leases out
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for a retry."""
+        return len(self._retries)
+
+    def gates(self) -> Iterable[Gate]:
+        """Every gate."""
+        return (line.gate for line in self._lines.values())
+
+    def add_gate(self, gate: Gate) -> None:
+        """Make the line of a new gate."""
+        self._lines[gate.id] = Line(gate)
+
+    def gate(self, gate_id: int) -> Gate | None:
+        """The gate with this id, if there is one."""
+        line = self._lines.get(gate_id)
+        return None if line is None else line.gate
+
+    # What happens to rows
+
+    def rows_stored(self, lane: Lane, precedence: int, count: int = 1) -> None:
+        """`count` rows of this precedence were written for the lane."""
+        lane.rows += count
+        lane.queue.rows += count
+        if lane.window and precedence < lane.window[-1].row.precedence:
+            lane.drop_behind(precedence)
+            if lane.is_asked:
+                lane.forget_answer()
+                self.asked -= 1
+        self._place(lane)
+
+    def rows_lost(self, lane: Lane, count: int = 1) -> None:
+        """`count` rows of the lane turned out to be duplicates: the store does not have them."""
+        lane.rows -= count
+        lane.queue.rows -= count
+        self._place(lane)
+
+    def row_waits(self, lane: Lane, head: Head) -> None:
+        """A row of the lane waits for `head.row.due_s`; it is not leased."""
+        assert head.row.due_s is not None
+        lane.waiting += 1
+        lane.queue.waiting += 1
+        heappush(self._retries, Retry(head.row.due_s, head.row.ordinal, lane, head))
+
+    def heads_read(self, lane: Lane, heads: list[Head]) -> bool:
+        """The store's answer for a lane. False if it brings nothing though rows should be there."""
+        fresh = lane.answer(heads)
+        if fresh is None:
+            return True
+        self.asked -= 1
+        self._place(lane)
+        return fresh > 0 or lane.stored <= 0
+
+    # Serving
+
+    def take_wanted(self) -> list[tuple[Lane, int]]:
+        """Lanes whose heads should be asked of the store now, and how many rows to read."""
+        wanted, self._wanted = self._wanted, []
+        return wanted
+
+    def lease(self, now_s: float) -> tuple[Lane, Head] | None:
+        """Take a slot of an open gate and the head of its best lane; None if there is none to be had now."""
+        self._wake_retries(now_s)
+        for _ in range(LOOKS):
+            line = self._first_open(now_s)
+            if line is None:
+                return None
+            lane = line.best()
+            if lane is not None:
+                return lane, self._take(line, lane, now_s)
+            if not self._activate(line):
+                return None  # enough is asked of the store; the gate keeps its place
+            line.entry = None  # nothing to serve until heads come or a queue is free
+        return None
+
+    def come_back(self, lane: Lane, head: Head, *, keep: bool) -> None:
+        """A lease of the lane ended; the row is first again if `keep`, else it has left the lane.
+
+        The caller has returned the gate's slot, and calls `row_waits` before if the row goes on waiting.
+        """
+        self.out -= 1
+        queue = lane.queue
+        lane.leased.discard(head.row.ordinal)
+        queue.out -= 1
+        if keep:
+            lane.put_first(head)
+        lane.arrival = self._index.next_arrival()
+        self._unplace(lane)
+        parked, queue.parked = queue.parked, []
+        for other in parked:
+            self._unplace(other)
+            self._place(other)
+        self._place(lane)
+        self._enlist(self._lines[lane.gate])
+
+    def row_ended(self, lane: Lane) -> None:
+        """A leased row of the lane is done with for good."""
+        lane.rows -= 1
+        lane.queue.rows -= 1
+
+    def gate_changed(self, gate: Gate) -> None:
+        """The gate opens at another time than before."""
+        self._enlist(self._lines[gate.id])
+
+    def next_time(self) -> float | None:
+        """When a gate with something to serve opens, or a retry comes due; None if no time will help."""
+        while self._heap and self._heap[0][2].entry != self._heap[0][:2]:
+            heappop(self._heap)
+        times = [self._heap[0][0]] if self._heap else []
+        if self._retries:
+            times.append(self._retries[0].due_s)
+        return min(times, default=None)
+
+    # Inside
+
+    def _first_open(self, now_s: float) -> Line | None:
+        while self._heap:
+            at_s, turn, line = self._heap[0]
+            if line.entry != (at_s, turn):
+                heappop(self._heap)
+                continue
+            if at_s > now_s:
+                return None
+            opens_s = line.gate.opens_s()
+            if opens_s <= now_s:
+                return line
+            heappop(self._heap)
+            line.entry = None
+            self._enlist(line)
+        return None
+
+    def _take(self, line: Line, lane: Lane, now_s: float) -> Head:
+        line.gate.take(now_s)
+        self._unplace(lane)
+        head = lane.take()
+        self.out += 1
+        if lane.wants_heads():
+            self._ask(lane)
+        self._index.settle(lane.queue)
+        self._activate(line)
+        line.entry = None  # its turn is used up
+        self._enlist(line)
+        return head
+
+    def _activate(self, line: Line) -> bool:
+        """Ask for the heads of as many further lanes as the gate can use; False if the store has enough to do."""
+        while line.active < line.wanted():
+            if self.asked >= ASKED_AT_LEAST + 2 * self.out:
+                return not line.stored
+            lane = line.next_stored()
+            if lane is None:
+                return True
+            self._ask(lane)
+            self._place(lane)
+        return True
+
+    def _ask(self, lane: Lane) -> None:
+        self._wanted.append((lane, lane.ask()))
+        self.asked += 1
+
+    def _unplace(self, lane: Lane) -> None:
+        """Take the lane out of its line."""
+        self._lines[lane.gate].active -= lane.place in _ACTIVE
+        lane.place = Place.NOWHERE
+        lane.stamp = 0
+
+    def _place(self, lane: Lane) -> None:
+        """Put the lane where it belongs in its gate's line, after anything happened to it."""
+        place = self._place_of(lane)
+        if place is not lane.place:
+            self._unplace(lane)
+            lane.place = place
+            line = self._lines[lane.gate]
+            line.active += place in _ACTIVE
+            if place in (Place.READY, Place.STORED):
+                self._push(line.ready if place is Place.READY else line.stored, lane)
+                self._enlist(line)
+        self._index.settle(lane.queue)
+
+    def _push(self, heap: list[Entry], lane: Lane) -> None:
+        self._stamps += 1
+        lane.stamp = self._stamps
+        heappush(heap, (lane.queue.precedence, lane.arrival, lane.stamp, lane))
+
+    @staticmethod
+    def _place_of(lane: Lane) -> Place:
+        if lane.place is Place.PARKED:
+            return Place.PARKED
+        if lane.window:
+            return Place.READY
+        if lane.is_asked:
+            return Place.LOADING
+        return Place.STORED if lane.stored > 0 else Place.NOWHERE
+
+    def _enlist(self, line: Line) -> None:
+        """Give the gate its place in the heap, if it has anything to serve and a slot."""
+        opens_s = line.gate.opens_s()
+        if opens_s == math.inf or not (line.ready or line.stored):
+            line.entry = None
+            return
+        at_s = max(opens_s, line.gate.served_s)
+        if line.entry is not None and line.entry[0] == at_s:
+            return  # it keeps its turn
+        self._turn += 1
+        line.entry = (at_s, self._turn)
+        heappush(self._heap, (at_s, self._turn, line))
+
+    def _wake_retries(self, now_s: float) -> None:
+        while self._retries and self._retries[0].due_s <= now_s:
+            retry = heappop(self._retries)
+            lane = retry.lane
+            lane.waiting -= 1
+            lane.queue.waiting -= 1
+            lane.put_first(retry.head)
+            self._place(lane)
+
+
+_ACTIVE = frozenset({Place.READY, Place.LOADING})

@@ -1,0 +1,47 @@
+"""Fixtures for all rooms: the small web, a name server, and a watch over tasks that a test leaves behind."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.site.dns_server import DnsServer
+from tests.site.pages import WEB
+from tests.site.server import SmallWeb
+
+
+@pytest.fixture
+async def small_web() -> AsyncIterator[SmallWeb]:
+    """The small web on a free port of 127.0.0.1, with a fresh ledger."""
+    async with SmallWeb() as web:
+        yield web
+
+
+@pytest.fixture
+async def dns_server() -> AsyncIterator[DnsServer]:
+    """A name server that knows the hosts of the small web (all at 127.0.0.1); a test may add to its table."""
+    async with DnsServer({host: ("127.0.0.1",) for host in WEB}) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_task_left_behind(request: pytest.FixtureRequest) -> None:
+    """Every async test must end the tasks that it started; sync tests get no event loop for this."""
+    function = getattr(request.node, "obj", None)
+    if inspect.iscoroutinefunction(inspect.unwrap(function) if function else None):
+        request.getfixturevalue("_tasks_watched")
+
+
+@pytest.fixture
+async def _tasks_watched() -> AsyncIterator[None]:
+    """Set up before a test's other fixtures and so torn down after them: what runs then was left behind."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    if left:
+        names = ", ".join(sorted(f"{task.get_name()} {task.get_coro()!r}" for task in left))
+        pytest.fail(f"the test left {len(left)} task(s) behind: {names}")
