@@ -1,2 +1,1 @@
-"""The crawler room: fetch a URL, read it, keep it, report it.
-"""
+"""The crawler room: fetch a URL, read it, keep it, report it."""

@@ -123,7 +123,9 @@ class Resolver:
         literal = _literal(host)
         if literal is not None:
             return (literal,)
-        answer = self._cached(host) or await asyncio.shield(self._lookup(host))
+        answer = self._cached(host)
+        if answer is None:
+            answer = await asyncio.shield(self._lookup(host))
         if answer.failure is not None:
             raise answer.failure(answer.reason)
         return answer.addresses
@@ -169,6 +171,8 @@ class Resolver:
         except aiodns.error.DNSError as error:
             code, words = error.args
             return self._failed(host, FINAL_CODES.get(code, NameTimeout), words)
+        except pycares.AresError as error:  # no channel could be made: no descriptors, no memory
+            return self._failed(host, NameTimeout, str(error))
         except TimeoutError:
             return self._failed(host, NameTimeout, "no answer in time")
         except UnicodeError:

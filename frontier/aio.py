@@ -94,7 +94,8 @@ class AsyncFrontier:
 
     async def flush(self) -> None:
         """As `Frontier.flush`, off the loop."""
-        await asyncio.to_thread(self.core.flush)
+        await asyncio.to_thread(self.core.wait_until_durable)
+        self.core.flush()
 
     async def close(self) -> None:
         """Stop leasing and close the Frontier, off the loop."""

@@ -126,7 +126,7 @@ class Frontier:
         self._drain()
         if self._backlog.is_full:
             return Wake(None, WaitsFor.STORE)
-        at_s = self._schedule.next_time()
+        at_s = self._schedule.next_time(self._clock())
         waits_for = WaitsFor.TIME if at_s is not None else WaitsFor.NOTHING
         if self._schedule.asked:
             waits_for |= WaitsFor.STORE
@@ -232,13 +232,16 @@ class Frontier:
     # Blocking
 
     def get(self, key: bytes) -> UrlRecord | None:
-        """What is known of the URL with this dedup key (blocks)."""
-        self._drain()
+        """What is known of the URL with this dedup key (blocks; may be called from any thread)."""
         return self._store.look_up(key)
+
+    def wait_until_durable(self) -> None:
+        """Return when the store has all that was said (blocks; may be called from any thread)."""
+        self._store.flush()
 
     def flush(self) -> None:
         """Return when all that was said is durable (blocks). Raises: StoreUnavailable."""
-        self._store.flush()
+        self.wait_until_durable()
         self._drain()
 
     def check(self) -> None:

@@ -46,6 +46,7 @@ class Gate:
         "last_rest_s",
         "out",
         "politeness",
+        "resumes_s",
         "served_s",
         "spacing_s",
     )
@@ -56,6 +57,7 @@ class Gate:
         self.politeness = politeness
         self.out = 0  #: slots that are taken
         self.blocked_until_s = 0.0
+        self.resumes_s = 0.0  #: no slot opens before: what was left of the rests when an earlier owner ended
         self.spacing_s = 0.0
         self.last_rest_s = politeness.min_delay_s
         self.served_s = 0.0  #: when a slot was last taken; among open gates the longest unserved is first
@@ -74,12 +76,13 @@ class Gate:
         free = self.slots - self.out
         if free <= 0:
             return math.inf
+        closed_until_s = max(self.blocked_until_s, self.resumes_s)
         resting = len(self._rests)
         if resting < free:
-            return self.blocked_until_s
+            return closed_until_s
         # One slot of `free` is needed, `resting` of them rest: the one that has rested first.
         rested = self._rests[0] if resting == free else sorted(self._rests)[resting - free]
-        return max(rested, self.blocked_until_s)
+        return max(rested, closed_until_s)
 
     def take(self, now_s: float) -> None:
         """Take a slot; the caller has seen that the gate is open."""
@@ -108,7 +111,7 @@ class Gate:
 
     def row(self) -> GateRow:
         """What must survive a restart."""
-        rests_until_s = max(self._rests, default=0.0)
+        rests_until_s = max(self._rests, default=self.resumes_s)
         return GateRow(self.id, self.key, rests_until_s, self.blocked_until_s, self.spacing_s, self.last_rest_s)
 
     def restore(self, row: GateRow, now_s: float, *, clean: bool) -> None:
@@ -123,10 +126,8 @@ class Gate:
         longest_s = max(self.politeness.max_delay_s, row.spacing_s)
         self.blocked_until_s = row.blocked_until_s
         until_s = row.rests_until_s if clean else max(row.rests_until_s, now_s + row.last_rest_s)
-        until_s = min(until_s, now_s + longest_s)
-        if until_s > now_s:
-            # The number of slots may have changed since: a block of all of them says the same.
-            self.block(until_s)
+        # The number of slots may have changed since, so it is kept for all of them.
+        self.resumes_s = min(until_s, now_s + longest_s)
 
     def _forget_rested(self, now_s: float) -> None:
         while self._rests and self._rests[0] <= now_s:

@@ -193,16 +193,26 @@ class Schedule:
         """The gate opens at another time than before."""
         self._enlist(self._lines[gate.id])
 
-    def next_time(self) -> float | None:
-        """When a gate with something to serve opens, or a retry comes due; None if no time will help."""
+    def next_time(self, now_s: float) -> float | None:
+        """When a gate with something to serve opens, or a retry comes due; None if no time will help.
+
+        A gate that is open already but waits for the store is no reason to come back before the store has answered.
+        """
         while self._heap and self._heap[0][2].entry != self._heap[0][:2]:
             heappop(self._heap)
         times = [self._heap[0][0]] if self._heap else []
+        if self._store_is_busy and times and times[0] <= now_s:
+            times.clear()
         if self._retries:
             times.append(self._retries[0].due_s)
         return min(times, default=None)
 
     # Inside
+
+    @property
+    def _store_is_busy(self) -> bool:
+        """As many heads are asked for as the leases out can justify."""
+        return self.asked >= ASKED_AT_LEAST + 2 * self.out
 
     def _first_open(self, now_s: float) -> Line | None:
         while self._heap:
@@ -236,7 +246,7 @@ class Schedule:
     def _activate(self, line: Line) -> bool:
         """Ask for the heads of as many further lanes as the gate can use; False if the store has enough to do."""
         while line.active < line.wanted():
-            if self.asked >= ASKED_AT_LEAST + 2 * self.out:
+            if self._store_is_busy:
                 return not line.stored
             lane = line.next_stored()
             if lane is None:

@@ -21,7 +21,7 @@ async def small_web() -> AsyncIterator[SmallWeb]:
 @pytest.fixture
 async def dns_server() -> AsyncIterator[DnsServer]:
     """A name server that knows the hosts of the small web (all at 127.0.0.1); a test may add to its table."""
-    async with DnsServer({host: ("127.0.0.1",) for host in WEB}) as server:
+    async with DnsServer(dict.fromkeys(WEB, ("127.0.0.1",))) as server:
         yield server
 
 

@@ -118,7 +118,8 @@ class Fetcher:
             async with asyncio.timeout(self._timeout_s):
                 return await self._exchange(url, start_s)
         except FetchError as error:
-            raise error.timed(start_s, self._clock())
+            error.timed(start_s, self._clock())
+            raise
         except tuple(FOREIGN) as error:
             raise self._translated(error, dial).timed(start_s, self._clock()) from error
         finally:
@@ -195,4 +196,12 @@ async def _never_twice_by_itself(request: aiohttp.ClientRequest, handler: Client
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MAX_MESSAGE_CHARS] or type(error).__name__
+    match error:
+        case aiohttp.ServerDisconnectedError():
+            text = "the server closed the connection without a whole answer"
+        case aiohttp.ClientResponseError():
+            text = f"bad HTTP: {error.message}"
+        case _:
+            text = str(error) or type(error).__name__
+    printable = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return " ".join(printable.split())[:_MAX_MESSAGE_CHARS]

@@ -40,6 +40,7 @@ class DnsServer(asyncio.DatagramProtocol):
         #: (name, "A" or "AAAA" …) -> how often it was asked.
         self.questions: Counter[tuple[str, str]] = Counter()
         self._transport: asyncio.DatagramTransport | None = None
+        self._closed = asyncio.Event()
 
     @property
     def address(self) -> str:
@@ -58,12 +59,15 @@ class DnsServer(asyncio.DatagramProtocol):
     ) -> None:
         if self._transport is not None:
             self._transport.close()
-            await asyncio.sleep(0)  # the transport closes its socket in the loop's next round
+            await self._closed.wait()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
         """Keep the socket (asyncio calls this)."""
-        assert isinstance(transport, asyncio.DatagramTransport)
         self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed (asyncio calls this)."""
+        self._closed.set()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answer one question (asyncio calls this); what is no DNS message is dropped."""

@@ -134,7 +134,8 @@ class Ledger:
         return sum(start.start_s > time_s for start in self._starts(None))
 
     def _starts(self, host: str | None) -> Iterable[_Arrival | Visit]:
-        return [start for start in (*self._visits, *self._open.values()) if host in (None, start.host)]
+        starts: list[_Arrival | Visit] = [*self._visits, *self._open.values()]
+        return [start for start in starts if host in (None, start.host)]
 
     @classmethod
     def read(cls, path: Path) -> "Ledger":

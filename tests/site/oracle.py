@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
-from lxml import etree, html
+from lxml import etree, html  # type: ignore[import-untyped]  # lxml ships no types
 
 from tests.site.page import MIB, Fault, Link, Page, Web, plain_body
 from tests.site.pages import WEB

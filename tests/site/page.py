@@ -92,7 +92,7 @@ class Page:
     @property
     def is_html(self) -> bool:
         """True if a crawler must read links from the body."""
-        return (self.content_type or "").startswith(("text/html", "application/xhtml+xml"))
+        return (self.content_type or "").lower().startswith(("text/html", "application/xhtml+xml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ without `/robots.txt` answers 404 for it. Paths under `/trap/` exist nowhere: th
 crawler must not find links, so a request for one of them is a mistake that the ledger shows.
 """
 
-from itertools import product
+from itertools import pairwise, product
 
 from tests.site.alpha import ALPHA, ALPHA_PAGES
 from tests.site.page import MIB, Fault, Host, Link, Page, Web, failure, file, go, redirect, trap
@@ -171,8 +171,7 @@ WEB: Web = {
     "old.test": Host(pages={"/": redirect(301, "http://new.test/", "http://new.test/")}),
     "new.test": Host(pages={"/": Page(links=go("/1", "http://old.test/behind")), "/1": Page()}),
     **{
-        here: Host(pages={"/": redirect(302, f"http://{there}/", f"http://{there}/")})
-        for here, there in zip(_FAR, _FAR[1:], strict=False)
+        here: Host(pages={"/": redirect(302, f"http://{there}/", f"http://{there}/")}) for here, there in pairwise(_FAR)
     },
     _FAR[-1]: Host(pages={"/": Page()}),
 }

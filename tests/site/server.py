@@ -35,8 +35,9 @@ Find = Callable[[str, str, int], Page]
 #: Notes the end of one request, with its status; only the first call counts.
 End = Callable[[int], None]
 
+_NO_TYPE = web.ResponseKey("no type", bool)
 _CHUNK_BYTES = 1 << 16
-_CLOSE_S = 5.0
+_CLOSE_S = 60.0
 
 
 def epoch_clock() -> Callable[[], float]:
@@ -113,8 +114,12 @@ class LoopbackServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    def _host(self, authority: str) -> str:
+        """The name under which a request's host stands in the ledger."""
+        return authority
+
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        host = request.host.lower().removesuffix(f":{self.port}")
+        host = self._host(request.host.lower())
         earlier = self.ledger.count(f"http://{host}{request.raw_path}")
         ticket = self.ledger.begin(host, request.raw_path, self.now())
 
@@ -145,19 +150,23 @@ class SmallWeb(LoopbackServer):
     @property
     def hosts(self) -> dict[str, str]:
         """What `[dns.hosts]` needs: host name -> "127.0.0.1:PORT"."""
-        return {host: f"127.0.0.1:{self.port}" for host in self._table}
+        return dict.fromkeys(self._table, f"127.0.0.1:{self.port}")
+
+    def _host(self, authority: str) -> str:
+        """A crawl that finds the web through a name server has URLs with the port; the host is the same."""
+        return authority.removesuffix(f":{self.port}")
 
 
 async def _drop_guessed_type(request: web.Request, response: web.StreamResponse) -> None:
     """A page without a type is sent without one; the library would write a default."""
-    if response.get("no type"):
+    if response.get(_NO_TYPE):
         response.headers.popall("Content-Type", None)
 
 
 def _response(page: Page, length: int) -> web.StreamResponse:
     response = web.StreamResponse(status=page.status, headers=page.headers)
     if page.content_type is None:
-        response["no type"] = True
+        response[_NO_TYPE] = True
     else:
         response.headers["Content-Type"] = page.content_type
     if page.gzip:
@@ -236,14 +245,20 @@ _ANSWERS = {
 }
 
 
-async def _run(find: Find, options: argparse.Namespace) -> None:
+async def _run(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    ledger = Ledger(line_writer(options.ledger) if options.ledger else None)
-    async with LoopbackServer(find, port=options.port, delay_s=options.delay, ledger=ledger) as server:
+    async with _server(options) as server:
         print(server.port, flush=True)
         await stop.wait()
+
+
+def _server(options: argparse.Namespace) -> LoopbackServer:
+    ledger = Ledger(line_writer(options.ledger) if options.ledger else None)
+    if options.root is None:
+        return SmallWeb(port=options.port, delay_s=options.delay, ledger=ledger)
+    return LoopbackServer(file_finder(options.root), port=options.port, delay_s=options.delay, ledger=ledger)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -256,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.root is not None and not options.root.is_dir():
         parser.error(f"--root {options.root}: no such folder")
-    asyncio.run(_run(file_finder(options.root) if options.root else table_finder(WEB), options))
+    asyncio.run(_run(options))
     return 0
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import ada_url
 import pytest
-from lxml import html
+from lxml import html  # type: ignore[import-untyped]  # lxml ships no types
 
 from tests.site.alpha import NO_LINKS, ODD_LINKS, SPELLINGS
 from tests.site.oracle import SEED_REDIRECTS, expected, forbidden, split_url, tree_urls
@@ -194,7 +194,7 @@ def names(root: Path, start: str = "index.html") -> set[str]:
 
 
 def test_a_tree_is_read_by_the_seven_elements(tmp_path: Path) -> None:
-    """href of a, area, link and src of iframe, frame, img, script count; other attributes do not."""
+    """The href of a, area, link and src of iframe, frame, img, script count; other attributes do not."""
     index = """<link rel=stylesheet href=s.css><script src=s.js></script><a href=a.html>x</a><area href=b.html>
         <iframe src=c.html></iframe><img src=i.png><video src=v.mp4></video><a name=n.html>x</a><a data-href=d.html>"""
     frames = "<html><frameset><frame src=f.html></frameset></html>"

@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import aiohttp
@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.site.alpha import SPELLINGS
 from tests.site.ledger import CLIENT_GONE, NO_ANSWER, Ledger
-from tests.site.page import HTML, MIB, Fault, Host, Page, failure, plain_body
+from tests.site.page import MIB, Fault, Host, Page, failure, plain_body
 from tests.site.pages import WEB
 from tests.site.server import LoopbackServer, SmallWeb, file_finder
 
@@ -44,10 +44,11 @@ async def client_of(web: LoopbackServer) -> AsyncIterator[aiohttp.ClientSession]
         yield session
 
 
-async def get(session: aiohttp.ClientSession, url: str) -> tuple[int, aiohttp.typedefs.LooseHeaders, bytes]:
+async def get(session: aiohttp.ClientSession, url: str) -> tuple[int, Mapping[str, str], bytes]:
     target = yarl.URL(url, encoded=True)
     async with session.get(target, allow_redirects=False, skip_auto_headers=["Accept-Encoding"]) as answer:
-        return answer.status, answer.headers, await answer.read()
+        headers: Mapping[str, str] = answer.headers
+        return answer.status, headers, await answer.read()
 
 
 async def raw_exchange(web: LoopbackServer, request: bytes) -> bytes:
@@ -61,10 +62,17 @@ async def raw_exchange(web: LoopbackServer, request: bytes) -> bytes:
         await writer.wait_closed()
 
 
-async def until_idle(web: LoopbackServer) -> None:
-    """Give the server the loop until nothing is in service."""
-    while web.ledger.in_service:
-        await asyncio.sleep(0)
+class Watched(LoopbackServer):
+    """A server with one page for all targets, and events for the first arrival and the first end."""
+
+    def __init__(self, page: Page) -> None:
+        self.arrived, self.ended = asyncio.Event(), asyncio.Event()
+        super().__init__(self._note_arrival, ledger=Ledger(lambda visit: self.ended.set()))
+        self._page = page
+
+    def _note_arrival(self, host: str, target: str, earlier: int) -> Page:
+        self.arrived.set()
+        return self._page
 
 
 def web_of(**pages: Page) -> dict[str, Host]:
@@ -180,41 +188,48 @@ async def test_garbage_is_no_http() -> None:
         assert web.ledger.statuses("http://a.test/x") == [NO_ANSWER]
 
 
-@pytest.mark.parametrize("fault", [Fault.STALL, Fault.SILENCE])
-async def test_closing_the_server_ends_requests_that_hang(fault: Fault) -> None:
-    """A page that never ends does not keep the server; the ledger says that nobody got it."""
-    async with SmallWeb(web_of(x=Page(fault=fault, body=b"0123456789"))) as web:
+async def test_closing_the_server_ends_requests_that_hang() -> None:
+    """A page that never answers does not keep the server; the ledger says that nobody got it."""
+    async with Watched(Page(fault=Fault.SILENCE)) as web:
         reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n")
-        while not web.ledger.in_service:
-            await asyncio.sleep(0)
-    answer = await reader.read()
+        await web.arrived.wait()
+    assert await reader.read() == b""
     writer.close()
-    assert answer.endswith(b"\r\n\r\n01234" if fault is Fault.STALL else b"")
     assert web.ledger.statuses("http://a.test/x") == [CLIENT_GONE]
+
+
+async def test_a_stalled_answer_stops_in_the_middle_and_stays_open() -> None:
+    """Half of the body comes; the rest does not, and the request stays in service."""
+    async with Watched(Page(fault=Fault.STALL, body=b"0123456789")) as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        writer.write(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        assert b"Content-Length: 10" in await reader.readuntil(b"\r\n\r\n01234")
+        assert (web.ledger.in_service, web.ledger.visits) == (1, ())
+    assert await reader.read() == b""
+    writer.close()
 
 
 @pytest.mark.parametrize("page", [Page(fault=Fault.SILENCE), Page(delay_s=3600.0)])
 async def test_a_client_that_goes_away_ends_its_request(page: Page) -> None:
     """Requests of a killed client leave service at once, so they are not counted beside its successor's."""
-    async with SmallWeb(web_of(x=page)) as web:
+    async with Watched(page) as web:
         _, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n")
-        while not web.ledger.in_service:
-            await asyncio.sleep(0)
+        await web.arrived.wait()
         writer.transport.abort()
-        await until_idle(web)
+        await web.ended.wait()
         assert web.ledger.statuses("http://a.test/x") == [CLIENT_GONE]
 
 
 async def test_a_client_that_leaves_during_a_large_answer_ends_its_request() -> None:
     """The write fails, the request ends, the server stays."""
-    async with SmallWeb(web_of(x=Page(filler_bytes=32 * MIB), y=Page())) as web:
+    async with Watched(Page(filler_bytes=32 * MIB)) as web:
         reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n")
         await reader.readexactly(1000)
         writer.transport.abort()
-        await until_idle(web)
+        await web.ended.wait()
         async with client_of(web) as session:
             assert (await get(session, "http://a.test/y"))[0] == 200
         assert web.ledger.statuses("http://a.test/x") == [CLIENT_GONE]
@@ -234,7 +249,7 @@ async def test_one_request_after_the_other_is_never_two_in_service() -> None:
     """The end is noted before the client can know it, for small, large and packed answers."""
     pages = web_of(small=Page(), empty=Page(body=b""), large=Page(filler_bytes=MIB), last=failure(500))
     async with SmallWeb(pages) as web:
-        for connection in range(2):
+        for _ in range(2):
             async with client_of(web) as session:
                 for target in pages["a.test"].pages:
                     await get(session, f"http://a.test{target}")
@@ -338,4 +353,3 @@ def test_the_program_names_a_root_that_is_missing(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert f"--root {tmp_path / 'gone'}: no such folder" in ended.stderr
-    assert HTML  # the module is imported for its types as well

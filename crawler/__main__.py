@@ -1,0 +1,5 @@
+"""`python -m crawler` is the command `anabranch`."""
+
+from crawler.cli import main
+
+main()

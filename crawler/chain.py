@@ -1,0 +1,29 @@
+"""The processor chain: a tuple of callables, run in order until one says stop.
+
+There is no base class: a processor is anything that takes a visit and answers a `Step`. The disposition is not part of
+the chain, since it always runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
+
+from crawler.visit import Visit
+
+
+class Step(Enum):
+    """What follows a processor."""
+
+    PROCEED = auto()
+    STOP = auto()
+
+
+Processor = Callable[[Visit], Awaitable[Step]]
+
+
+async def run_chain(chain: Sequence[Processor], visit: Visit) -> None:
+    """Pass the visit from processor to processor. What they raise passes through."""
+    for process in chain:
+        if await process(visit) is Step.STOP:
+            return

@@ -1,0 +1,13 @@
+"""The command line: verbs first, every option also a key of the crawl order.
+
+Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlchemy or aiohttp.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The command `anabranch`."""
+    from crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
+
+    app(prog_name="anabranch")

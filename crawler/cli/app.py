@@ -1,0 +1,119 @@
+"""The verbs of `anabranch` and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(
+    help="A polite crawler that can be killed at any moment: the same command goes on.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_FRONTIER = "Frontier and politeness"
+_LIMITS = "Scope and limits"
+_FETCH = "Fetching"
+_JOB = "Job"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - only when asked
+
+        typer.echo(f"anabranch {version('anabranch')}")
+        raise typer.Exit
+
+
+@app.callback()
+def anabranch(
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Set up what all verbs share."""
+
+
+Text = Optional[str]  # noqa: UP045 - typer reads these at run time
+Whole = Optional[int]  # noqa: UP045
+Number = Optional[float]  # noqa: UP045
+Folder = Optional[Path]  # noqa: UP045
+Switch = Optional[bool]  # noqa: UP045
+
+
+@app.command()
+def crawl(  # noqa: PLR0913 - one parameter per flag
+    ctx: typer.Context,
+    sources: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[SEED]...", help="URLs, files of URLs, or - for standard input."),
+    ] = None,
+    order_file: Annotated[
+        Folder, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
+    ] = None,
+    job: Annotated[Folder, typer.Option(help="Job folder [default: jobs/NAME].", rich_help_panel=_JOB)] = None,
+    name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over: remove what the job has.", rich_help_panel=_JOB)] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove an unfinished job, too.", rich_help_panel=_JOB)] = False,
+    contact: Annotated[Text, typer.Option(help="URL or mail of who runs the crawl.", rich_help_panel=_FETCH)] = None,
+    policy: Annotated[Text, typer.Option(help="Queue assignment: bkdr:N or host.", rich_help_panel=_FRONTIER)] = None,
+    politeness: Annotated[Text, typer.Option(help="A gate per host or queue, or off.", rich_help_panel=_FRONTIER)] = None,
+    max_connections: Annotated[Whole, typer.Option(help="Connections per host.", rich_help_panel=_FRONTIER)] = None,
+    delay_factor: Annotated[Number, typer.Option(help="Rest = this × the fetch's time.", rich_help_panel=_FRONTIER)] = None,
+    min_delay: Annotated[Text, typer.Option(help="Least rest, as in 3s.", rich_help_panel=_FRONTIER)] = None,
+    max_delay: Annotated[Text, typer.Option(help="Longest rest, as in 30s.", rich_help_panel=_FRONTIER)] = None,
+    robots: Annotated[Text, typer.Option(help="obey or ignore robots.txt.", rich_help_panel=_FRONTIER)] = None,
+    scope: Annotated[Text, typer.Option(help="Stay on the seeds' host or prefix.", rich_help_panel=_LIMITS)] = None,
+    max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
+    limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
+    time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
+    workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
+    timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
+    max_body: Annotated[Text, typer.Option(help="Cut bodies at this size, as in 16MiB.", rich_help_panel=_FETCH)] = None,
+    allow_private: Annotated[
+        Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.", rich_help_panel=_FETCH)
+    ] = None,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")] = 0,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say only what went wrong.")] = False,
+) -> None:
+    """Crawl from SEEDs; run the same command again to go on where it ended."""
+    from crawler.cli.crawl import CrawlCommand, run_crawl  # noqa: PLC0415 - help must be fast
+
+    command = CrawlCommand(
+        sources=tuple(sources or ()),
+        order_file=order_file,
+        job=job,
+        fresh=fresh,
+        yes=yes,
+        verbosity=-1 if quiet else verbose,
+        flags={key: value for key, value in ctx.params.items() if key in ORDER_KEYS},
+    )
+    raise typer.Exit(run_crawl(command))
+
+
+#: The flags that are keys of the crawl order.
+ORDER_KEYS = frozenset(
+    {
+        "name",
+        "contact",
+        "policy",
+        "politeness",
+        "max_connections",
+        "delay_factor",
+        "min_delay",
+        "max_delay",
+        "robots",
+        "scope",
+        "max_hops",
+        "limit",
+        "time_limit",
+        "workers",
+        "timeout",
+        "max_body",
+        "allow_private",
+    }
+)

@@ -1,0 +1,103 @@
+"""`anabranch crawl`: from the command line to a run of the controller, and from any error to one line and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+
+from crawler.controller import CrawlController, Outside
+from crawler.errors import CrawlerError, UsageError
+from crawler.exits import ExitCode
+from crawler.job import JobFolder, job_name
+from crawler.logs import configure_logs
+from crawler.order import CrawlOrder, load_order
+from crawler.progress import CrawlSnapshot, Progress
+from crawler.seeds import SeedList, read_seeds
+from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull
+
+log = structlog.get_logger(__name__)
+
+#: What an error of the Frontier means for the caller of the command; the first that fits counts.
+FRONTIER_EXITS: dict[type[FrontierError], ExitCode] = {
+    StoreFull: ExitCode.DISK_FULL,
+    FormatMismatch: ExitCode.BAD_ORDER,
+    PolicyError: ExitCode.BAD_ORDER,
+    FrontierError: ExitCode.STORE_OR_JOB_IN_USE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlCommand:
+    """What stands on the command line."""
+
+    sources: tuple[str, ...]  #: seeds, seed files, "-"
+    order_file: Path | None
+    job: Path | None
+    fresh: bool
+    yes: bool
+    verbosity: int
+    flags: Mapping[str, object]  #: key of the order -> value, None if not given
+
+
+def run_crawl(command: CrawlCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    configure_logs(command.verbosity)
+    try:
+        return _run(command)
+    except CrawlerError as error:
+        return _fail(error, error.exit_code)
+    except FrontierError as error:
+        code = next(code for kind, code in FRONTIER_EXITS.items() if isinstance(error, kind))
+        return _fail(error, code)
+    except KeyboardInterrupt:
+        return ExitCode.FORCED
+
+
+def _run(command: CrawlCommand) -> int:
+    order = load_order(command.order_file, command.flags)
+    seeds = read_seeds(_sources(command, order), sys.stdin.buffer)
+    for bad in seeds.bad:
+        print(f"anabranch: {bad.source}: {bad.text!r} is no seed: {bad.reason}; skipped", file=sys.stderr)  # noqa: T201
+    directory = command.job or Path("jobs") / job_name(order, command.sources)
+    if not seeds.seeds:
+        raise UsageError("there is no seed; name a URL or a file of URLs")
+    with JobFolder.open(directory, fresh=command.fresh, even_unfinished=command.yes) as job:
+        job.write_order(order)
+        if not order.agent.contact:
+            log.warning("no contact is configured; site owners cannot reach you (--contact URL)")
+        return asyncio.run(_crawl(order, job, seeds, command.verbosity))
+
+
+async def _crawl(order: CrawlOrder, job: JobFolder, seeds: SeedList, verbosity: int) -> int:
+    console = Console(stderr=True)
+
+    async def show(take: Callable[[], CrawlSnapshot]) -> None:
+        await (asyncio.Event().wait() if verbosity < 0 else Progress(take, console).show())
+
+    def force_exit() -> None:
+        console.show_cursor()
+        os._exit(ExitCode.FORCED)
+
+    outside = Outside(say=_say, show=show, force_exit=force_exit)
+    return await CrawlController(order, job, seeds.seeds, outside).run()
+
+
+def _sources(command: CrawlCommand, order: CrawlOrder) -> tuple[str, ...]:
+    """The command line's seeds, else the order's."""
+    return command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
+
+
+def _say(text: str) -> None:
+    print(text.rstrip("\n"), flush=True)  # noqa: T201 - the command's own output
+
+
+def _fail(error: Exception, code: ExitCode) -> int:
+    print(f"anabranch: {error}", file=sys.stderr)  # noqa: T201 - the command's own output
+    return code

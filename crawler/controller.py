@@ -1,0 +1,268 @@
+"""One run of a crawl: builds the parts, starts the workers, ends them, reports.
+
+    open the job → open the Frontier → seeds → workers … → drain → close the Frontier → reports
+
+The order of the ending is fixed: stop leasing, let fetches under way end (at most the fetch time-out), give the other leases
+back, close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from enum import Enum
+
+from crawler.chain import Processor
+from crawler.dns import Resolver
+from crawler.errors import CrawlerError
+from crawler.exits import ExitCode
+from crawler.job import JobFolder
+from crawler.journal import Journal
+from crawler.order import CrawlOrder
+from crawler.processors.candidates import Candidates
+from crawler.processors.disposition import Disposition
+from crawler.processors.fetch import Fetcher
+from crawler.processors.page import FetchPage, extract_page
+from crawler.processors.preconditions import RobotsPrecondition
+from crawler.progress import CrawlSnapshot
+from crawler.reports import RunFacts, crawl_report, seeds_report, write_reports
+from crawler.scope import Scope
+from crawler.seeds import Seed, SeedBook
+from crawler.seeding import Seeding
+from crawler.statistics import CrawlStatistics
+from crawler.workers import PageLimit, WorkerPool
+from frontier.aio import AsyncFrontier
+from frontier.assignment import PolitenessScope
+from frontier.composition import FrontierOrder, open_frontier, steady_clock
+from frontier.core import Frontier
+from frontier.errors import FrontierError
+from frontier.gates import Politeness
+from frontier.lifecycle import QueueState
+
+
+class Ending(Enum):
+    """Why a run ended; the value is said in the reports."""
+
+    FINISHED = "finished: nothing is queued"
+    PAGE_LIMIT = "stopped by --limit; the same command with a higher limit goes on"
+    TIME_LIMIT = "stopped by --time-limit; the same command goes on"
+    SIGNAL = "stopped by a signal; the same command goes on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What the controller needs of the outside: where to say things, and how to show progress."""
+
+    say: Callable[[str], None]  #: a line (or lines) to the operator
+    show: Callable[[Callable[[], CrawlSnapshot]], Awaitable[None]]  #: display progress until cancelled
+    force_exit: Callable[[], None]  #: leave at once
+
+
+class CrawlController:
+    """Runs one crawl of one job, once."""
+
+    def __init__(self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside) -> None:
+        self._order = order
+        self._job = job
+        self._seeds = seeds
+        self._outside = outside
+        self._clock = steady_clock()
+        self._statistics = CrawlStatistics(started_s=self._clock())
+        self._stop = asyncio.Event()
+        self._ending = Ending.FINISHED
+
+    async def run(self) -> ExitCode:
+        """Crawl until nothing is left, a limit is reached or a signal comes; then report.
+
+        Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            facts = await self._run_parts()
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+        write_reports(self._job.reports, facts)
+        self._outside.say(crawl_report(facts) + seeds_report(facts.seeds))
+        return exit_code(self._ending, facts)
+
+    def stop(self, ending: Ending) -> None:
+        """End the crawl in order; the first reason counts."""
+        if not self._stop.is_set():
+            self._ending = ending
+            self._stop.set()
+
+    async def _run_parts(self) -> RunFacts:
+        """Open every part, crawl, close every part in the opposite order."""
+        order = self._order
+        async with AsyncExitStack() as parts:
+            book = SeedBook(self._job.state / "seeds.jsonl")
+            parts.callback(book.close)
+            frontier = await parts.enter_async_context(AsyncFrontier(self._open_frontier))
+            journal = Journal(self._job.crawl_log, self._job.pages)
+            parts.push_async_callback(journal.close)
+            resolver = Resolver(
+                order.dns.servers, order.dns.hosts, clock=self._clock, timeout_s=order.dns.timeout_s
+            )
+            parts.push_async_callback(resolver.close)
+            fetcher = Fetcher(
+                user_agent=order.agent.user_agent,
+                resolver=resolver,
+                timeout_s=order.fetch.timeout_s,
+                max_body_bytes=order.fetch.max_body_bytes,
+                allow_private=order.fetch.allow_private,
+                clock=self._clock,
+            )
+            parts.push_async_callback(fetcher.close)
+            scope = Scope(order.scope.scope, order.scope.max_hops)
+            seeding = Seeding(book, scope, frontier)
+            await seeding.begin(self._seeds)
+            self._outside.say(opening_line(self._job, frontier.core))
+            if not frontier.core.is_done:
+                await self._crawl(frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected)))
+            await frontier.flush()
+            return await self._facts(frontier, seeding)
+
+    def _open_frontier(self, on_change: Callable[[], None]) -> Frontier:
+        politeness = self._order.politeness
+        order = FrontierOrder(
+            policy=self._order.frontier.policy,
+            scope=PolitenessScope(self._order.frontier.politeness),
+            politeness=Politeness(
+                delay_factor=politeness.delay_factor,
+                min_delay_s=politeness.min_delay_s,
+                max_delay_s=politeness.max_delay_s,
+                slots=politeness.max_connections,
+            ),
+            max_unacknowledged=self._order.crawl.workers,
+        )
+        return open_frontier(self._job.state, order, clock=self._clock, on_change=on_change)
+
+    def _pool(
+        self, frontier: AsyncFrontier, journal: Journal, fetcher: Fetcher, candidates: Candidates
+    ) -> WorkerPool:
+        order = self._order
+        dispose = Disposition(frontier, journal, self._statistics, self._clock)
+        robots = RobotsPrecondition(
+            fetcher,
+            product=order.agent.product,
+            max_crawl_delay_s=order.robots.max_crawl_delay_s,
+            clock=self._clock,
+            set_delay=frontier.set_delay,
+            note=dispose.note_robots,
+        )
+        chain: tuple[Processor, ...] = (FetchPage(fetcher.get), extract_page, candidates)
+        if order.robots.robots == "obey":
+            chain = (robots, *chain)
+        left = max(order.crawl.limit - frontier.core.statistics().done, 0) if order.crawl.limit else None
+        limit = PageLimit(left, on_reached=lambda: self.stop(Ending.PAGE_LIMIT))
+        return WorkerPool(frontier, chain, dispose, self._statistics, limit)
+
+    async def _crawl(self, frontier: AsyncFrontier, pool: WorkerPool) -> None:
+        """Run the workers until they end by themselves or are stopped."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                workers = [
+                    group.create_task(pool.work(number), name=f"worker-{number}")
+                    for number in range(1, self._order.crawl.workers + 1)
+                ]
+                progress = group.create_task(self._outside.show(lambda: self._snapshot(frontier.core)))
+                await self._until_ended(workers, frontier, pool)
+                progress.cancel()
+        except* (CrawlerError, FrontierError) as failures:
+            raise first_of(failures) from failures
+
+    async def _until_ended(
+        self, workers: Sequence[asyncio.Task[None]], frontier: AsyncFrontier, pool: WorkerPool
+    ) -> None:
+        time_limit_s = self._order.crawl.time_limit_s
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(time_limit_s, self.stop, Ending.TIME_LIMIT) if time_limit_s else None
+        stopped = asyncio.create_task(self._stop.wait())
+        ended = asyncio.create_task(all_done(workers))
+        try:
+            await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+            frontier.stop_leasing()
+            pool.wake_all(len(workers))
+            _, late = await asyncio.wait(workers, timeout=self._order.fetch.timeout_s)
+            for worker in late:
+                worker.cancel()
+        finally:
+            if timer is not None:
+                timer.cancel()
+            stopped.cancel()
+            ended.cancel()
+
+    def _signalled(self) -> None:
+        if self._stop.is_set() and self._ending is Ending.SIGNAL:
+            self._outside.force_exit()
+        self.stop(Ending.SIGNAL)
+        self._outside.say("draining: fetches under way may end; a second signal leaves at once")
+
+    async def _facts(self, frontier: AsyncFrontier, seeding: Seeding) -> RunFacts:
+        return RunFacts(
+            job=str(self._job.directory),
+            ended=self._ending.value,
+            elapsed_s=self._clock() - self._statistics.started_s,
+            seeds=await seeding.facts(self._statistics),
+            run=self._statistics,
+            frontier=frontier.core.statistics(),
+        )
+
+    def _snapshot(self, frontier: Frontier) -> CrawlSnapshot:
+        now, run, wake = frontier.statistics(), self._statistics, frontier.wake()
+        return CrawlSnapshot(
+            elapsed_s=self._clock() - run.started_s,
+            pages=run.pages,
+            failed=run.failed,
+            excluded=run.excluded,
+            retries=run.retries,
+            fetched_bytes=run.fetched_bytes,
+            active=run.active,
+            workers=self._order.crawl.workers,
+            pending=now.pending,
+            waiting=now.waiting,
+            gates=now.gates,
+            gates_open=now.gates_open,
+            queues=sum(now.queues.values()) - now.queues[QueueState.EMPTY.value],
+            wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
+            waits_for=wake.waits_for,
+        )
+
+
+def opening_line(job: JobFolder, frontier: Frontier) -> str:
+    """The first line of a run: new, resumed or finished. Pure but for the counts it reads."""
+    counts = frontier.statistics()
+    ended = counts.done + counts.failed + counts.disregarded
+    if not job.existed:
+        return f"new job {job.directory}: {counts.pending} URLs queued"
+    if not counts.pending:
+        return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
+    return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
+
+
+def exit_code(ending: Ending, facts: RunFacts) -> ExitCode:
+    """The exit code of a run that ended in order. Pure."""
+    if ending is Ending.SIGNAL:
+        return ExitCode.DRAINED
+    tried = [seed for seed in facts.seeds if seed.status]
+    if facts.seeds and len(tried) == len(facts.seeds) and not any(seed.is_answered for seed in tried):
+        return ExitCode.NO_SEED_ANSWERED
+    return ExitCode.DONE
+
+
+def first_of(group: BaseExceptionGroup[Exception]) -> Exception:
+    """The first single exception of a group."""
+    for error in group.exceptions:
+        return first_of(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError("an exception group is never empty")
+
+
+async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Return when every task has ended, however."""
+    await asyncio.wait(tasks)

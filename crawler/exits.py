@@ -1,0 +1,18 @@
+"""The exit codes of the command, in one place; scripts and schedulers read them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a command ended. The numbers are promised: they never change their meaning."""
+
+    DONE = 0  #: all is done, or a limit that the operator set was reached
+    STORE_OR_JOB_IN_USE = 1  #: a store or file failed, or another process holds the job
+    USAGE = 2  #: the command line makes no sense
+    DISK_FULL = 3  #: nothing more can be written; the job can be resumed
+    BAD_ORDER = 4  #: the crawl order is wrong, or the folder has another format
+    NO_SEED_ANSWERED = 5  #: no server of any seed gave an answer
+    DRAINED = 11  #: stopped by the first signal; the job can be resumed
+    FORCED = 13  #: stopped at once by the second signal; the job can be resumed

@@ -1,0 +1,149 @@
+"""How a visit ends: decided by tables, written to the logs, then said to the Frontier. It always runs.
+
+The lines of `crawl.log` and `pages.jsonl` are durable before the URL is finished: after a crash a line may stand twice, but
+no finished URL is without one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+
+from crawler.crawl_log import CrawlLogEntry, crawl_log_line, page_line
+from crawler.failures import HOST_BUSY, host_rest_s, retry_after
+from crawler.journal import Journal
+from crawler.processors.fetch import Response
+from crawler.statistics import CrawlStatistics
+from crawler.status import StatusClass, class_of
+from crawler.visit import Ending, Visit
+from frontier.aio import AsyncFrontier
+from frontier.models import ENDING, Outcome, OutcomeKind
+
+#: How the class of a final status ends a URL.
+_KINDS: dict[StatusClass, OutcomeKind] = {
+    StatusClass.SUCCESS: OutcomeKind.DONE,
+    StatusClass.FAILED: OutcomeKind.FAILED,
+    StatusClass.DISREGARDED: OutcomeKind.DISREGARDED,
+}
+
+
+class Disposition:
+    """Ends visits: logs, counts and finishes them."""
+
+    def __init__(
+        self,
+        frontier: AsyncFrontier,
+        journal: Journal,
+        statistics: CrawlStatistics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._frontier = frontier
+        self._journal = journal
+        self._statistics = statistics
+        self._clock = clock
+
+    async def __call__(self, visit: Visit) -> OutcomeKind | None:
+        """End the visit; answers how, or None if its lease was only given back."""
+        outcome = decide(visit, self._clock())
+        if outcome is None:
+            self._frontier.release(visit.lease)
+            return None
+        if outcome.kind in ENDING:
+            digest = None if visit.response is None else digest_of(visit.response.body)
+            await self._journal.write(self._log_line(visit, digest), self._page_line(visit, digest))
+        self._frontier.finish(visit.lease, outcome, visit.discovered)
+        self._statistics.count(visit, outcome.kind)
+        return outcome.kind
+
+    async def note_robots(self, visit: Visit, url: str, response: Response) -> None:
+        """Write the line of a robots.txt that was fetched in a page's place (hop P)."""
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=response.status,
+            size_bytes=len(response.body),
+            url=url,
+            hops=visit.lease.hops + "P",
+            via=visit.lease.url,
+            mime=visit.mime,
+            worker=visit.worker,
+            start_s=response.start_s,
+            end_s=response.end_s,
+            digest=digest_of(response.body),
+        )
+        await self._journal.write(crawl_log_line(entry), None)
+        self._statistics.robots += 1
+
+    def _log_line(self, visit: Visit, digest: str | None) -> bytes:
+        start_s, end_s = visit.fetched or (None, None)
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=visit.status,
+            size_bytes=None if visit.response is None else len(visit.response.body),
+            url=visit.lease.url,
+            hops=visit.lease.hops,
+            via=visit.lease.via,
+            mime=visit.mime,
+            worker=visit.worker,
+            start_s=start_s,
+            end_s=end_s,
+            digest=digest,
+            annotations=annotations_of(visit),
+        )
+        return crawl_log_line(entry)
+
+    @staticmethod
+    def _page_line(visit: Visit, digest: str | None) -> bytes | None:
+        response = visit.response
+        if response is None or visit.status <= 0:
+            return None
+        return page_line(
+            url=visit.lease.url,
+            status=response.status,
+            mime=visit.mime,
+            size_bytes=len(response.body),
+            hops=visit.lease.hops,
+            via=visit.lease.via,
+            fetched_s=response.start_s,
+            digest=digest,
+        )
+
+
+def decide(visit: Visit, now_s: float) -> Outcome | None:
+    """The outcome of a visit; None to release its lease unprocessed. Pure."""
+    if visit.ending is Ending.RELEASED:
+        return None
+    start_s, end_s = visit.fetched or (None, None)
+    kind, after_s, rest_s = _KINDS[class_of(visit.status)], 0.0, 0.0
+    if visit.ending is Ending.DEFERRED:
+        kind = OutcomeKind.DEFERRED
+    elif visit.status in HOST_BUSY and visit.response is not None:
+        rest_s = host_rest_s(visit.response.headers, now_s)
+        again_s = retry_after(visit.status, visit.lease.attempts)
+        kind, after_s = (OutcomeKind.FAILED, 0.0) if again_s is None else (OutcomeKind.RETRY, again_s)
+    elif visit.failure is not None:
+        again_s = retry_after(visit.failure, visit.lease.attempts)
+        if again_s is not None:
+            kind, after_s = OutcomeKind.RETRY, again_s
+    return Outcome(
+        kind=kind, status=visit.status, start_s=start_s, end_s=end_s, after_s=after_s, host_rest_s=rest_s
+    )
+
+
+def annotations_of(visit: Visit) -> tuple[str, ...]:
+    """The twelfth field of `crawl.log`, in Heritrix's words."""
+    found = []
+    if visit.lease.attempts:
+        found.append(f"{visit.lease.attempts + 1}t")
+    if visit.response is not None and visit.response.truncated:
+        found.append("lenTrunc")
+    if visit.dropped_links:
+        found.append(f"dol:{visit.dropped_links}")
+    if visit.broken is not None:
+        found.append(f"err={type(visit.broken).__name__}")
+    return tuple(found)
+
+
+def digest_of(body: bytes) -> str:
+    """`sha1:` and the Base32 of the body's SHA-1, as Heritrix and WARC write it."""
+    return "sha1:" + base64.b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()

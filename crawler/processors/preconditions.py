@@ -1,0 +1,111 @@
+"""What must be known before a page may be fetched: its host's robots.txt (RFC 9309).
+
+The first lease on an origin fetches it under the slot that the lease holds, and goes back deferred to its old place; other
+leases that are already out on that origin wait for the same answer and go on. So a robots.txt costs a slot and a rest like
+any other fetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from crawler.chain import Step
+from crawler.failures import HOST_BUSY, FetchError, RobotsUnavailable
+from crawler.processors.fetch import Fetcher, Response
+from crawler.robots import DISALLOW_ALL, RobotsCache, RobotsRules, parse_robots, robots_url
+from crawler.urls import canonical
+from crawler.visit import Ending, Visit
+from frontier.models import GateKey
+
+#: Redirects of a robots.txt that are followed (RFC 9309, 2.3.1.2).
+MAX_REDIRECTS = 5
+
+NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
+
+
+class RobotsPrecondition:
+    """Lets a visit pass if robots.txt allows its URL. Single flight per origin; answers are cached."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        *,
+        product: str,
+        max_crawl_delay_s: float,
+        clock: Callable[[], float],
+        set_delay: Callable[[GateKey, float], None],
+        note: NoteRobots,
+    ) -> None:
+        self._fetcher = fetcher
+        self._product = product
+        self._max_crawl_delay_s = max_crawl_delay_s
+        self._clock = clock
+        self._set_delay = set_delay
+        self._note = note
+        self._cache = RobotsCache()
+        self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Fetch the rules if they are not known, then judge the URL. Raises: FetchError."""
+        url = visit.lease.url
+        rules = self._cache.get(url, self._clock())
+        if rules is None:
+            origin = robots_url(url)
+            if origin not in self._under_way:
+                await self._fetch_rules(origin, visit)
+                return Step.STOP
+            rules = await asyncio.shield(self._under_way[origin])
+            if rules is None or rules.crawl_delay_s:
+                visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
+                return Step.STOP
+        return self._judge(rules, visit)
+
+    def _judge(self, rules: RobotsRules, visit: Visit) -> Step:
+        if rules is DISALLOW_ALL:
+            raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
+        if rules.allows(visit.lease.url):
+            return Step.PROCEED
+        visit.ending = Ending.EXCLUDED
+        return Step.STOP
+
+    async def _fetch_rules(self, origin: str, visit: Visit) -> None:
+        """Fetch robots.txt in the page's place; what comes of it is shared with all who wait."""
+        waiters = self._under_way[origin] = asyncio.get_running_loop().create_future()
+        try:
+            response = await self._follow(origin)
+            visit.response = response
+            await self._note(visit, origin, response)
+            waiters.set_result(self._learn(visit, response))
+        except FetchError as error:
+            waiters.set_exception(error)
+            waiters.exception()  # it is raised here too, so nobody need have waited
+            raise
+        finally:
+            del self._under_way[origin]
+            waiters.cancel()
+
+    def _learn(self, visit: Visit, response: Response) -> RobotsRules | None:
+        """Keep the rules; None if the host is busy and must be asked again."""
+        if response.status in HOST_BUSY:
+            return None
+        visit.ending = Ending.DEFERRED
+        rules = parse_robots(response.status, response.body, self._product)
+        self._cache.put(visit.lease.url, rules, self._clock())
+        if rules.crawl_delay_s:
+            self._set_delay(visit.lease.gate, min(rules.crawl_delay_s, self._max_crawl_delay_s))
+        return rules
+
+    async def _follow(self, url: str) -> Response:
+        """The answer at the end of at most five redirects, with the times of the whole."""
+        first = response = await self._fetcher.get(url)
+        for _ in range(MAX_REDIRECTS):
+            location = response.headers.get("Location")
+            if not 300 <= response.status < 400 or location is None:
+                break
+            target = canonical(location, url)
+            if target is None:
+                break
+            url = target
+            response = await self._fetcher.get(url)
+        return response if response is first else response.beginning(first.start_s)

@@ -1,0 +1,74 @@
+"""Reports: pure functions from facts to text, in Heritrix's columns where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.quantities import format_bytes, format_duration
+from crawler.statistics import CrawlStatistics
+from crawler.status import describe
+from frontier.statistics import FrontierStatistics
+
+
+class SeedFact(NamedTuple):
+    """How a seed fared."""
+
+    url: str
+    status: int  #: fetch status; 0 = not tried yet
+    reason: str  #: more words about a failure, empty if there are none
+    redirect: str | None  #: the seed it redirected to
+
+    @property
+    def is_answered(self) -> bool:
+        """Its server gave an HTTP answer."""
+        return self.status > 0
+
+
+class RunFacts(NamedTuple):
+    """What the summary is made of."""
+
+    job: str
+    ended: str  #: why the run ended, in words
+    elapsed_s: float
+    seeds: list[SeedFact]
+    run: CrawlStatistics
+    frontier: FrontierStatistics
+
+
+def seeds_report(seeds: Iterable[SeedFact]) -> str:
+    """`[code] [status] [seed] [redirect]`, unanswered seeds first."""
+    lines = ["[code] [status] [seed] [redirect or reason]"]
+    for seed in sorted(seeds, key=lambda seed: (seed.is_answered, seed.url)):
+        word = "CRAWLED" if seed.is_answered else "NOTCRAWLED"
+        detail = seed.redirect or seed.reason or ("" if seed.is_answered else describe(seed.status))
+        lines.append(f"{seed.status:>6} {word:<10} {seed.url} {detail}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def crawl_report(facts: RunFacts) -> str:
+    """The crawl summary: this run, and the job as a whole."""
+    run, frontier = facts.run, facts.frontier
+    answered = sum(seed.is_answered for seed in facts.seeds)
+    rate = run.pages / facts.elapsed_s if facts.elapsed_s else 0.0
+    rows = [
+        ("job", facts.job),
+        ("ended", facts.ended),
+        ("duration", format_duration(facts.elapsed_s)),
+        ("seeds", f"{answered} answered, {len(facts.seeds) - answered} not"),
+        ("this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"),
+        ("fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"),
+        ("job so far", f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"),
+        ("still queued", f"{frontier.pending + frontier.in_flight}"),
+        ("lost to dedup", f"{frontier.seen.get('expected_lost', 0.0):.2g} URLs expected"),
+    ]
+    lines = [f"{name:<14} {value}" for name, value in rows]
+    lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
+    return "\n".join(lines) + "\n"
+
+
+def write_reports(folder: Path, facts: RunFacts) -> None:
+    """Write `crawl-report.txt` and `seeds-report.txt`. Raises: OSError."""
+    (folder / "crawl-report.txt").write_text(crawl_report(facts))
+    (folder / "seeds-report.txt").write_text(seeds_report(facts.seeds))

@@ -1,0 +1,126 @@
+"""The worker pool: each worker takes a lease, runs the chain, and always disposes of the visit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+from crawler.chain import Processor, run_chain
+from crawler.errors import CrawlerError
+from crawler.failures import FetchError
+from crawler.statistics import CrawlStatistics
+from crawler.visit import Visit
+from frontier.aio import AsyncFrontier, Drained
+from frontier.errors import FrontierError
+from frontier.models import Lease, OutcomeKind
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+Dispose = Callable[[Visit], Awaitable[OutcomeKind | None]]
+
+
+class PageLimit:
+    """At most so many pages: one ticket each, taken before the lease and given back if no page came of it."""
+
+    def __init__(self, pages: int | None, on_reached: Callable[[], None]) -> None:
+        self._tickets = None if pages is None else asyncio.Semaphore(pages)
+        self._left = pages
+        self._on_reached = on_reached
+        if pages == 0:
+            on_reached()
+
+    async def take(self) -> None:
+        """Wait for a ticket."""
+        if self._tickets is not None:
+            await self._tickets.acquire()
+
+    def settle(self, *, is_page: bool) -> None:
+        """A page came of the ticket, or it is given back."""
+        if self._tickets is None or self._left is None:
+            return
+        if not is_page:
+            self._tickets.release()
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._on_reached()
+
+    def wake_all(self, waiters: int) -> None:
+        """Let everybody through who waits for a ticket: the Frontier hands out no more leases."""
+        for _ in range(waiters if self._tickets is not None else 0):
+            self.settle(is_page=False)
+
+
+class WorkerPool:
+    """N workers over one Frontier."""
+
+    def __init__(
+        self,
+        frontier: AsyncFrontier,
+        chain: Sequence[Processor],
+        dispose: Dispose,
+        statistics: CrawlStatistics,
+        limit: PageLimit,
+    ) -> None:
+        self._frontier = frontier
+        self._chain = chain
+        self._dispose = dispose
+        self._statistics = statistics
+        self._limit = limit
+
+    def wake_all(self, workers: int) -> None:
+        """Leasing has stopped: nobody need wait for a ticket."""
+        self._limit.wake_all(workers)
+
+    async def work(self, number: int) -> None:
+        """Be a worker until the Frontier is drained or stopped. Raises what is not a site's fault."""
+        while True:
+            await self._limit.take()
+            is_page = False
+            try:
+                lease = await self._frontier.lease()
+                is_page = await self._visit(lease, number)
+            except Drained:
+                return
+            finally:
+                self._limit.settle(is_page=is_page)
+
+    async def _visit(self, lease: Lease, number: int) -> bool:
+        """Run the chain, then dispose; True if a page came of it. A cancelled chain gives the lease back."""
+        visit = Visit(lease, number)
+        self._statistics.active += 1
+        try:
+            await self._run(visit)
+        except asyncio.CancelledError:
+            self._frontier.release(lease)
+            raise
+        finally:
+            self._statistics.active -= 1
+        return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
+
+    async def _run(self, visit: Visit) -> None:
+        """Run the chain; what a page or a site does wrong ends in the visit, not in the worker."""
+        try:
+            await run_chain(self._chain, visit)
+        except FetchError as error:
+            visit.failure = error
+        except (CrawlerError, FrontierError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one page's defect must not end the crawl; it is logged
+            visit.broken = error
+            log.error("processor failed", url=visit.lease.url, exc_info=error)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await book-keeping that a cancellation may not tear apart: it is finished first, then the cancellation goes on."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

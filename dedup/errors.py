@@ -1,0 +1,34 @@
+"""The errors of the room: one root, one class per thing that a caller can do something about."""
+
+from __future__ import annotations
+
+
+class DedupError(Exception):
+    """Root of all errors that this room raises by itself."""
+
+
+class BadParameters(DedupError, ValueError):
+    """A filter cannot be built with these numbers; the message names the number and its bounds."""
+
+
+class FormatMismatch(DedupError):
+    """A folder or file is not ours, is damaged, or was made with other parameters; the message names them."""
+
+
+class FilterInUse(DedupError):
+    """Another process, or another filter of this one, has the folder open."""
+
+
+class FilterClosed(DedupError):
+    """The filter was closed; open it again."""
+
+
+class InvariantBroken(DedupError):
+    """`check()` found two parts of a filter that contradict each other; the message names both."""
+
+
+class StoreFull(DedupError, OSError):
+    """The disk, the quota or the file size limit is used up. Nothing is lost: free space and repeat the call.
+
+    It is an OSError too and carries its `errno` (ENOSPC, EDQUOT or EFBIG) and `filename`.
+    """

@@ -1,0 +1,74 @@
+"""Levels as data: which file and which bit an address names.
+
+`(1, 3)` takes the first byte of an address as the file's name and the other three as the bit offset in it; every
+level before the last but one is a folder. Names are upper-case hex, two digits a byte. Bit 0 of a file is the most
+significant bit of its first byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import PurePosixPath
+
+from dedup.errors import BadParameters
+
+_LARGEST_ADDRESS_BYTES = 7
+_FEWEST_LEVELS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndex:
+    """The shape of a store: 256 ** (all levels but the last) files of 256 ** (the last) bits."""
+
+    levels: tuple[int, ...]  #: bytes of the address that each level takes
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < _FEWEST_LEVELS or min(self.levels) < 1:
+            raise BadParameters(f"levels {self.levels}: two or more are needed, of one byte or more each")
+        if self.address_bytes > _LARGEST_ADDRESS_BYTES:
+            raise BadParameters(f"levels {self.levels} take more than {_LARGEST_ADDRESS_BYTES} bytes together")
+
+    @property
+    def address_bytes(self) -> int:
+        """Leading bytes of the signature that address a bit."""
+        return sum(self.levels)
+
+    @property
+    def file_bits(self) -> int:
+        """Bits in one file."""
+        return 1 << 8 * self.levels[-1]
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of one file."""
+        return self.file_bits // 8
+
+    @property
+    def files(self) -> int:
+        """Number of files."""
+        return 1 << 8 * sum(self.levels[:-1])
+
+    def locate(self, address: int) -> tuple[PurePosixPath, int]:
+        """File and bit offset of an address."""
+        return self.name(address // self.file_bits), address % self.file_bits
+
+    def name(self, file: int) -> PurePosixPath:
+        """Path of the file of that number, below the store's folder."""
+        digits = f"{file:0{2 * sum(self.levels[:-1])}X}"
+        parts, start = [], 0
+        for width in self.levels[:-1]:
+            parts.append(digits[start : start + 2 * width])
+            start += 2 * width
+        return PurePosixPath(*parts)
+
+    def names(self) -> Iterator[PurePosixPath]:
+        """All files' paths, in the order of their numbers."""
+        return map(self.name, range(self.files))
+
+    def folders(self) -> Iterator[PurePosixPath]:
+        """All folders below the store's folder, parents first; none with two levels."""
+        for depth in range(1, len(self.levels) - 1):
+            ranges = ([f"{value:0{2 * width}X}" for value in range(256**width)] for width in self.levels[:depth])
+            yield from (PurePosixPath(*parts) for parts in product(*ranges))

@@ -1,0 +1,94 @@
+"""128-bit fingerprints of keys, and the hashes of the DSBF, which are cut out of them.
+
+A fingerprint is XXH3-128 (xxHash 0.8, seed 0), so it is the same on every machine. Bit 0 is its least significant
+bit. Bits 0-39 and 40-79 serve MapHash (which bits of a leaf), bits 80-127 serve LocHash (which leaf). No bit serves
+both: with shared bits a leaf reaches only part of its positions and the false-positive rate doubles.
+
+As an array, n fingerprints are (n, 2) unsigned 64-bit numbers, high half first. On disk each is its canonical digest,
+16 bytes big-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from dedup.arrays import Fingerprints, HashArray, IntArray
+
+#: Size of one fingerprint on disk.
+FINGERPRINT_BYTES = 16
+
+_HIGH, _LOW = 0, 1
+_MASK_40 = np.uint64((1 << 40) - 1)
+_WORDS = 2
+_T = TypeVar("_T", bound=np.generic)
+
+
+def fingerprint(key: bytes) -> int:
+    """The key's fingerprint as a number of 128 bits."""
+    return xxhash.xxh3_128_intdigest(key)
+
+
+def fingerprints(keys: Sequence[bytes]) -> Fingerprints:
+    """The keys' fingerprints. Cost: 0.1 µs per key of 60 bytes."""
+    return from_bytes(b"".join(map(xxhash.xxh3_128_digest, keys)))
+
+
+def from_bytes(digests: bytes) -> Fingerprints:
+    """Fingerprints out of their digests, one after the other."""
+    return np.frombuffer(digests, dtype=">u8").astype(np.uint64).reshape(-1, _WORDS)
+
+
+def to_bytes(elements: Fingerprints) -> bytes:
+    """The digests of fingerprints, one after the other."""
+    return elements.astype(">u8").tobytes()
+
+
+def map_hashes(elements: Fingerprints) -> tuple[IntArray, IntArray]:
+    """The two 40-bit hashes from which a leaf's positions are made; the second one is odd.
+
+    Position i is (first + i * second) mod m: double hashing. An odd step over a power of two never meets itself.
+    """
+    high, low = elements[:, _HIGH], elements[:, _LOW]
+    second = (low >> np.uint64(40) | high << np.uint64(24)) & _MASK_40 | np.uint64(1)
+    return (low & _MASK_40).view(np.int64), second.view(np.int64)
+
+
+def locations(elements: Fingerprints) -> HashArray:
+    """Bits 80-127 of each fingerprint, from which every level's LocHash is made."""
+    return elements[:, _HIGH] >> np.uint64(16)
+
+
+def loc_hash(location: HashArray, level: int) -> HashArray:
+    """LocHash of a level: splitmix64(location xor level), to be taken mod the fan-out of a node of that level."""
+    return splitmix64(location ^ np.uint64(level))
+
+
+def splitmix64(numbers: HashArray) -> HashArray:
+    """The output function of SplitMix64 (Steele, Lea, Flood 2014; Vigna's splitmix64.c), for states `numbers`."""
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ mixed >> np.uint64(31)
+
+
+def distinct(elements: Fingerprints) -> Fingerprints:
+    """The elements, each once, in the order of their first appearance. Cost: one sort of the low halves."""
+    low = elements[:, _LOW]
+    order = np.argsort(low, kind="stable")
+    if not _repeats(low[order]).any():
+        return elements
+    order = np.lexsort((elements[:, _HIGH], low))  # stable: of equal elements the earliest stands first
+    ranked = elements[order]
+    again = _repeats(ranked[:, _LOW]) & _repeats(ranked[:, _HIGH])
+    return elements[np.sort(order[np.concatenate(([True], ~again))])]
+
+
+def _repeats(ranked: NDArray[_T]) -> NDArray[np.bool_]:
+    """For all but the first: it equals the one before it."""
+    again: NDArray[np.bool_] = ranked[1:] == ranked[:-1]
+    return again

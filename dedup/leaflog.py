@@ -1,0 +1,217 @@
+"""The elements of each leaf: one append-only file of fingerprints per leaf.
+
+A log is what a leaf is split and rebuilt from; the bits are only its image. File `leaf-<number>.log`: a header of 64
+bytes (magic, version, parameters, leaf), then 16 bytes an element (`fingerprint.py`). Appends are collected in memory
+and written in larger pieces; `sync` writes and syncs. Descriptors are opened for each piece, so that thousands of
+leaves need none.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from dedup.arrays import Fingerprints, IntArray
+from dedup.bloom import DsbfParameters
+from dedup.durable import descriptor, replace_file, sync_folder, sync_path, telling_full, write_all, write_file
+from dedup.errors import FormatMismatch
+from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
+
+VERSION = 1
+
+_MAGIC = b"ANALEAF\n"
+_HEADER = struct.Struct("<8sIIQQIdQ12x")  # magic, version, k, m, n, split fan-out, f, leaf
+_FIELDS = ("magic", "version", "hashes", "leaf_bits", "expected", "split_fan_out", "false_positive", "leaf")
+_FEWEST_WAITING = 8192  # elements
+_WAITING_PER_LEAF = 64
+
+
+class LeafLogs:
+    """The logs of one filter. Every call may come from any thread."""
+
+    def __init__(self, folder: Path, parameters: DsbfParameters) -> None:
+        self._folder = folder
+        self._parameters = parameters
+        self._lengths: dict[int, int] = {}  # bytes of each log that are written and count
+        self._waiting: list[tuple[IntArray, Fingerprints]] = []
+        self._waiting_count = 0
+        self._touched: set[int] = set()
+        self._retired: list[int] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes in all logs, headers and what waits to be written included."""
+        return sum(self._lengths.values()) + self._waiting_count * FINGERPRINT_BYTES
+
+    def path(self, leaf: int) -> Path:
+        """Where a leaf's log is."""
+        return self._folder / f"leaf-{leaf:08d}.log"
+
+    def create(self, logs: dict[int, Fingerprints]) -> None:
+        """Write and sync new logs; all of them or, after an OSError, none. Names are durable after a folder sync."""
+        try:
+            for leaf, elements in logs.items():
+                write_file(self.path(leaf), self._header(leaf) + to_bytes(elements))
+        except OSError:
+            self.discard(logs)
+            raise
+        with self._lock:
+            self._lengths.update({leaf: _HEADER.size + len(logs[leaf]) * FINGERPRINT_BYTES for leaf in logs})
+
+    def open(self, leaf: int) -> Fingerprints:
+        """Take up a leaf's log and read it; a tail that a crash tore is cut off.
+
+        Raises: FormatMismatch if it is missing, damaged, another leaf's or another filter's.
+        """
+        path = self.path(leaf)
+        try:
+            with descriptor(path, os.O_RDWR) as fd:
+                self._require_header(path, leaf, os.pread(fd, _HEADER.size, 0))
+                size = os.fstat(fd).st_size
+                whole = size - (size - _HEADER.size) % FINGERPRINT_BYTES
+                if whole < size:
+                    os.ftruncate(fd, whole)
+        except FileNotFoundError as error:
+            raise FormatMismatch(f"{path} is missing: the filter is damaged") from error
+        self._lengths[leaf] = whole
+        # What is read now may never have been synced: the next sync makes it durable.
+        self._touched.add(leaf)
+        return self.read(leaf)
+
+    def rewrite(self, leaf: int, elements: Fingerprints) -> None:
+        """Put other elements into the log, at once and durably."""
+        replace_file(self.path(leaf), self._header(leaf) + to_bytes(elements))
+        self._lengths[leaf] = _HEADER.size + len(elements) * FINGERPRINT_BYTES
+
+    def read(self, leaf: int) -> Fingerprints:
+        """All elements of a log, those that wait to be written not included: `flush` first."""
+        length = self._lengths[leaf]
+        with descriptor(self.path(leaf), os.O_RDONLY) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            file.seek(_HEADER.size)
+            return from_bytes(file.read(length - _HEADER.size))
+
+    def make_room(self) -> None:
+        """Write what waits if it is much. Call it before an `append`, which can then not fail. Raises: OSError."""
+        if self._waiting_count >= max(_FEWEST_WAITING, _WAITING_PER_LEAF * len(self._lengths)):
+            self.flush()
+
+    def append(self, leaves: IntArray, elements: Fingerprints) -> None:
+        """Take elements, each for the leaf beside it. They are in the file after `flush`, durable after `sync`."""
+        with self._lock:
+            self._waiting.append((leaves, elements))
+            self._waiting_count += len(elements)
+
+    def flush(self) -> None:
+        """Write what waits. Raises: OSError; what could not be written waits on, and counts of files stay true."""
+        with self._lock:
+            self._flush()
+
+    def sync(self) -> None:
+        """Make all that was appended before this call durable. Raises: OSError; it may be repeated."""
+        with self._lock:
+            self._flush()
+            touched, self._touched = self._touched, set()
+        try:
+            if self._retired:
+                self.settle()
+            while touched:
+                self._sync_log(min(touched))
+                touched.remove(min(touched))
+        except OSError:
+            with self._lock:
+                self._touched |= touched
+            raise
+
+    def discard(self, leaves: Iterable[int]) -> None:
+        """Remove logs that were made for a split that failed."""
+        with self._lock:
+            for leaf in leaves:
+                self._lengths.pop(leaf, None)
+                self.path(leaf).unlink(missing_ok=True)
+
+    def retire(self, leaf: int) -> None:
+        """The leaf was split and the new tree is in place: its log goes once that is durable (`settle`)."""
+        with self._lock:
+            del self._lengths[leaf]
+            self._touched.discard(leaf)
+            self._retired.append(leaf)
+
+    def settle(self) -> None:
+        """Sync the folder, then remove retired logs. Raises: OSError; it may be repeated."""
+        with self._lock:
+            sync_folder(self._folder)
+            for leaf in self._retired:
+                self.path(leaf).unlink(missing_ok=True)
+            self._retired.clear()
+
+    def remove_strangers(self) -> None:
+        """Remove logs that no leaf of the tree owns: what an interrupted split left behind."""
+        mine = {self.path(leaf) for leaf in self._lengths}
+        for path in self._folder.glob("leaf-*.log*"):
+            if path not in mine:
+                path.unlink()
+
+    def are_empty(self) -> bool:
+        """True if no log in the folder holds an element, whatever leaf it is of."""
+        return all(path.stat().st_size <= _HEADER.size for path in self._folder.glob("leaf-*.log"))
+
+    def _sync_log(self, leaf: int) -> None:
+        try:
+            sync_path(self.path(leaf))
+        except FileNotFoundError:
+            if leaf in self._lengths:
+                raise
+            # Split meanwhile: its elements are in its children's logs, which were synced when they were made.
+
+    def _flush(self) -> None:
+        """Leaf by leaf, so that after an error exactly what is unwritten waits on."""
+        if not self._waiting:
+            return
+        leaves = np.concatenate([part[0] for part in self._waiting])
+        elements = np.concatenate([part[1] for part in self._waiting])
+        order = np.argsort(leaves, kind="stable")
+        leaves, elements = leaves[order], elements[order]
+        starts = [0, *(np.flatnonzero(np.diff(leaves)) + 1).tolist(), len(leaves)]
+        written = 0
+        try:
+            for start, stop in pairwise(starts):
+                self._write(int(leaves[start]), to_bytes(elements[start:stop]))
+                written = stop
+        finally:
+            self._waiting = [(leaves[written:], elements[written:])] if written < len(leaves) else []
+            self._waiting_count = len(leaves) - written
+
+    def _write(self, leaf: int, data: bytes) -> None:
+        """Append at the recorded length, not at the file's end: half of a failed write may stand there."""
+        path = self.path(leaf)
+        with telling_full(path), descriptor(path, os.O_WRONLY) as fd:
+            write_all(fd, data, self._lengths[leaf])
+        self._lengths[leaf] += len(data)
+        self._touched.add(leaf)
+
+    def _header(self, leaf: int) -> bytes:
+        return _HEADER.pack(*self._fields(leaf))
+
+    def _fields(self, leaf: int) -> tuple[bytes | int | float, ...]:
+        given = self._parameters
+        return (
+            *(_MAGIC, VERSION, given.hashes, given.leaf_bits, given.expected),
+            *(given.split_fan_out, given.false_positive, leaf),
+        )
+
+    def _require_header(self, path: Path, leaf: int, header: bytes) -> None:
+        if len(header) < _HEADER.size or not header.startswith(_MAGIC):
+            raise FormatMismatch(f"{path} is damaged: it does not start as a leaf's log")
+        there = zip(_FIELDS, _HEADER.unpack(header), self._fields(leaf), strict=True)
+        if wrong := [f"{name} is {found!r} instead of {wanted!r}" for name, found, wanted in there if found != wanted]:
+            raise FormatMismatch(f"{path} does not belong to this filter: {'; '.join(wrong)}")

@@ -1,0 +1,43 @@
+"""What a DSBF asks of the place where its leaves' bits live.
+
+Calls take a whole batch over all leaves, since a loop over leaves divides the speed by their number.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dedup.arrays import BoolArray, Fingerprints, IntArray
+
+
+class Leaves(Protocol):
+    """Bit arrays of equal size, each named by a slot."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that all slots take."""
+        ...
+
+    def take(self) -> int:
+        """A slot with all bits clear."""
+        ...
+
+    def drop(self, slot: int) -> None:
+        """Give a slot back; its bits are forgotten."""
+        ...
+
+    def fill(self, slot: int, elements: Fingerprints) -> None:
+        """Make the slot's bits exactly those of the elements."""
+        ...
+
+    def unseen(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
+        """True where the element, looked up in the slot beside it, has a clear bit."""
+        ...
+
+    def mark(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
+        """Set the elements' bits, each in the slot beside it; True where a bit was clear before the batch."""
+        ...
+
+    def agrees(self, slot: int, elements: Fingerprints) -> bool:
+        """True if the slot's bits are exactly those of the elements."""
+        ...

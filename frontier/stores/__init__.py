@@ -1,0 +1,7 @@
+"""What keeps the Frontier's rows: one contract (`base`), a store that forgets (`memory`) and one in SQL (`sql`).
+
+    core ──write, ask_heads──▶ SqlStore ──FIFO──▶ StoreThread ──▶ writing, reading ──▶ the tables
+         ◀── take_answers ──── answers ◀───────────────┘
+
+Nothing outside this package imports SQLAlchemy, and only `sqlite` knows which database it is.
+"""

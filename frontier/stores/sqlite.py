@@ -1,0 +1,136 @@
+"""All that is SQLite's own: how to connect, what its errors mean, how to fold the log into the file.
+
+The file is in WAL mode with `synchronous=FULL`: a commit that has returned is on the disk. It is held with
+`locking_mode=EXCLUSIVE`, which does three things at once. A second opener, in this process or another, is refused
+at its first statement. The kernel drops the lock with the process, however it dies, so nothing is left to clean up. And
+the WAL's index lives in the heap: there is no `-shm` file, whose mapped pages would kill the process with SIGBUS on a full
+disk. The price: no other program can look into the file while a crawl runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from frontier.errors import FormatMismatch, FrontierError, StoreFull, StoreInUse, StoreUnavailable
+
+#: Says that a database is ours: the letters "Anab" in the file's header.
+APPLICATION_ID = 0x416E6162
+#: How long to wait for another holder's lock: only long enough for one that is letting go just now.
+BUSY_S = 0.1
+
+_CACHE_KIB = 64 * 1024
+#: Pages in the log before they are folded into the file. 16 MiB: a page that changes in many commits is written once.
+_WAL_PAGES = 4096
+
+_SETTINGS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the drive's cache
+    f"PRAGMA cache_size = -{_CACHE_KIB}",
+    f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}",
+    "PRAGMA mmap_size = 0",
+)
+
+#: What a primary result code means, and what to do (https://www.sqlite.org/rescode.html).
+_MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
+    sqlite3.SQLITE_FULL: (StoreFull, "the disk (or the file's bound) is full; make room and run again"),
+    sqlite3.SQLITE_READONLY: (StoreFull, "it is read-only; make it writable and run again"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "disk I/O error; look at the disk and run again"),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened; look at the folder and run again"),
+    sqlite3.SQLITE_BUSY: (StoreInUse, "another process holds it; end that one first"),
+    sqlite3.SQLITE_LOCKED: (StoreInUse, "another process holds it; end that one first"),
+    sqlite3.SQLITE_NOTADB: (FormatMismatch, "it is no database; name another folder or remove the file"),
+    sqlite3.SQLITE_CORRUPT: (StoreUnavailable, "it is damaged; start over, or restore it from a copy"),
+}
+
+#: Codes that SQLite gives for several reasons, a read-only disk among them.
+_VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+
+
+@contextmanager
+def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
+    """The one connection to the file at `path`, which is made if there is none.
+
+    `connection.begin()` says BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
+    """
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_S}
+    )
+    event.listen(engine, "connect", _leave_transactions_to_us)
+    event.listen(engine, "begin", _begin)
+    try:
+        with engine.connect() as connection:
+            _prepare(connection, path, max_pages)
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def fold_log(connection: Connection) -> None:
+    """Write the log into the file and cut it to nothing, outside of a transaction."""
+    _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def translated(path: Path, error: Exception) -> FrontierError:
+    """The error of this room that another stands for; one line that names the file and what to do."""
+    if isinstance(error, FrontierError):
+        return error
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
+    if code in _VAGUE:
+        kind, meaning = _why_not(path) or (kind, meaning)
+    failure = kind(f"{path}: {meaning}")
+    failure.__cause__ = error
+    return failure
+
+
+def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> None:
+    driver.isolation_level = None
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+def _prepare(connection: Connection, path: Path, max_pages: int | None) -> None:
+    """Take the lock, make sure that the file is ours, then set it up; a foreign file is left as it was."""
+    driver = _driver(connection)
+    driver.execute("PRAGMA locking_mode = EXCLUSIVE")
+    driver.execute("BEGIN IMMEDIATE")
+    (application,) = driver.execute("PRAGMA application_id").fetchone()
+    (tables,) = driver.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    driver.execute("ROLLBACK")
+    if tables and application != APPLICATION_ID:
+        raise FormatMismatch(f"{path}: it is a database of another program; name another folder")
+    for setting in _SETTINGS:
+        driver.execute(setting)
+    if max_pages is not None:
+        driver.execute(f"PRAGMA max_page_count = {max_pages:d}")
+    if not application:
+        driver.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+
+
+def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
+    """What is wrong with the place of the file, if anything is."""
+    if not path.parent.is_dir():
+        return StoreUnavailable, f"there is no folder {path.parent}; make it first"
+    if path.is_dir():
+        return StoreUnavailable, "it is a folder; a file is needed"
+    places = [place for place in (path.parent, path) if place.exists()]
+    if not all(os.access(place, os.R_OK | os.W_OK) for place in places):
+        return StoreFull, "it cannot be written: a read-only disk or no permission; change that and run again"
+    return None

@@ -1,0 +1,245 @@
+"""Measures the rooms against the project's budgets: lines, public methods, parameters, cyclomatic complexity.
+
+`python scripts/budgets.py [FOLDER]` prints, for each room, its two largest files and its longest function, then what
+exceeds the soft limits; it exits 1 if anything exceeds a hard limit, or more than a tenth of the functions or modules
+a soft one. `tests/test_architecture.py` asks the same questions.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The import packages, in the order of their arrows: a room may import the next one.
+ROOMS = ("crawler", "frontier", "dedup")
+
+#: measure -> (soft limit, hard limit); a value equal to the limit is within it.
+FUNCTION_LIMITS = {"lines": (25, 50), "parameters": (5, 7), "complexity": (8, 12)}
+MODULE_LIMITS = {"lines": (300, 400)}
+CLASS_LIMITS = {"lines": (200, 200), "methods": (15, 15)}
+
+#: The part of the functions, and of the modules, that may exceed a soft limit.
+SOFT_SHARE = 0.10
+
+#: (kind, measure, start of "file:name") that no limit holds for, and why.
+EXEMPT = (
+    ("class", "methods", "frontier/core.py:Frontier"),  # the facade: each method hands over to the part that knows
+    ("class", "methods", "frontier/aio.py:AsyncFrontier"),  # the same facade, awaited
+    ("function", "parameters", "crawler/cli/"),  # a command's parameters are its options; typer reads them there
+)
+
+DECISIONS = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One Python file of a room."""
+
+    path: str  #: relative to the clone, with slashes
+    text: str
+    tree: ast.Module
+
+    @property
+    def module(self) -> str:
+        """The dotted name under which the file is imported."""
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One function, class or module and its sizes."""
+
+    kind: str  #: function, class or module
+    place: str  #: file:name, or the file for a module
+    line: int  #: where it begins, from 1
+    sizes: dict[str, int]  #: measure -> value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """One measure of one thing that is above a limit."""
+
+    what: Measured
+    measure: str
+    limit: int
+
+    def __str__(self) -> str:
+        """`frontier/core.py:Frontier.open line 40: 61 lines (limit 50)`."""
+        what = self.what
+        return f"{what.place} line {what.line}: {what.sizes[self.measure]} {self.measure} (limit {self.limit})"
+
+
+def sources(root: Path, rooms: Sequence[str] = ROOMS) -> list[Source]:
+    """All Python files of the rooms under `root`, sorted by path. Raises: SyntaxError."""
+    files = sorted(file for room in rooms for file in (root / room).rglob("*.py"))
+    return [source(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")) for file in files]
+
+
+def source(path: str, text: str) -> Source:
+    """The file `path` with this text. Raises: SyntaxError."""
+    return Source(path=path, text=text, tree=ast.parse(text, path))
+
+
+def measure(file: Source) -> list[Measured]:
+    """The module itself, then its classes and functions, nested ones too."""
+    found = [Measured(kind="module", place=file.path, line=1, sizes={"lines": len(file.text.splitlines())})]
+    for name, node in definitions(file.tree):
+        place = f"{file.path}:{name}"
+        if isinstance(node, ast.ClassDef):
+            sizes = {"lines": _span(node, node), "methods": len(set(_public_methods(node)))}
+            found.append(Measured(kind="class", place=place, line=node.lineno, sizes=sizes))
+        else:
+            sizes = {
+                "lines": _body_lines(node),
+                "parameters": _parameters(node),
+                "complexity": complexity(node),
+            }
+            found.append(Measured(kind="function", place=place, line=node.lineno, sizes=sizes))
+    return found
+
+
+def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function | ast.ClassDef]]:
+    """Every class and function below `tree` with its dotted name, outer ones first."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, DEFINITIONS):
+            yield prefix + node.name, node
+            yield from definitions(node, f"{prefix}{node.name}.")
+        else:
+            yield from definitions(node, prefix)
+
+
+def complexity(function: Function) -> int:
+    """Cyclomatic complexity: 1 + branches, loops, handlers, and/or, cases, comprehension parts; nested functions aside."""
+    return 1 + sum(_decisions(node) for node in _own_nodes(function))
+
+
+def _own_nodes(function: Function) -> Iterator[ast.AST]:
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, DEFINITIONS):
+            yield node
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _decisions(node: ast.AST) -> int:
+    match node:
+        case ast.BoolOp():
+            return len(node.values) - 1
+        case ast.comprehension():
+            return 1 + len(node.ifs)
+        case ast.match_case(pattern=ast.MatchAs(pattern=None), guard=None):  # takes all, like else
+            return 0
+        case ast.match_case():
+            return 1
+    return int(isinstance(node, DECISIONS))
+
+
+def _body_lines(function: Function) -> int:
+    """The lines of the body without the docstring: 0 if there is nothing else."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return _span(body[0], function) if body else 0
+
+
+def _span(first: ast.stmt, last: ast.stmt) -> int:
+    begin = first.lineno
+    if isinstance(first, DEFINITIONS) and first.decorator_list:
+        begin = first.decorator_list[0].lineno
+    return (last.end_lineno or begin) - begin + 1
+
+
+def _parameters(function: Function) -> int:
+    """All parameters but self and cls; `*args` and `**kwargs` are one each."""
+    given = function.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    own = named[:1] and named[0].arg in ("self", "cls")
+    return len(named) - bool(own) + bool(given.vararg) + bool(given.kwarg)
+
+
+def _public_methods(node: ast.ClassDef) -> Iterator[str]:
+    """Names of the public methods; a property and its setter, or overloads, have one name."""
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and not method.name.startswith("_"):
+            yield method.name
+
+
+def excesses(measured: Iterable[Measured], *, hard: bool) -> list[Excess]:
+    """Everything above its hard (else soft) limit that is not exempt."""
+    limits = {"function": FUNCTION_LIMITS, "class": CLASS_LIMITS, "module": MODULE_LIMITS}
+    return [
+        Excess(what=what, measure=name, limit=limit[hard])
+        for what in measured
+        for name, limit in limits[what.kind].items()
+        if what.sizes[name] > limit[hard] and not _is_exempt(what, name)
+    ]
+
+
+def _is_exempt(what: Measured, name: str) -> bool:
+    return any(
+        (what.kind, name) == (kind, measure_name)
+        and (what.place == place or (place[-1:] == "/" and what.place.startswith(place)))
+        for kind, measure_name, place in EXEMPT
+    )
+
+
+def soft_shares(measured: Sequence[Measured]) -> dict[str, float]:
+    """Say, for functions and for modules, which part of them exceeds at least one soft limit."""
+    above = {excess.what.place for excess in excesses(measured, hard=False)}
+    shares = {}
+    for kind in ("function", "module"):
+        places = [what.place for what in measured if what.kind == kind]
+        shares[kind] = sum(place in above for place in places) / len(places) if places else 0.0
+    return shares
+
+
+def complaints(measured: Sequence[Measured]) -> list[str]:
+    """One line for each broken budget; empty if all is well."""
+    lines = [str(excess) for excess in excesses(measured, hard=True)]
+    for kind, share in soft_shares(measured).items():
+        if share > SOFT_SHARE:
+            lines.append(f"{share:.0%} of the {kind}s exceed a soft limit (at most {SOFT_SHARE:.0%} may)")
+    return lines
+
+
+def summary(room: str, measured: Sequence[Measured]) -> list[str]:
+    """The room's two largest files and its longest function, one line each."""
+    own = [what for what in measured if what.place.startswith(f"{room}/")]
+    files = _largest(own, "module", 2)
+    functions = _largest(own, "function", 1)
+    return [
+        f"{room}: {sum(w.kind == 'module' for w in own)} files, {sum(w.kind == 'function' for w in own)} functions"
+    ] + [
+        f"  {kind} {what.place}: {what.sizes['lines']} lines"
+        for kind, chosen in (("file", files), ("function", functions))
+        for what in chosen
+    ]
+
+
+def _largest(measured: Iterable[Measured], kind: str, count: int) -> list[Measured]:
+    chosen = [what for what in measured if what.kind == kind]
+    return sorted(chosen, key=lambda what: (-what.sizes["lines"], what.place))[:count]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the report on the clone at `arguments[0]` (default: this one); 1 if a budget is broken."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    measured = [what for file in sources(root) for what in measure(file)]
+    for room in ROOMS:
+        print(*summary(room, measured), sep="\n")
+    hard = {(excess.what.place, excess.measure) for excess in excesses(measured, hard=True)}
+    soft = [each for each in excesses(measured, hard=False) if (each.what.place, each.measure) not in hard]
+    shares = ", ".join(f"{share:.1%} of the {kind}s" for kind, share in soft_shares(measured).items())
+    print(f"above a soft limit: {shares} (at most {SOFT_SHARE:.0%})", *(f"  {excess}" for excess in soft), sep="\n")
+    broken = complaints(measured)
+    if broken:
+        print("broken:", *(f"  {line}" for line in broken), sep="\n")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

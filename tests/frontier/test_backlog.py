@@ -1,0 +1,53 @@
+"""What was said and is not durable yet."""
+
+from frontier.backlog import MAX_ROWS, Backlog
+from frontier.stores.base import Batch
+from tests.frontier.builder import row
+
+
+def batch(number: int, rows: int = 1) -> Batch:
+    return Batch(number=number, new=[row(place + 1) for place in range(rows)])
+
+
+def test_it_is_empty_until_something_is_said_and_again_when_all_is_durable() -> None:
+    """`said` and `durable` are numbers of batches; equal means acknowledged."""
+    backlog = Backlog(10)
+    assert backlog.is_empty
+    backlog.add(batch(1), 0)
+    backlog.add(batch(2), 0)
+    assert (backlog.said, backlog.durable, backlog.is_empty) == (2, 0, False)
+    backlog.synced(1)
+    assert (backlog.durable, backlog.rows, backlog.is_empty) == (1, 1, False)
+    backlog.synced(2)
+    assert (backlog.durable, backlog.rows, backlog.is_empty) == (2, 0, True)
+
+
+def test_so_many_finishes_fill_it() -> None:
+    """The bound is on leases that ended and are not acknowledged."""
+    backlog = Backlog(2)
+    backlog.add(batch(1), 1)
+    assert not backlog.is_full
+    backlog.add(batch(2), 1)
+    assert backlog.is_full
+    backlog.synced(1)
+    assert not backlog.is_full
+
+
+def test_so_many_rows_fill_it() -> None:
+    """New, ended and moved rows count alike."""
+    backlog = Backlog(2)
+    backlog.add(batch(1, MAX_ROWS - 1), 0)
+    assert not backlog.is_full
+    backlog.add(batch(2), 0)
+    assert backlog.is_full
+    backlog.synced(2)
+    assert not backlog.is_full
+
+
+def test_an_older_answer_takes_nothing_back() -> None:
+    """What is durable stays durable, whatever comes late."""
+    backlog = Backlog(2)
+    backlog.add(batch(1), 1)
+    backlog.synced(1)
+    backlog.synced(0)
+    assert (backlog.durable, backlog.finishes) == (1, 0)

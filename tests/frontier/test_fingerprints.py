@@ -1,0 +1,36 @@
+"""Ids and fingerprints: 64 bits of a named hash, signed as SQL integers are."""
+
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frontier.fingerprints import name_id, seen_fingerprint
+
+
+def test_a_fingerprint_is_the_low_half_of_xxh3_128() -> None:
+    """The digest's last eight bytes (it is written big-endian), as a signed integer; XXH's own vector for nothing."""
+    assert seen_fingerprint(b"") == int.from_bytes(bytes.fromhex("6001c324468d497f"), "big", signed=True)
+    low = xxhash.xxh3_128_digest(b"http://a.test/")[8:]
+    assert seen_fingerprint(b"http://a.test/") == int.from_bytes(low, "big", signed=True)
+
+
+def test_an_id_is_xxh3_64_of_the_name() -> None:
+    """XXH's own vector for the empty name; other names by their UTF-8 bytes."""
+    assert name_id("") == 0x2D06800538D394C2
+    digest = xxhash.xxh3_64_digest("Malmö".encode())
+    assert name_id("Malmö") == int.from_bytes(digest, "big", signed=True)
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=40))
+def test_ids_fit_a_signed_column(key: bytes) -> None:
+    """Every value is a 64-bit signed integer."""
+    for value in (seen_fingerprint(key), name_id(key.hex())):
+        assert -(2**63) <= value < 2**63
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udfff"])
+def test_a_name_that_is_no_text_has_an_id_too(name: str) -> None:
+    """A lone surrogate (bytes of a file name, say) is no error."""
+    assert name_id(name) == name_id(name)

@@ -1,0 +1,29 @@
+"""The exact filter: a set that forgets at the end of the process."""
+
+from frontier.seen import ExactFilter, SeenFilter
+
+
+def test_a_key_is_unseen_until_it_is_marked() -> None:
+    """One answer per key, in order."""
+    seen: SeenFilter = ExactFilter()
+    assert list(seen.unseen([b"a", b"b"])) == [True, True]
+    seen.mark([b"b"])
+    assert list(seen.unseen([b"a", b"b", b"b"])) == [True, False, False]
+
+
+def test_marking_twice_is_harmless() -> None:
+    """The second mark changes nothing."""
+    seen = ExactFilter()
+    seen.mark([b"a", b"a"])
+    seen.mark([b"a"])
+    assert seen.facts() == {"keys": 1.0, "false_drop_probability": 0.0, "expected_lost": 0.0}
+
+
+def test_sync_and_close_may_be_called_at_any_time() -> None:
+    """There is nothing to write and nothing to let go of; what is known stays known."""
+    seen = ExactFilter()
+    seen.mark([b"a"])
+    seen.sync()
+    seen.close()
+    seen.close()
+    assert seen.unseen([b"a"]) == [False]

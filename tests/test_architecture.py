@@ -1,0 +1,365 @@
+"""The walls of the house: who may import whom, what stands where, and how large it may grow.
+
+The rules are the tables at the top; the functions below them read the sources with `ast` and answer with one line
+for each breach. Each function is first shown a breach that it must find.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from scripts.budgets import ROOMS, Source, complaints, definitions, measure, source, sources
+
+CLONE = Path(__file__).resolve().parent.parent
+
+#: room -> the rooms that it may import; there is no other arrow.
+ARROWS: dict[str, tuple[str, ...]] = {"crawler": ("frontier",), "frontier": ("dedup",), "dedup": ()}
+
+#: room -> the only file in it that may follow its arrow; a room that is not named may do so everywhere.
+ONLY_DOOR = {"frontier": "frontier/composition.py"}
+
+#: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "ada_url": ("crawler/urls.py",),
+    "aiodns": ("crawler/dns.py",),
+    "aiohttp": ("crawler/processors/fetch.py", "crawler/connector.py", "crawler/lab/miniweb*"),
+    "multidict": ("crawler/processors/fetch.py",),  # the type of aiohttp's headers
+    "numpy": ("dedup/*", "frontier/hashes.py"),
+    "protego": ("crawler/robots.py",),
+    "publicsuffixlist": ("frontier/assignment.py",),
+    "pycares": ("crawler/dns.py",),
+    "pydantic": ("crawler/order*",),
+    "pydantic_core": ("crawler/order*",),  # its errors
+    "pydantic_settings": ("crawler/order*",),
+    "redis": ("dedup/leaves/redis.py",),
+    "rich": ("crawler/cli/*", "crawler/progress*"),
+    "selectolax": ("crawler/processors/extract.py",),
+    "sqlalchemy": ("frontier/stores/*", "dedup/url_db.py"),
+    "sqlite3": ("frontier/stores/*", "dedup/url_db.py"),
+    "structlog": ("crawler/*",),
+    "tomli_w": ("crawler/order*",),
+    "typer": ("crawler/cli/*",),
+    "xxhash": ("dedup/fingerprint.py", "dedup/signature.py", "frontier/fingerprints.py"),
+    "yarl": ("crawler/processors/fetch.py", "crawler/lab/miniweb*"),  # the type of aiohttp's URLs
+}
+
+#: Names under which things without a home gather: a helper lives with its user.
+HOMELESS = {"common", "helpers", "misc", "util", "utils"}
+
+#: What `--help` must not wait for.
+HEAVY = {"aiohttp", "numpy", "sqlalchemy", "structlog"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One name that a file imports: `module` is what the statement names, `name` what it takes out of it, if so."""
+
+    module: str
+    name: str | None
+    line: int
+    at_run_time: bool  #: on import of the file: neither inside a function nor under TYPE_CHECKING
+
+    @property
+    def top(self) -> str:
+        """The package or module at the top of the dotted name."""
+        return self.module.partition(".")[0]
+
+
+@pytest.fixture(scope="module")
+def rooms() -> list[Source]:
+    return sources(CLONE)
+
+
+def assert_none(breaches: list[str]) -> None:
+    """All breaches in the failure's message, not the first alone."""
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+def imports(file: Source) -> list[Import]:
+    """All imports of a file, relative ones made absolute."""
+    return [
+        Import(module=module, name=name, line=node.lineno, at_run_time=at_run_time)
+        for node, at_run_time in import_nodes(file.tree, at_run_time=True)
+        for module, name in imported_names(file, node)
+    ]
+
+
+def import_nodes(tree: ast.AST, *, at_run_time: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, at_run_time
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.body:
+                yield from import_nodes(ast.Module([child], []), at_run_time=False)
+            for child in node.orelse:
+                yield from import_nodes(ast.Module([child], []), at_run_time=at_run_time)
+        else:
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from import_nodes(node, at_run_time=at_run_time and not is_function)
+
+
+def imported_names(file: Source, node: ast.Import | ast.ImportFrom) -> list[tuple[str, str | None]]:
+    if isinstance(node, ast.Import):
+        return [(alias.name, None) for alias in node.names]
+    module = node.module or ""
+    if node.level:
+        package = file.module.split(".") if file.path.endswith("/__init__.py") else file.module.split(".")[:-1]
+        module = ".".join([*package[: len(package) + 1 - node.level], *filter(None, [module])])
+    return [(module, alias.name) for alias in node.names]
+
+
+def forbidden_arrows(files: list[Source]) -> list[str]:
+    return [
+        f"{file.path}:{found.line} imports {found.module}"
+        for file in files
+        for room in [file.path.partition("/")[0]]
+        for found in imports(file)
+        if found.top in {*ROOMS, "tests", "scripts"} - {room}
+        if found.top not in ARROWS[room] or file.path != ONLY_DOOR.get(room, file.path)
+    ]
+
+
+def misplaced_libraries(files: list[Source]) -> list[str]:
+    breaches = []
+    for file in files:
+        for found in imports(file):
+            if found.top in ROOMS or (found.top in sys.stdlib_module_names and found.top not in LIBRARIES):
+                continue
+            places = LIBRARIES.get(found.top, ())
+            if not any(fnmatchcase(file.path, place) for place in places):
+                allowed = " or ".join(places) or "nothing: the library is not in the table"
+                breaches.append(f"{file.path}:{found.line} imports {found.top}; allowed: {allowed}")
+    return breaches
+
+
+def import_graph(files: list[Source]) -> dict[str, set[str]]:
+    """Module -> the modules that its import runs, among `files`; that a package runs first is left aside."""
+    modules = {file.module for file in files}
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for file in files:
+        for found in imports(file):
+            submodule = f"{found.module}.{found.name}"
+            target = submodule if submodule in modules else found.module
+            if found.at_run_time and target in modules:
+                graph[file.module].add(target)
+    return graph
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """The groups of modules each of which reaches every other of its group (strongly connected)."""
+    reached = {module: reachable(graph, module) for module in graph}
+    groups: list[set[str]] = []
+    for module in sorted(graph):
+        group = {other for other in reached[module] if module in reached[other]}
+        if group and group not in groups:
+            groups.append(group)
+    return groups
+
+
+def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = list(graph[start])
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting.extend(graph[module])
+    return found
+
+
+def bad_habits(files: list[Source]) -> list[str]:
+    breaches = [f"{file.path}: name it after what it does" for file in files if HOMELESS & {*file.module.split(".")}]
+    for file in files:
+        breaches += [f"{file.path}:{line} {habit}" for line, habit in habits_in(file)]
+    return breaches
+
+
+def habits_in(file: Source) -> Iterator[tuple[int, str]]:
+    for found in imports(file):
+        if (found.module, found.name) == ("time", "sleep"):
+            yield found.line, "time.sleep"
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.ExceptHandler(type=None):
+                yield node.lineno, "bare except"
+            case ast.Attribute(value=ast.Name(id="time"), attr="sleep"):
+                yield node.lineno, "time.sleep"
+            case ast.Global():
+                yield node.lineno, f"global {', '.join(node.names)}"
+
+
+def without_docstring(file: Source) -> list[str]:
+    """The public module, classes, functions and methods that say nothing (overloads and setters need not)."""
+    silent = [] if ast.get_docstring(file.tree) else [file.path]
+    nodes = dict(definitions(file.tree))
+    for name, node in nodes.items():
+        parents = [nodes.get(name.rsplit(".", depth)[0]) for depth in range(1, name.count(".") + 1)]
+        is_public = not any(part.startswith("_") for part in name.split("."))
+        is_inside_function = any(not isinstance(parent, ast.ClassDef) for parent in parents)
+        repeats = any(ast.unparse(mark).endswith((".setter", "overload")) for mark in node.decorator_list)
+        if is_public and not is_inside_function and not repeats and not ast.get_docstring(node):
+            silent.append(f"{file.path}:{node.lineno} {name}")
+    return silent
+
+
+def modules_imported_by(*arguments: str) -> set[str]:
+    """The names of all modules that `python ARGUMENTS` imports; it must end with 0."""
+    command = [sys.executable, "-X", "importtime", *arguments]
+    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=True, timeout=30)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rsplit("|", 1)[1].strip() for line in lines}
+
+
+def test_rooms_import_only_along_the_arrows(rooms: list[Source]) -> None:
+    """The crawler imports frontier, frontier imports dedup in composition.py; nothing else crosses a wall."""
+    assert_none(forbidden_arrows(rooms))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("dedup/smm.py", "import frontier.core"),
+        ("dedup/smm.py", "if TYPE_CHECKING:\n    from crawler.urls import Urls"),
+        ("frontier/core.py", "from dedup.uniq import UniqFilter"),
+        ("frontier/composition.py", "from crawler import urls"),
+        ("crawler/workers.py", "def f():\n    import dedup"),
+        ("crawler/workers.py", "from tests.site import server"),
+        ("crawler/processors/fetch.py", "from ...dedup import smm"),
+    ],
+)
+def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
+    """A breach is found wherever the import stands, also for types alone."""
+    assert len(forbidden_arrows([source(path, text)])) == 1
+
+
+def test_the_arrows_themselves_are_allowed() -> None:
+    """What the design draws is no breach."""
+    door = source("frontier/composition.py", "from dedup.uniq import UniqFilter\nfrom frontier.core import Frontier")
+    assert forbidden_arrows([door, source("crawler/workers.py", "from frontier.models import Lease")]) == []
+
+
+def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
+    """To replace a library is to change one file; a new library is entered in the table first."""
+    assert_none(misplaced_libraries(rooms))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("crawler/workers.py", "from aiohttp import ClientSession"),
+        ("frontier/core.py", "import sqlite3"),
+        ("frontier/core.py", "import sqlalchemy.exc as exc"),
+        ("crawler/reports.py", "def f():\n    from rich.table import Table"),
+        ("crawler/urls.py", "import requests"),
+    ],
+)
+def test_a_misplaced_library_is_found(path: str, text: str) -> None:
+    """A library outside its place and one that nobody entered are breaches."""
+    assert len(misplaced_libraries([source(path, text)])) == 1
+
+
+def test_a_library_in_its_place_is_allowed() -> None:
+    """Places may be patterns; the standard library and the rooms themselves are free."""
+    command = source("crawler/cli/crawl.py", "import json\nimport typer\nfrom crawler.urls import Urls")
+    assert misplaced_libraries([command, source("crawler/lab/miniweb.py", "import aiohttp")]) == []
+
+
+def test_no_module_imports_itself_by_a_detour(rooms: list[Source]) -> None:
+    """The imports that run on import form no cycle, over all three rooms."""
+    assert_none([" <-> ".join(sorted(group)) for group in cycles(import_graph(rooms))])
+
+
+def test_a_cycle_is_found_with_all_its_members() -> None:
+    """A cycle through a package's `__init__` counts; one that only types or functions close does not."""
+    files = [
+        source("dedup/__init__.py", "from dedup.a import A"),
+        source("dedup/a.py", "from . import b"),
+        source("dedup/b.py", "try:\n    from dedup import A\nexcept ImportError:\n    pass"),
+        source("dedup/c.py", "if TYPE_CHECKING:\n    import dedup.d"),
+        source("dedup/d.py", "import dedup.c\ndef f():\n    import dedup.d"),
+    ]
+    assert cycles(import_graph(files)) == [{"dedup", "dedup.a", "dedup.b"}]
+
+
+def test_a_module_that_imports_itself_is_a_cycle() -> None:
+    """The smallest cycle has one member."""
+    assert cycles({"a": {"a"}, "b": {"a"}}) == [{"a"}]
+
+
+def test_everything_is_within_its_budget(rooms: list[Source]) -> None:
+    """No function, class or module is above a hard limit, and at most a tenth is above a soft one."""
+    assert_none(complaints([what for file in rooms for what in measure(file)]))
+
+
+def test_the_rooms_have_no_bad_habits(rooms: list[Source]) -> None:
+    """No homeless modules, bare excepts, blocking sleeps or names rebound by `global`."""
+    assert_none(bad_habits(rooms))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("crawler/utils.py", ""),
+        ("crawler/helpers/text.py", ""),
+        ("dedup/smm.py", "try:\n    f()\nexcept:\n    raise"),
+        ("dedup/smm.py", "import time\ntime.sleep(1)"),
+        ("dedup/smm.py", "from time import monotonic, sleep"),
+        ("dedup/smm.py", "def f():\n    global count\n    count = 1"),
+    ],
+)
+def test_a_bad_habit_is_found(path: str, text: str) -> None:
+    """Each habit is found by itself."""
+    assert len(bad_habits([source(path, text)])) == 1
+
+
+def test_everything_public_has_a_docstring(rooms: list[Source]) -> None:
+    """A reader learns the rule, the units and the errors where the name stands."""
+    assert_none([breach for file in rooms for breach in without_docstring(file)])
+
+
+def test_what_is_silent_is_found() -> None:
+    """Module, class, method and function count; private ones, overloads, setters and what is inside a function do not."""
+    text = """
+class Public:
+    def method(self): pass
+    def _own(self): pass
+    @property
+    def size(self): "Bytes."
+    @size.setter
+    def size(self, value): pass
+class _Private:
+    def method(self): pass
+async def function():
+    def inner(): pass
+    class Inner:
+        def method(self): pass
+@typing.overload
+def function_of(x: int): ...
+"""
+    found = without_docstring(source("dedup/smm.py", text))
+    assert found == [
+        "dedup/smm.py",
+        "dedup/smm.py:2 Public",
+        "dedup/smm.py:3 Public.method",
+        "dedup/smm.py:11 function",
+    ]
+
+
+def test_help_waits_for_no_heavy_library() -> None:
+    """`--help` answers at once: it imports no HTTP, store, array or log library."""
+    if not (CLONE / "crawler" / "__main__.py").exists():
+        pytest.skip("crawler/__main__.py does not exist yet")
+    assert modules_imported_by("-m", "crawler", "--help") & HEAVY == set()
+
+
+def test_a_heavy_library_is_seen_when_it_is_imported() -> None:
+    """The measure sees imports of imports too."""
+    assert {"json", "json.decoder"} <= modules_imported_by("-c", "import json")
