@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from crawler.chain import Processor
 from crawler.dns import Resolver
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, storage_errors
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
@@ -30,8 +31,8 @@ from crawler.processors.preconditions import RobotsPrecondition
 from crawler.progress import CrawlSnapshot
 from crawler.reports import RunFacts, crawl_report, seeds_report, write_reports
 from crawler.scope import Scope
-from crawler.seeds import Seed, SeedBook
 from crawler.seeding import Seeding
+from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
@@ -57,7 +58,7 @@ class Outside:
     """What the controller needs of the outside: where to say things, and how to show progress."""
 
     say: Callable[[str], None]  #: a line (or lines) to the operator
-    show: Callable[[Callable[[], CrawlSnapshot]], Awaitable[None]]  #: display progress until cancelled
+    show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
 
 
@@ -87,7 +88,8 @@ class CrawlController:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
-        write_reports(self._job.reports, facts)
+        with storage_errors(self._job.reports):
+            write_reports(self._job.reports, facts)
         self._outside.say(crawl_report(facts) + seeds_report(facts.seeds))
         return exit_code(self._ending, facts)
 
@@ -106,9 +108,7 @@ class CrawlController:
             frontier = await parts.enter_async_context(AsyncFrontier(self._open_frontier))
             journal = Journal(self._job.crawl_log, self._job.pages)
             parts.push_async_callback(journal.close)
-            resolver = Resolver(
-                order.dns.servers, order.dns.hosts, clock=self._clock, timeout_s=order.dns.timeout_s
-            )
+            resolver = Resolver(order.dns.servers, order.dns.hosts, clock=self._clock, timeout_s=order.dns.timeout_s)
             parts.push_async_callback(resolver.close)
             fetcher = Fetcher(
                 user_agent=order.agent.user_agent,
@@ -124,8 +124,12 @@ class CrawlController:
             await seeding.begin(self._seeds)
             self._outside.say(opening_line(self._job, frontier.core))
             if not frontier.core.is_done:
-                await self._crawl(frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected)))
+                await self._crawl(
+                    frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected))
+                )
             await frontier.flush()
+            if frontier.core.is_done:
+                self._job.mark_finished()
             return await self._facts(frontier, seeding)
 
     def _open_frontier(self, on_change: Callable[[], None]) -> Frontier:
@@ -143,9 +147,7 @@ class CrawlController:
         )
         return open_frontier(self._job.state, order, clock=self._clock, on_change=on_change)
 
-    def _pool(
-        self, frontier: AsyncFrontier, journal: Journal, fetcher: Fetcher, candidates: Candidates
-    ) -> WorkerPool:
+    def _pool(self, frontier: AsyncFrontier, journal: Journal, fetcher: Fetcher, candidates: Candidates) -> WorkerPool:
         order = self._order
         dispose = Disposition(frontier, journal, self._statistics, self._clock)
         robots = RobotsPrecondition(

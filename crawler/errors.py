@@ -23,10 +23,22 @@ class CrawlerError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.STORE_OR_JOB_IN_USE
 
 
+class UsageError(CrawlerError):
+    """The command line makes no sense."""
+
+    exit_code = ExitCode.USAGE
+
+
 class OrderError(CrawlerError):
     """The crawl order cannot be read, has an unknown key, or asks for what makes no sense."""
 
     exit_code = ExitCode.BAD_ORDER
+
+
+class NoSeeds(CrawlerError):
+    """Nothing that was named is a seed."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.NO_SEED_ANSWERED
 
 
 class NotAJobFolder(CrawlerError):
@@ -39,6 +51,10 @@ class ForeignJobFormat(CrawlerError):
     """The job folder was written in another format version."""
 
     exit_code = ExitCode.BAD_ORDER
+
+
+class JobUnfinished(UsageError):
+    """An unfinished job is to be thrown away, and nobody said that this is meant."""
 
 
 class JobInUse(CrawlerError):

@@ -73,6 +73,12 @@ class Unfetchable(FetchError):
     status = FetchStatus.UNFETCHABLE
 
 
+class RobotsUnavailable(FetchError):
+    """robots.txt cannot be had (5xx, endless redirects), so nothing of the host may be fetched."""
+
+    status = FetchStatus.ROBOTS_FAILED
+
+
 #: Statuses by which a host asks for a rest. Its gate is closed for `host_rest_s`.
 HOST_BUSY = frozenset({429, 503})
 
@@ -87,6 +93,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ConnectFailed: (5.0, 60.0),
     ConnectionLost: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
+    RobotsUnavailable: (30.0, 300.0),  # longer than the robots cache keeps a failure
     AddressRefused: (),
     Unfetchable: (),
     **dict.fromkeys(HOST_BUSY, (0.0,) * (HOST_BUSY_TRIES - 1)),

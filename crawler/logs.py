@@ -19,7 +19,9 @@ def configure_logs(verbosity: int, stream: TextIO | None = None) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(colors=(stream or sys.stderr).isatty()),
+            structlog.dev.ConsoleRenderer(
+                colors=(stream or sys.stderr).isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[max(-1, min(verbosity, 2))]),
         logger_factory=_to(stream),

@@ -92,7 +92,7 @@ SeedFile = Annotated[Path, PlainSerializer(lambda path: str(path.absolute()))]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class JobSection(_Section):
@@ -134,9 +134,9 @@ class FrontierSection(_Section):
 class PolitenessSection(_Section):
     """How a host is spared: a rest of delay_factor x fetch time, within min and max."""
 
-    delay_factor: Annotated[
-        float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)
-    ] = 5.0  #: rest per second of fetching
+    delay_factor: Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)] = (
+        5.0  #: rest per second of fetching
+    )
     min_delay_s: Duration = Field(default=3.0, alias="min_delay")
     max_delay_s: Duration = Field(default=30.0, alias="max_delay")
     max_connections: Annotated[Count, Field(ge=1)] = 1  #: fetches at once per host
@@ -210,7 +210,12 @@ class CrawlOrder(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments only: `load_order` merges the sources, since it must be able to name the one at fault."""
         return (init_settings,)
@@ -226,6 +231,23 @@ _KEYS: Mapping[str, Mapping[str, object]] = {
 #: Flag, as a key -> its section. `timeout` is the fetch's: the one of `[dns]` has no flag.
 _FLAGS: Mapping[str, str] = {
     key: section for section, keys in _KEYS.items() for key in keys if (section, key) != ("dns", "timeout")
+}
+
+#: What the types of pydantic's errors begin with -> what to tell the operator.
+_COMPLAINTS: Mapping[str, str] = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be one word, without control characters or parentheses",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be more than {gt:g}",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a section with keys",
+    "path_type": "must be the name of a file",
 }
 
 
@@ -258,7 +280,7 @@ def load_order(file: Path | None, flags: Mapping[str, object]) -> CrawlOrder:
         for section, table in layer.tables.items():
             merged.setdefault(section, {}).update(table)
     try:
-        return CrawlOrder(**merged)
+        return CrawlOrder.model_validate(merged)
     except ValidationError as error:
         raise OrderError(_in_words(error.errors(include_url=False), layers)) from error
 
@@ -351,10 +373,12 @@ def _in_words(errors: list[ErrorDetails], layers: list[_Layer]) -> str:
     where = given[0] if given else f"[{section}] {keys[0]}"
     inner = "".join(f" {part}" for part in first["loc"][2:] if isinstance(part, str) and part != "[key]")
     more = f" (and {len(others)} more)" if others else ""
-    return f"{where}{inner} {_complaint(first)}{more}"
+    return f"{where}{inner}{':' if 'keys' in first.get('ctx', {}) else ''} {_complaint(first)}{more}"
 
 
 def _complaint(error: ErrorDetails) -> str:
-    words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    is_ours = error["type"] in {"value_error", "contradiction"}
-    return words if is_ours else f"{words[0].lower()}{words[1:]}, not {error['input']!r}"
+    kind = error["type"]
+    if kind in {"value_error", "contradiction"}:
+        return error["msg"].removeprefix("Value error, ")
+    words = next((words for start, words in _COMPLAINTS.items() if kind.startswith(start)), error["msg"])
+    return f"{words.format(**error.get('ctx', {}))}; not {error['input']!r}"

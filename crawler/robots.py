@@ -17,7 +17,7 @@ MAX_ROBOTS_BYTES = 500 * 1024
 #: RFC 9309 section 2.4: rules should not be used for longer than a day.
 LIFETIME_S = 24 * 3600.0
 #: A host that could not be asked is asked again soon.
-UNREACHABLE_LIFETIME_S = 600.0
+UNREACHABLE_LIFETIME_S = 20.0
 
 #: Origins that a cache holds, by default.
 MAX_ORIGINS = 10_000
@@ -97,7 +97,7 @@ class _Kept(NamedTuple):
 
 
 class RobotsCache:
-    """Rules by origin (scheme, host, port) for 24 hours; DISALLOW_ALL for 10 minutes.
+    """Rules by origin (scheme, host, port) for 24 hours; DISALLOW_ALL for 20 seconds (its URLs' retries ask again).
 
     A parsed "Disallow: /" is an answer and stays for 24 hours too. Holds at most `max_origins`; the
     one that was asked for longest ago goes first. Times are epoch seconds. All calls O(1).

@@ -26,8 +26,7 @@ class Seeding:
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
-        for seed in given:
-            self._book.add(seed)
+        self._book.add_all(given)
         seeds = list(self._book)
         for seed in seeds:
             self._scope.add_seed(seed.url)

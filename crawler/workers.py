@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-Dispose = Callable[[Visit], Awaitable[OutcomeKind | None]]
+Dispose = Callable[[Visit], Coroutine[Any, Any, OutcomeKind | None]]
 
 
 class PageLimit:
@@ -111,9 +111,9 @@ class WorkerPool:
             visit.failure = error
         except (CrawlerError, FrontierError):
             raise
-        except Exception as error:  # noqa: BLE001 - one page's defect must not end the crawl; it is logged
+        except Exception as error:
             visit.broken = error
-            log.error("processor failed", url=visit.lease.url, exc_info=error)
+            log.exception("processor failed", url=visit.lease.url)
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

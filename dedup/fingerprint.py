@@ -79,12 +79,14 @@ def splitmix64(numbers: HashArray) -> HashArray:
 def distinct(elements: Fingerprints) -> Fingerprints:
     """The elements, each once, in the order of their first appearance. Cost: one sort of the low halves."""
     low = elements[:, _LOW]
-    order = np.argsort(low, kind="stable")
-    if not _repeats(low[order]).any():
+    order = np.argsort(low, kind="stable")  # of equal elements the earliest stands first
+    alike = _repeats(low[order])
+    if not alike.any():
         return elements
-    order = np.lexsort((elements[:, _HIGH], low))  # stable: of equal elements the earliest stands first
-    ranked = elements[order]
-    again = _repeats(ranked[:, _LOW]) & _repeats(ranked[:, _HIGH])
+    again = alike & _repeats(elements[order, _HIGH])
+    if not np.array_equal(again, alike):  # different elements share a low half: equal ones need not be neighbours
+        order = np.lexsort((elements[:, _HIGH], low))
+        again = _repeats(low[order]) & _repeats(elements[order, _HIGH])
     return elements[np.sort(order[np.concatenate(([True], ~again))])]
 
 

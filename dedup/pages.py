@@ -82,6 +82,9 @@ class PageTable:
         if int(self._header[0]) != _MAGIC or int(self._header[1]) != _VERSION:
             self._unmap()
             raise FormatMismatch(f"{self._path} is damaged: it does not start as a {NAME} file of version {_VERSION}")
+        #: All pages are present, or sure: then neither has to be looked up. Neither is ever taken back.
+        self.all_present = bool(self.present.all())
+        self.all_sure = False
         #: The number of set bits may be off by what a crash interrupted.
         self.count_is_rough = bool(self._header[_IN_USE])
 
@@ -125,6 +128,12 @@ class PageTable:
         """These pages were just allocated."""
         self.is_sure[pages] = True
         self.present[pages] = True
+        self.all_present, self.all_sure = bool(self.present.all()), bool(self.is_sure.all())
+
+    def trust(self, full: BoolArray) -> None:
+        """Pages in files that have all their blocks are sure, if they are present."""
+        self.is_sure[:] = full & self.present
+        self.all_sure = bool(self.is_sure.all())
 
     def sync(self) -> None:
         """Make the table durable."""

@@ -50,8 +50,7 @@ class Smm:
         except BaseException:
             self._files.close()
             raise
-        full = np.repeat(self._files.is_full, self._files.stride // PAGE_BYTES)
-        self._pages.is_sure[:] = full & self._pages.present
+        self._pages.trust(np.repeat(self._files.is_full, self._files.stride // PAGE_BYTES))
         # After a crash the next sync covers what the dead process marked and we answer for from now on.
         self._touched: BoolArray = np.full(index.files, self._pages.count_is_rough)
         self._is_closed = False
@@ -185,8 +184,8 @@ class Smm:
 
     def _is_clear(self, addresses: IntArray) -> BoolArray:
         places, bits = self._bytes_of(addresses), _BIT[addresses & 7]
-        present = self._pages.present[places >> PAGE_SHIFT]
-        if present.all():
+        present = self._pages.all_present or self._pages.present[places >> PAGE_SHIFT]
+        if present is True or present.all():
             empty: BoolArray = (self._files.data[places] & bits) == 0
             return empty
         clear: BoolArray = np.ones(len(addresses), dtype=np.bool_)
@@ -198,7 +197,8 @@ class Smm:
         if not len(addresses):
             return
         places = self._bytes_of(addresses)
-        self._make_sure(places >> PAGE_SHIFT)
+        if not self._pages.all_sure:
+            self._make_sure(places >> PAGE_SHIFT)
         self._pages.begin()
         np.bitwise_or.at(self._files.data, places, _BIT[addresses & 7])
         self._pages.bits_set += len(set(addresses.tolist()))

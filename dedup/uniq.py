@@ -105,10 +105,11 @@ class LossCount:
     def save(self) -> None:
         """Write the sum durably if it moved. Raises: OSError."""
         with self._lock:
-            record = {"magic": MAGIC, "keys": self._keys, "odds": self._odds, "lost": self._lost}
-        if record["keys"] != self._saved:
+            keys = self._keys
+            record = {"magic": MAGIC, "keys": keys, "odds": self._odds, "lost": self._lost}
+        if keys != self._saved:
             replace_file(self._path, json.dumps(record).encode() + b"\n")
-            self._saved = record["keys"]
+            self._saved = keys
 
 
 class UniqFilter:

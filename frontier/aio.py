@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 
 from frontier.core import Frontier
 from frontier.errors import FrontierError
@@ -58,14 +59,15 @@ class AsyncFrontier:
 
         A cancelled caller's lease is released. Raises: Drained, StoreUnavailable.
         """
-        waiter = self._loop.create_future()
+        waiter: asyncio.Future[Lease] = self._loop.create_future()
         self._waiting.append(waiter)
         self._pump()
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self.release(waiter.result())
+                with suppress(FrontierError):  # a store that failed says so at every other call; here the task is cancelled
+                    self.release(waiter.result())
             raise
 
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
@@ -123,14 +125,16 @@ class AsyncFrontier:
             if self._waiting[0].done():
                 self._waiting.popleft()  # its task was cancelled
                 continue
+            lease = None if self._is_stopped else self.core.lease()
+            if lease is not None:
+                self._waiting.popleft().set_result(lease)
+                continue
+            # Asked after the lease, which takes the store's answers: the last URL may have died as a duplicate.
             if self._is_stopped or self.core.is_done:
                 self._fail_all(Drained())
-                return
-            lease = self.core.lease()
-            if lease is None:
+            else:
                 self._arm()
-                return
-            self._waiting.popleft().set_result(lease)
+            return
 
     def _arm(self) -> None:
         if self._timer is not None:

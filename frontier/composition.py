@@ -109,7 +109,11 @@ class DedupFilter:
     def facts(self) -> Mapping[str, float]:
         """The filter's statistics by name."""
         statistics = self._uniq.statistics()
-        return {name: float(value) for name, value in statistics._asdict().items()}
+        return {
+            "keys": float(statistics.keys),
+            "false_drop_probability": statistics.false_drop,
+            "expected_lost": statistics.expected_lost,
+        }
 
 
 def _check(order: FrontierOrder) -> None:

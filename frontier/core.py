@@ -260,17 +260,17 @@ class Frontier:
         self._is_closed = True
         clean = False
         try:
-            if self._failure is None:
-                self.flush()
-                self._seen.sync()
-                clean = True
+            try:
+                if self._failure is None:
+                    self.flush()
+                    self._seen.sync()
+            finally:
+                self._seen.close()
+            clean = self._failure is None
         except OSError as error:
             raise StoreFull(f"the filter cannot be written: {error}") from error
         finally:
-            try:
-                self._seen.close()
-            finally:
-                self._store.close(clean=clean)
+            self._store.close(clean=clean)
 
     # Inside
 

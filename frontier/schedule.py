@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from frontier.gates import Gate
-from frontier.models import Head
+from frontier.models import NORMAL, WAITING, Head
 from frontier.workqueues import Lane, Place, QueueIndex
 
 #: Gates that one call looks at in vain before it gives the caller a turn.
@@ -113,7 +113,9 @@ class Schedule:
         """`count` rows of this precedence were written for the lane."""
         lane.rows += count
         lane.queue.rows += count
-        if lane.window and precedence < lane.window[-1].row.precedence:
+        last = lane.window[-1].row.precedence if lane.window else NORMAL
+        if precedence < max(last % WAITING, NORMAL):
+            # Rows that are served after it may be in the window or on their way: they are read again.
             lane.drop_behind(precedence)
             if lane.is_asked:
                 lane.forget_answer()
@@ -140,6 +142,7 @@ class Schedule:
             return True
         self.asked -= 1
         self._place(lane)
+        self._enlist(self._lines[lane.gate])  # if it brought nothing, another lane of the gate takes its turn
         return fresh > 0 or lane.stored <= 0
 
     # Serving

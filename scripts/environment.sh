@@ -24,6 +24,7 @@ fail() {
 use_environment() {
     if ! is_ready "$1"; then
         set_up "$1"
+        is_ready "$1" || exit 1 # bash 3.2 does not end here by itself when the subshell in set_up has failed
     fi
 }
 
@@ -87,11 +88,12 @@ set_up() {
 }
 
 build_environment() {
-    local kind=$1 started=$SECONDS scratch stamp
+    local kind=$1 started=$SECONDS scratch version stamp
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/anabranch.XXXXXX")
     # shellcheck disable=SC2064
     trap "rm -rf '$scratch'" EXIT
-    say "setting up .venv with $("$python" -I -c 'import platform; print("Python", platform.python_version())') (needed once) ..."
+    version=$("$python" -I -c 'import sys; print(sys.version.split()[0])')
+    say "setting up .venv with Python $version (needed once) ..."
     if [ "$kind" = dev ] && is_ready run; then
         rm -f "$venv"/ready-*
     else # unfinished, or made for something else
@@ -107,7 +109,7 @@ build_environment() {
         fi
         if ! fill_environment pip >"$scratch/pip.log" 2>&1; then
             tail -n 15 "$scratch/pip.log" >&2
-            fail "could not set up .venv (the lines above say why); nothing else was changed, the same command tries again"
+            fail "could not set up .venv: the lines above say why; the same command tries again"
         fi
     fi
     stamp=$(ANABRANCH_PYTHON='' identity) || fail "the new $venv_python does not run"
@@ -155,8 +157,8 @@ install_into() {
     if [ "$installer" = uv ]; then
         uv pip install --python "$into" "$@"
     elif "$into" -m pip --version >/dev/null 2>&1; then
-        "$into" -m pip --no-input install --disable-pip-version-check "$@"
+        "$into" -m pip --quiet --no-input --disable-pip-version-check install "$@"
     else
-        "$python" -m pip --python "$into" --no-input install --disable-pip-version-check "$@"
+        "$python" -m pip --python "$into" --quiet --no-input --disable-pip-version-check install "$@"
     fi
 }

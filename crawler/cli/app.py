@@ -31,7 +31,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def anabranch(
-    version: Annotated[  # noqa: ARG001 - its callback does the work
+    version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
@@ -46,7 +46,7 @@ Switch = Optional[bool]  # noqa: UP045
 
 
 @app.command()
-def crawl(  # noqa: PLR0913 - one parameter per flag
+def crawl(
     ctx: typer.Context,
     sources: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -55,15 +55,21 @@ def crawl(  # noqa: PLR0913 - one parameter per flag
     order_file: Annotated[
         Folder, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
     ] = None,
-    job: Annotated[Folder, typer.Option(help="Job folder [default: jobs/NAME].", rich_help_panel=_JOB)] = None,
+    job: Annotated[Folder, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
     name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over: remove what the job has.", rich_help_panel=_JOB)] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over: remove what the job has.", rich_help_panel=_JOB)
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove an unfinished job, too.", rich_help_panel=_JOB)] = False,
     contact: Annotated[Text, typer.Option(help="URL or mail of who runs the crawl.", rich_help_panel=_FETCH)] = None,
     policy: Annotated[Text, typer.Option(help="Queue assignment: bkdr:N or host.", rich_help_panel=_FRONTIER)] = None,
-    politeness: Annotated[Text, typer.Option(help="A gate per host or queue, or off.", rich_help_panel=_FRONTIER)] = None,
+    politeness: Annotated[
+        Text, typer.Option(help="A gate per host or queue, or off.", rich_help_panel=_FRONTIER)
+    ] = None,
     max_connections: Annotated[Whole, typer.Option(help="Connections per host.", rich_help_panel=_FRONTIER)] = None,
-    delay_factor: Annotated[Number, typer.Option(help="Rest = this × the fetch's time.", rich_help_panel=_FRONTIER)] = None,
+    delay_factor: Annotated[
+        Number, typer.Option(help="Rest = this × the fetch's time.", rich_help_panel=_FRONTIER)
+    ] = None,
     min_delay: Annotated[Text, typer.Option(help="Least rest, as in 3s.", rich_help_panel=_FRONTIER)] = None,
     max_delay: Annotated[Text, typer.Option(help="Longest rest, as in 30s.", rich_help_panel=_FRONTIER)] = None,
     robots: Annotated[Text, typer.Option(help="obey or ignore robots.txt.", rich_help_panel=_FRONTIER)] = None,
@@ -73,7 +79,9 @@ def crawl(  # noqa: PLR0913 - one parameter per flag
     time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
     timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
-    max_body: Annotated[Text, typer.Option(help="Cut bodies at this size, as in 16MiB.", rich_help_panel=_FETCH)] = None,
+    max_body: Annotated[
+        Text, typer.Option(help="Cut bodies at this size, as in 16MiB.", rich_help_panel=_FETCH)
+    ] = None,
     allow_private: Annotated[
         Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.", rich_help_panel=_FETCH)
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,13 @@ import structlog
 from rich.console import Console
 
 from crawler.controller import CrawlController, Outside
-from crawler.errors import CrawlerError, UsageError
+from crawler.errors import CrawlerError, NoSeeds, UsageError
 from crawler.exits import ExitCode
 from crawler.job import JobFolder, job_name
 from crawler.logs import configure_logs
-from crawler.order import CrawlOrder, load_order
+from crawler.order import CrawlOrder, dump_order, load_order
 from crawler.progress import CrawlSnapshot, Progress
-from crawler.seeds import SeedList, read_seeds
+from crawler.seeds import Seed, read_seeds
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull
 
 log = structlog.get_logger(__name__)
@@ -62,20 +62,30 @@ def run_crawl(command: CrawlCommand) -> int:
 
 def _run(command: CrawlCommand) -> int:
     order = load_order(command.order_file, command.flags)
-    seeds = read_seeds(_sources(command, order), sys.stdin.buffer)
-    for bad in seeds.bad:
-        print(f"anabranch: {bad.source}: {bad.text!r} is no seed: {bad.reason}; skipped", file=sys.stderr)  # noqa: T201
+    sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
+    if not sources:
+        raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
     directory = command.job or Path("jobs") / job_name(order, command.sources)
-    if not seeds.seeds:
-        raise UsageError("there is no seed; name a URL or a file of URLs")
+    seeds = _seeds(sources)
     with JobFolder.open(directory, fresh=command.fresh, even_unfinished=command.yes) as job:
-        job.write_order(order)
+        job.write_order(dump_order(order))
         if not order.agent.contact:
-            log.warning("no contact is configured; site owners cannot reach you (--contact URL)")
+            log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))
 
 
-async def _crawl(order: CrawlOrder, job: JobFolder, seeds: SeedList, verbosity: int) -> int:
+def _seeds(sources: Sequence[str]) -> tuple[Seed, ...]:
+    """The seeds among the sources; what is none is reported and skipped. Raises: NoSeeds."""
+    found = read_seeds(sources, sys.stdin.buffer)
+    reports = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
+    if not found.seeds:
+        raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
+    for report in reports:
+        print(f"anabranch: {report}; skipped", file=sys.stderr)  # noqa: T201 - the command's own output
+    return found.seeds
+
+
+async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbosity: int) -> int:
     console = Console(stderr=True)
 
     async def show(take: Callable[[], CrawlSnapshot]) -> None:
@@ -86,12 +96,7 @@ async def _crawl(order: CrawlOrder, job: JobFolder, seeds: SeedList, verbosity: 
         os._exit(ExitCode.FORCED)
 
     outside = Outside(say=_say, show=show, force_exit=force_exit)
-    return await CrawlController(order, job, seeds.seeds, outside).run()
-
-
-def _sources(command: CrawlCommand, order: CrawlOrder) -> tuple[str, ...]:
-    """The command line's seeds, else the order's."""
-    return command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
+    return await CrawlController(order, job, seeds, outside).run()
 
 
 def _say(text: str) -> None:

@@ -1,2 +1,1 @@
-"""The steps a URL passes while a worker holds it: fetch, extract.
-"""
+"""The steps a URL passes while a worker holds it: fetch, extract."""

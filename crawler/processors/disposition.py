@@ -125,9 +125,7 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
         again_s = retry_after(visit.failure, visit.lease.attempts)
         if again_s is not None:
             kind, after_s = OutcomeKind.RETRY, again_s
-    return Outcome(
-        kind=kind, status=visit.status, start_s=start_s, end_s=end_s, after_s=after_s, host_rest_s=rest_s
-    )
+    return Outcome(kind=kind, status=visit.status, start_s=start_s, end_s=end_s, after_s=after_s, host_rest_s=rest_s)
 
 
 def annotations_of(visit: Visit) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Redirects are not followed (they are links), cookies are not kept, proxies of th
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -67,6 +67,10 @@ class Response:
     address: str  #: IP address that the connection went to
     start_s: float  #: epoch seconds, when the fetch began (before DNS)
     end_s: float  #: epoch seconds, when the body was read
+
+    def beginning(self, start_s: float) -> Response:
+        """The same answer, as the end of a fetch that began earlier (with a redirect)."""
+        return replace(self, start_s=start_s)
 
 
 class Fetcher:

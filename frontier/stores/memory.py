@@ -26,7 +26,10 @@ from frontier.stores.base import (
 
 
 class MemoryStore:
-    """Rows by lane and precedence, each in order of acceptance. All operations are O(1) per row."""
+    """Rows by lane and precedence, each in order of acceptance.
+
+    All operations are O(1) per row, but for a row that moves back among those that are served: that sorts its precedence.
+    """
 
     def __init__(self) -> None:
         self._lanes: defaultdict[LaneId, dict[int, OrderedDict[int, Row]]] = defaultdict(dict)
@@ -115,7 +118,12 @@ class MemoryStore:
 
     def _put(self, row: Row) -> None:
         self._rows[row.ordinal] = row
-        self._lanes[row.queue, row.gate].setdefault(row.precedence, OrderedDict())[row.ordinal] = row
+        levels = self._lanes[row.queue, row.gate]
+        level = levels.setdefault(row.precedence, OrderedDict())
+        stands_behind = not level or next(reversed(level)) < row.ordinal
+        level[row.ordinal] = row
+        if not stands_behind and row.precedence < WAITING:
+            levels[row.precedence] = OrderedDict(sorted(level.items()))
 
     def _take_out(self, row: Row) -> None:
         del self._rows[row.ordinal]

@@ -64,6 +64,8 @@ class Writing:
 
     def flush_rows(self) -> None:
         """Write the rows, so that a read sees them. Raises: InvariantBroken if a row to take out is not there."""
+        if not (self._placed or self._emptied or self._ended or self._new):
+            return
         emptied = self._run(statements.DELETE_URL, sorted(self._emptied))
         if emptied != len(self._emptied):
             raise InvariantBroken(f"{len(self._emptied) - emptied} rows that end or move are not in the store")

@@ -87,7 +87,7 @@ def run(campaign: Campaign, work: Path) -> Result:
     ledger_file.touch()
     with served(campaign, ledger_file) as port:
         base = f"http://127.0.0.1:{port}/"
-        expected = {url for url in tree_urls(campaign.root, campaign.start, base)}
+        expected = tree_urls(campaign.root, campaign.start, base)
         begun_s = time.monotonic()
         chance = random.Random(campaign.seed)
         codes, killed_at = [], []

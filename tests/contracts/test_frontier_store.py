@@ -135,6 +135,15 @@ def test_a_row_can_move_again_and_end(teller: Teller) -> None:
     assert teller.store.counters() == Counters(last_ordinal=1, done=1)
 
 
+def test_a_row_that_moves_back_stands_where_its_ordinal_says(teller: Teller) -> None:
+    """The order is (precedence, ordinal), not the order of arrival at that precedence."""
+    teller.say([row(1), row(2), row(3)])
+    teller.say(moved=[Moved(row(1), waiting(row(1), 9.0)), Moved(row(2), waiting(row(2), 9.0))])
+    teller.say(moved=[Moved(waiting(row(2), 9.0), row(2))])
+    teller.say(moved=[Moved(waiting(row(1), 9.0), row(1))])
+    assert teller.heads() == [1, 2, 3]
+
+
 def test_a_known_key_dies_and_is_reported(teller: Teller) -> None:
     """The last word about duplicates is the store's, whether the first is queued or has ended."""
     teller.say([row(1, "u"), row(2, "v")])

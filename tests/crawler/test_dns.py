@@ -177,6 +177,16 @@ async def test_a_name_that_does_not_exist_is_not_found(resolver: Resolver, host:
         await resolver.resolve(host)
 
 
+async def test_the_systems_search_domains_are_not_tried(
+    resolver: Resolver, server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crawled name is a whole name: another host must not answer for it."""
+    monkeypatch.setenv("LOCALDOMAIN", "corp.test")
+    server.records[("no.test.corp.test", "A")] = (300, [A])
+    with pytest.raises(NameNotFound):
+        await resolver.resolve("no.test")
+
+
 async def test_a_name_without_addresses_is_not_found(resolver: Resolver, server: NameServer) -> None:
     """NOERROR without an A or AAAA record is final."""
     server.records[("mail.a.test", "MX")] = (300, ["10 mx.a.test."])
@@ -358,6 +368,21 @@ async def test_closing_ends_the_lookups_under_way(server: NameServer, clock: Clo
         await asking
     with pytest.raises(NameTimeout, match="the resolver is closed"):
         await resolver.resolve("b.test")
+
+
+async def test_closing_waits_for_lookups_that_nobody_waits_for(server: NameServer, clock: Clock) -> None:
+    """The last waiter is gone, the lookup is not; when close returns it is."""
+    server.silent.add("a.test")
+    before = asyncio.all_tasks()
+    resolver = Resolver([server.address], {}, clock=clock, timeout_s=60.0)
+    asking = asyncio.create_task(resolver.resolve("a.test"))
+    await asyncio.wait_for(server.was_asked.wait(), LIMIT_S)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert len(asyncio.all_tasks() - before) == 1
+    await resolver.close()
+    assert asyncio.all_tasks() - before - {asyncio.current_task()} == set()
 
 
 async def test_closing_an_unused_resolver_is_fine_and_so_is_closing_twice(clock: Clock) -> None:

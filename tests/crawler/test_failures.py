@@ -17,6 +17,7 @@ from crawler.failures import (
     FetchTimeout,
     NameNotFound,
     NameTimeout,
+    RobotsUnavailable,
     Unfetchable,
     host_rest_s,
     retry_after,
@@ -44,6 +45,7 @@ def waits_of(failure: FetchError | int) -> list[float]:
         (FetchTimeout, FetchStatus.TIMED_OUT),
         (AddressRefused, FetchStatus.BLOCKED),
         (Unfetchable, FetchStatus.UNFETCHABLE),
+        (RobotsUnavailable, FetchStatus.ROBOTS_FAILED),
     ],
 )
 def test_each_failure_has_its_status(kind: type[FetchError], status: FetchStatus) -> None:
@@ -67,6 +69,7 @@ def test_every_failure_stands_in_the_retry_table() -> None:
         (ConnectFailed("x"), [5.0, 60.0]),
         (ConnectionLost("x"), [5.0, 60.0]),
         (FetchTimeout("x"), [5.0, 60.0]),
+        (RobotsUnavailable("x"), [30.0, 300.0]),
         (404, []),
         (500, []),
         (200, []),

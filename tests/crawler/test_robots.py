@@ -141,12 +141,12 @@ def test_rules_live_for_a_day() -> None:
     assert len(cache) == 0
 
 
-def test_an_unreachable_host_is_asked_again_after_ten_minutes() -> None:
+def test_an_unreachable_robots_txt_is_asked_for_again_soon() -> None:
     """DISALLOW_ALL is a guess, so it does not live long."""
     cache = RobotsCache()
     cache.put(URL, DISALLOW_ALL, 0.0)
-    assert cache.get(URL, 599.9) is DISALLOW_ALL
-    assert cache.get(URL, 600.0) is None
+    assert cache.get(URL, 19.9) is DISALLOW_ALL
+    assert cache.get(URL, 20.0) is None
 
 
 def test_the_cache_forgets_the_origin_asked_for_longest_ago() -> None:

@@ -56,7 +56,7 @@ def test_the_published_rates_of_a_classic_filter() -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_the_leaves_are_the_least_with_headroom(n: int, capacity: int) -> None:
-    """c leaves have room for three standard deviations, c - 1 have not."""
+    """So many leaves have room for three standard deviations, one fewer have not."""
     if capacity < 5 and n > 10_000:
         n = 10_000
 

@@ -1,7 +1,6 @@
 import ctypes
 import errno
 import mmap
-import os
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +46,9 @@ def test_descriptors_are_closed_after_mapping(tmp_path: Path) -> None:
     paths = [tmp_path / str(i) for i in range(20)]
     for path in paths:
         path.touch()
-    before = len(os.listdir("/dev/fd"))
+    before = len(list(Path("/dev/fd").iterdir()))
     files = MappedFiles(paths, PAGE, PAGE)
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(list(Path("/dev/fd").iterdir())) == before
     files.close()
 
 

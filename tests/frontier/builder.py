@@ -91,20 +91,23 @@ class DelayingStore(CountingStore):
 
     def work(self, steps: int = 1) -> None:
         """Do the oldest `steps` things; what was written is not durable yet."""
+        told = len(self._told)
         for _ in range(min(steps, len(self._todo))):
             self._todo.popleft()()
             for answer in super().take_answers():
                 self._take_note(answer)
-        self._on_change()
+        if len(self._told) > told:
+            self._on_change()
 
     def commit(self) -> None:
         """Make durable what was written."""
-        if self._uncommitted is not None:
-            self._told.append(self._uncommitted)
-            self._uncommitted = None
-            for batch in self._written:
-                self.committed_keys.update(row.dedup_key() for row in batch.new)
-            self._written.clear()
+        if self._uncommitted is None:
+            return
+        self._told.append(self._uncommitted)
+        self._uncommitted = None
+        for batch in self._written:
+            self.committed_keys.update(row.dedup_key() for row in batch.new)
+        self._written.clear()
         self._on_change()
 
     def fail(self, error: StoreUnavailable) -> None:

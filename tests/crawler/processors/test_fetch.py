@@ -297,6 +297,19 @@ async def test_long_headers_are_read(site: Web) -> None:
     assert (await get_raw(site, raw(f"X: {value}\r\nContent-Length: 0"))).headers["X"] == value
 
 
+async def test_many_headers_are_read(site: Web) -> None:
+    """Real sites send more headers than the library's usual 128."""
+    headers = "\r\n".join(f"X-{n}: y" for n in range(MAX_HEADERS - 10))
+    assert (await get_raw(site, raw(headers, b"hi"))).body == b"hi"
+
+
+async def test_an_answer_may_belong_to_a_fetch_that_began_earlier(site: Web) -> None:
+    """After redirects the last answer is given the first one's beginning; nothing else changes."""
+    response = await get_raw(site, raw("Content-Length: 2", b"hi"))
+    earlier = response.beginning(7.0)
+    assert (earlier.start_s, earlier.end_s, earlier.body) == (7.0, response.end_s, b"hi")
+
+
 # Connections
 
 

@@ -1,0 +1,147 @@
+"""The lines of `crawl.log` and `pages.jsonl`: pure functions from facts to bytes.
+
+`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools that read Heritrix's logs read ours. A field never
+holds white space: whatever is no printable ASCII character is percent-encoded. Times are epoch seconds and become UTC here, to
+the millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypedDict, Unpack
+
+#: Hops that are shown; of a longer path the last ones, behind the number of those left out (Heritrix:
+#: `CrawlURI.extendHopsPath`).
+MAX_HOPS_SHOWN = 50
+
+#: What stands in an empty field.
+MISSING = "-"
+
+#: The content type of an answer that has none, and of a URL that got no answer.
+NO_TYPE = "no-type"
+UNKNOWN_TYPE = "unknown"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNFIT = re.compile(r"[^!-~]")
+_UNFIT_IN_LIST = re.compile(r"[^!-+\--~]")
+_TYPE_END = re.compile(r"[\s;,]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlLogEntry:
+    """What one line of `crawl.log` says."""
+
+    logged_s: float  #: epoch seconds; when the line is written
+    status: int  #: fetch status: HTTP's, or one of Heritrix's negative codes
+    size_bytes: int | None = None  #: of the body; None if there was no answer
+    url: str  #: as fetched
+    hops: str = ""  #: the whole path from the seed, a letter a hop; empty for seeds
+    via: str | None = None  #: the page it was found on
+    mime: str = ""  #: content type, with or without parameters; empty if there was none
+    worker: int  #: the worker's number
+    start_s: float | None = None  #: epoch seconds; begin of the fetch, None if there was none
+    end_s: float | None = None  #: epoch seconds; its end
+    digest: str | None = None  #: `sha1:` and Base32
+    source: str | None = None  #: the seed that led here
+    annotations: tuple[str, ...] = ()
+
+
+class PageFields(TypedDict):
+    """What one line of `pages.jsonl` says; the fields are as in `CrawlLogEntry`."""
+
+    url: str
+    status: int
+    mime: str
+    size_bytes: int
+    hops: str
+    via: str | None
+    fetched_s: float  #: epoch seconds; begin of the fetch
+    digest: str | None
+
+
+def crawl_log_line(entry: CrawlLogEntry) -> bytes:
+    """The line of `crawl.log`, with its newline: twelve fields parted by spaces, status and size right-aligned."""
+    size = MISSING if entry.size_bytes is None else str(entry.size_bytes)
+    fields = (
+        _iso(entry.logged_s),
+        f"{entry.status:>5}",
+        f"{size:>10}",
+        _fit(entry.url),
+        _fit(hops_shown(entry.hops)),
+        _fit(entry.via),
+        _mime_shown(entry.mime, is_answered=entry.status > 0),
+        f"#{entry.worker:03}",
+        _time_and_duration(entry.start_s, entry.end_s),
+        _fit(entry.digest),
+        _fit(entry.source),
+        ",".join(_encode(_UNFIT_IN_LIST, note) for note in entry.annotations if note) or MISSING,
+    )
+    return f"{' '.join(fields)}\n".encode("ascii")
+
+
+def page_line(**page: Unpack[PageFields]) -> bytes:
+    """The line of `pages.jsonl`, with its newline: one compact JSON object in UTF-8, the time as ISO 8601 in UTC."""
+    fields = {
+        "url": page["url"],
+        "status": page["status"],
+        "mime": _bare_type(page["mime"]) or None,
+        "size": page["size_bytes"],
+        "hops": page["hops"],
+        "via": page["via"],
+        "fetch_time": _iso(page["fetched_s"]),
+        "digest": page["digest"],
+    }
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+def hops_shown(hops: str) -> str:
+    """The path as Heritrix shows it: up to 50 hops as they are, else the last 50 behind a count: `12+LL…`."""
+    hidden = len(hops) - MAX_HOPS_SHOWN
+    return f"{hidden}+{hops[hidden:]}" if hidden > 0 else hops
+
+
+def _mime_shown(mime: str, *, is_answered: bool) -> str:
+    return _encode(_UNFIT, _bare_type(mime)) or (NO_TYPE if is_answered else UNKNOWN_TYPE)
+
+
+def _bare_type(mime: str) -> str:
+    """Up to the first space, semicolon or comma (Heritrix: `MimetypeUtils.truncate`)."""
+    return _TYPE_END.split(mime, maxsplit=1)[0]
+
+
+def _iso(time_s: float) -> str:
+    """`yyyy-MM-ddTHH:mm:ss.SSSZ` (Heritrix: `getLog17Date`)."""
+    return _utc(_milliseconds(time_s)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time_and_duration(start_s: float | None, end_s: float | None) -> str:
+    """`yyyyMMddHHmmssSSS+milliseconds`. A clock that was set back makes no negative duration."""
+    if start_s is None or end_s is None:
+        return MISSING
+    start = _milliseconds(start_s)
+    begun = f"{_utc(start):%Y%m%d%H%M%S}{start % 1000:03}"
+    return f"{begun}+{max(_milliseconds(end_s) - start, 0)}"
+
+
+def _milliseconds(time_s: float) -> int:
+    return round(time_s * 1000)
+
+
+def _utc(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _fit(text: str | None) -> str:
+    return _encode(_UNFIT, text) if text else MISSING
+
+
+def _encode(unfit: re.Pattern[str], text: str) -> str:
+    return unfit.sub(_percent, text)
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))

@@ -1,0 +1,105 @@
+"""The real command in a process of its own, on the small web."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.site.server import SmallWeb
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+#: A command that has not ended by then is a defect.
+PATIENCE_S = 50.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a user who has the clone."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    return {**kept, "PYTHONPATH": str(REPOSITORY), **more}
+
+
+def write_order(folder: Path, hosts: Mapping[str, str], **sections: Mapping[str, object]) -> Path:
+    """A crawl order whose names are the small web's, fast unless `sections` say otherwise."""
+    order: dict[str, dict[str, object]] = {
+        "politeness": {"min_delay": 0, "max_delay": 0},
+        "fetch": {"allow_private": True, "timeout": "5s"},
+        "crawl": {"workers": 20},
+        "agent": {"contact": "https://example.org/bot"},
+    }
+    for name, section in sections.items():
+        order.setdefault(name, {}).update(section)
+    lines = []
+    for name, values in order.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    lines += ["[dns.hosts]", *(f"{json.dumps(name)} = {json.dumps(address)}" for name, address in hosts.items())]
+    file = folder / "order.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+async def start(*arguments: str | Path, cwd: Path, **variables: str) -> asyncio.subprocess.Process:
+    """Start `anabranch ARGUMENTS` in the folder `cwd`."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "crawler",
+        *map(str, arguments),
+        cwd=cwd,
+        env=environment(**variables),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def ended(process: asyncio.subprocess.Process, stdin: bytes = b"") -> Ended:
+    """Wait for a started command."""
+    try:
+        out, err = await asyncio.wait_for(process.communicate(stdin), PATIENCE_S)
+    except TimeoutError:
+        process.kill()
+        out, err = await process.communicate()
+        raise AssertionError(f"the command hangs: {out.decode()} {err.decode()}") from None
+    assert process.returncode is not None
+    return Ended(code=process.returncode, out=out.decode(), err=err.decode())
+
+
+async def anabranch(*arguments: str | Path, cwd: Path, stdin: bytes = b"", **variables: str) -> Ended:
+    """Run `anabranch ARGUMENTS` to its end."""
+    return await ended(await start(*arguments, cwd=cwd, **variables), stdin)
+
+
+async def kill_after(process: asyncio.subprocess.Process, web: SmallWeb, served: int) -> None:
+    """SIGKILL the command when the small web has served so many requests."""
+    while sum(web.ledger.counts().values()) < served and process.returncode is None:
+        await asyncio.sleep(0.005)
+    if process.returncode is None:
+        process.send_signal(signal.SIGKILL)
+    await process.communicate()
+
+
+def crawl_log(job: Path) -> dict[str, int]:
+    """URL -> status of the last line that `crawl.log` has for it, robots.txt left out."""
+    lines = [line.split() for line in (job / "logs" / "crawl.log").read_text().splitlines()]
+    assert all(len(fields) == 12 for fields in lines), "crawl.log has twelve fields"
+    return {fields[3]: int(fields[1]) for fields in lines if not fields[4].endswith("P")}
+
+
+def pages(job: Path) -> dict[str, dict[str, object]]:
+    """URL -> its object in `pages.jsonl`."""
+    return {page["url"]: page for page in map(json.loads, (job / "pages.jsonl").read_text().splitlines())}

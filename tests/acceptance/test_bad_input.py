@@ -1,0 +1,177 @@
+"""Bad input gets one clear line that names the thing, an exit code, and loses nothing."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, environment, start, write_order
+from tests.site.oracle import expected
+
+SEED = "http://blog.alpha.test/"
+
+
+def assert_one_line(run, code, *words):
+    assert run.code == code, (run.out, run.err)
+    assert "Traceback" not in run.err
+    lines = [line for line in run.err.splitlines() if line.startswith("anabranch: ")]
+    assert len(lines) == 1, run.err
+    for word in words:
+        assert word in lines[0]
+
+
+async def test_an_unknown_key_of_the_order_is_named_with_its_section(tmp_path):
+    """Exit 4 and the dotted path of the key."""
+    (tmp_path / "bad.toml").write_text("[politeness]\nmin_dely = 3\n")
+    run = await anabranch("crawl", SEED, "-c", "bad.toml", cwd=tmp_path)
+    assert_one_line(run, 4, "bad.toml", "min_dely")
+
+
+async def test_an_order_that_is_missing_or_no_toml_is_named(tmp_path):
+    """Exit 4 and the file's name."""
+    (tmp_path / "bad.toml").write_text("this is = not = toml")
+    assert_one_line(await anabranch("crawl", SEED, "-c", "bad.toml", cwd=tmp_path), 4, "bad.toml")
+    assert_one_line(await anabranch("crawl", SEED, "-c", "none.toml", cwd=tmp_path), 4, "none.toml")
+
+
+async def test_an_unknown_policy_is_refused_with_those_there_are(tmp_path):
+    """Exit 4, naming the policy."""
+    run = await anabranch("crawl", SEED, "--policy", "magic:3", "--job", "job", cwd=tmp_path)
+    assert_one_line(run, 4, "magic:3", "bkdr:N")
+
+
+async def test_an_empty_seed_file_is_named(tmp_path):
+    """One line says that there is no seed, and where."""
+    (tmp_path / "empty.txt").write_text("# nothing\n\n")
+    run = await anabranch("crawl", "empty.txt", cwd=tmp_path)
+    assert_one_line(run, 5, "empty.txt")
+
+
+async def test_no_seed_at_all_is_wrong_usage(tmp_path):
+    """Exit 2 and what to give."""
+    assert_one_line(await anabranch("crawl", cwd=tmp_path), 2, "seed")
+
+
+async def test_a_seed_that_is_no_url_is_reported_and_skipped(tmp_path, small_web):
+    """The good seeds are crawled; a missing scheme is http://; standard input is a seed file."""
+    order = write_order(tmp_path, small_web.hosts)
+    options = ("-c", order, "--job", "job", "--limit", "2")
+    run = await anabranch("crawl", "-", *options, cwd=tmp_path, stdin=b"ftp://no.test/\nblog.alpha.test\n")
+    assert_one_line(run, 0, "ftp://no.test/", "skipped")
+    assert SEED in crawl_log(tmp_path / "job")
+
+
+async def test_unreachable_names_end_the_crawl_with_5(tmp_path, dns_server):
+    """Without any answer the seeds report tells the DNS failure of each seed."""
+    order = write_order(tmp_path, {}, dns={"servers": [dns_server.address]})
+    run = await anabranch("crawl", "http://nobody.test/", "-c", order, "--job", "job", cwd=tmp_path)
+    assert run.code == 5, run.err
+    report = (tmp_path / "job" / "reports" / "seeds-report.txt").read_text()
+    assert "-1 NOTCRAWLED http://nobody.test/" in report
+    assert report.strip() in run.out
+
+
+async def test_a_private_address_is_refused_unless_allowed(tmp_path, small_web):
+    """A loopback server gets no request without --allow-private, by name or by IP."""
+    order = write_order(tmp_path, small_web.hosts, fetch={"allow_private": False})
+    seeds = (SEED, f"http://127.0.0.1:{small_web.port}/", f"http://[::ffff:127.0.0.1]:{small_web.port}/")
+    run = await anabranch("crawl", *seeds, "-c", order, "--job", "job", cwd=tmp_path)
+    assert run.code == 5, run.err
+    assert not small_web.ledger.counts()
+
+
+async def test_a_job_in_use_names_its_process(tmp_path, small_web):
+    """The second process exits with 1 and the pid of the first."""
+    order = write_order(tmp_path, small_web.hosts, politeness={"min_delay": "20s", "max_delay": "20s"})
+    command = ("crawl", SEED, "-c", order, "--job", "job")
+    first = await start(*command, cwd=tmp_path)
+    assert first.stdout is not None
+    await first.stdout.readline()
+    assert_one_line(await anabranch(*command, cwd=tmp_path), 1, str(first.pid))
+    first.terminate()
+    assert (await ended(first)).code == 11
+
+
+async def test_a_changed_policy_is_refused_and_named(tmp_path, small_web):
+    """Exit 4 with both values; the job still resumes with its own policy."""
+    order = write_order(tmp_path, small_web.hosts)
+    command = ("crawl", SEED, "-c", order, "--job", "job")
+    await anabranch(*command, "--limit", "3", cwd=tmp_path)
+    assert_one_line(await anabranch(*command, "--policy", "host", cwd=tmp_path), 4, "bkdr:997", "host")
+    assert (await anabranch(*command, cwd=tmp_path)).code == 0
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+async def test_a_job_of_another_format_version_is_refused(tmp_path, small_web):
+    """Exit 4; nothing is changed."""
+    order = write_order(tmp_path, small_web.hosts)
+    command = ("crawl", SEED, "-c", order, "--job", "job")
+    await anabranch(*command, "--limit", "3", cwd=tmp_path)
+    file = tmp_path / "job" / "state" / "format.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 99}))
+    assert_one_line(await anabranch(*command, cwd=tmp_path), 4, "99")
+
+
+async def test_fresh_asks_before_it_removes_an_unfinished_job(tmp_path, small_web):
+    """--fresh alone is refused with 2 on an unfinished job; with --yes it starts over; a finished job needs no --yes."""
+    order = write_order(tmp_path, small_web.hosts)
+    command = ("crawl", SEED, "-c", order, "--job", "job")
+    await anabranch(*command, "--limit", "3", cwd=tmp_path)
+    assert_one_line(await anabranch(*command, "--fresh", cwd=tmp_path), 2, "--yes")
+    again = await anabranch(*command, "--fresh", "--yes", cwd=tmp_path)
+    assert again.out.startswith("new job"), again.err
+    assert (await anabranch(*command, "--fresh", cwd=tmp_path)).out.startswith("new job")
+
+
+async def test_a_folder_that_is_no_job_is_left_alone(tmp_path):
+    """Exit 4, and the folder keeps what it has."""
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("precious")
+    run = await anabranch("crawl", SEED, "--job", "thesis", "--fresh", "--yes", cwd=tmp_path)
+    assert_one_line(run, 4, "thesis")
+    assert [entry.name for entry in (tmp_path / "thesis").iterdir()] == ["chapter.txt"]
+
+
+def _can_unshare():
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "-Urm", "true"], check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not _can_unshare(), reason="a small disk needs unshare -Urm")
+@pytest.mark.parametrize("megabytes", [2, 3, 4])
+def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, megabytes):
+    """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
+    script = tmp_path / "full_disk.sh"
+    server = REPOSITORY / "tests" / "site" / "server.py"
+    site = tmp_path / "site"
+    site.mkdir()
+    names = [f"{number}.html" for number in range(300)]
+    links = "".join(f'<a href="{name}">x</a>' for name in names)
+    for name in ["index.html", *names]:
+        (site / name).write_text(f"<html>{links}</html>")
+    script.write_text(
+        f"""set -u
+mkdir disk && mount -t tmpfs -o size={megabytes}m tmpfs disk
+{sys.executable} {server} --root {site} --delay 0.001 > port &
+server=$!
+while [ ! -s port ]; do sleep 0.05; done
+crawl() {{ {sys.executable} -m crawler crawl http://127.0.0.1:$(cat port)/index.html --allow-private \
+  --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job; }}
+crawl > first.out 2> first.err; echo $? > first.code
+mount -o remount,size=900m disk
+crawl > second.out 2> second.err; echo $? > second.code
+cp disk/job/pages.jsonl pages.jsonl
+kill $server
+"""
+    )
+    subprocess.run(["unshare", "-Urm", "bash", str(script)], cwd=tmp_path, env=environment(), check=True, timeout=50)
+    first_err = (tmp_path / "first.err").read_text()
+    assert (tmp_path / "first.code").read_text().strip() == "3", first_err
+    assert "Traceback" not in first_err
+    assert [line for line in first_err.splitlines() if line.startswith("anabranch: ")], first_err
+    assert (tmp_path / "second.code").read_text().strip() == "0", (tmp_path / "second.err").read_text()
+    got = {json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()}
+    assert got == {"index.html", *names}

@@ -1,0 +1,346 @@
+import errno
+import math
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dedup import tree as tree_module
+from dedup.bloom import DsbfParameters
+from dedup.dsbf import Dsbf
+from dedup.errors import FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
+from dedup.fingerprint import fingerprints, to_bytes
+
+#: Leaves that hold nine elements: splits happen all the time.
+TINY = DsbfParameters(expected=0, false_positive=0.05, leaf_bits=64, split_fan_out=2)
+#: Leaves of some 100 elements, where false answers are rare.
+SMALL = DsbfParameters(expected=300, false_positive=0.001, leaf_bits=2048)
+
+
+def keys(start: int, stop: int) -> list[bytes]:
+    return [b"http://a.example/%d" % i for i in range(start, stop)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["mark", "add", "sync", "reopen"]), st.lists(st.integers(0, 300), max_size=30)),
+        max_size=12,
+    )
+)
+def test_nothing_marked_is_ever_forgotten(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[int]]]
+) -> None:
+    """Against a Python set as the model, with splits in nearly every call: no false "unseen", and sound inside."""
+    folder = tmp_path_factory.mktemp("dsbf") / "d"
+    dsbf, model = Dsbf.open(folder, TINY), set[int]()
+    for action, numbers in steps:
+        batch = [b"%d" % number for number in numbers]
+        unseen = dsbf.unseen(batch).tolist()
+        assert not any(new and number in model for new, number in zip(unseen, numbers, strict=True))
+        if action == "mark":
+            dsbf.mark(batch)
+            model |= set(numbers)
+        elif action == "add":
+            new = dsbf.add(batch).tolist()
+            assert new == [
+                is_new and n not in numbers[:i] for i, (n, is_new) in enumerate(zip(numbers, unseen, strict=True))
+            ]
+            model |= {number for number, is_new in zip(numbers, new, strict=True) if is_new}
+        elif action == "sync":
+            dsbf.sync()
+        else:
+            dsbf.close()
+            dsbf = Dsbf.open(folder, TINY)
+            assert len(dsbf) == len(model)
+        dsbf.check()
+        assert not dsbf.unseen([b"%d" % number for number in model]).any()
+        assert (dsbf._counts <= TINY.split_above).all()
+    dsbf.close()
+    shutil.rmtree(folder.parent)
+
+
+def test_few_keys_in_good_sized_leaves_are_an_exact_set(tmp_path: Path) -> None:
+    """At a rate far below one in the number of questions, answers are those of a set."""
+    shape = DsbfParameters(expected=1000, false_positive=1e-6, leaf_bits=1 << 16)
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        assert dsbf.add(keys(0, 500)).all()
+        assert dsbf.unseen(keys(0, 1000)).tolist() == [False] * 500 + [True] * 500
+        assert dsbf.add(keys(400, 600) + keys(400, 600)).tolist() == [False] * 100 + [True] * 100 + [False] * 200
+        assert len(dsbf) == 600
+
+
+@pytest.mark.parametrize("f", [1e-2, 1e-3])
+def test_the_rate_at_the_expected_number_is_the_one_asked_for(tmp_path: Path, f: float) -> None:
+    """200,000 keys as expected, 200,000 others asked: no split, at most 1.05 f + 3 sigma known, as stated."""
+    shape = DsbfParameters(expected=200_000, false_positive=f, leaf_bits=1 << 17)
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        dsbf.mark(keys(0, 200_000))
+        known = int(np.count_nonzero(~dsbf.unseen(keys(200_000, 400_000))))
+        shown = dsbf.statistics()
+    sigma = math.sqrt(f * (1 - f) / 200_000)
+    assert known / 200_000 <= 1.05 * f + 3 * sigma
+    assert abs(known / 200_000 - shown.mean_rate) <= 0.05 * f + 4 * sigma
+    assert (shown.splits, shown.leaves, shown.height) == (0, shape.first_leaves, 1)
+    assert shown.mean_rate <= shown.worst_rate <= f
+
+
+def test_the_rate_holds_after_splits(tmp_path: Path) -> None:
+    """Ten times the expected number: leaves have split, and the rate is still the one asked for."""
+    shape = DsbfParameters(expected=10_000, false_positive=0.01, leaf_bits=1 << 14)
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        for start in range(0, 100_000, 5_000):
+            dsbf.mark(keys(start, start + 5_000))
+        rate = np.count_nonzero(~dsbf.unseen(keys(100_000, 200_000))) / 100_000
+        shown = dsbf.statistics()
+        dsbf.check()
+    assert rate <= 1.05 * 0.01 + 3 * math.sqrt(0.01 * 0.99 / 100_000)
+    assert shown.splits > 0
+    assert shown.worst_rate <= 0.01
+    assert 0.99 * 100_000 <= shown.elements <= 100_000
+
+
+def test_a_leaf_splits_above_its_threshold_and_not_before(tmp_path: Path) -> None:
+    """The count of distinct elements decides; repeats do not fill a leaf."""
+    shape = DsbfParameters(expected=0, false_positive=0.001, leaf_bits=4096)
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        dsbf.mark(keys(0, shape.split_above) * 3)
+        assert dsbf.statistics().splits == 0
+        dsbf.mark(keys(shape.split_above, shape.split_above + 3))
+        shown = dsbf.statistics()
+        assert (shown.splits, shown.leaves, shown.height) == (1, 4, 2)
+        assert shown.memory_bytes <= 5 * 512
+
+
+def test_a_key_falsely_known_is_logged_all_the_same(tmp_path: Path) -> None:
+    """After the splits that follow it is still known: its fingerprint was kept though its bits were all set."""
+    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
+        dsbf.mark(keys(0, 9))
+        falsely = [key for key in keys(9, 3000) if not dsbf.unseen([key])[0]]
+        assert len(falsely) > 3
+        assert dsbf.statistics().splits == 0
+        dsbf.mark(falsely)
+        assert len(dsbf) <= 9
+        dsbf.mark(keys(9, 400))
+        assert dsbf.statistics().splits > 5
+        assert not dsbf.unseen(falsely + keys(0, 400)).any()
+
+
+def test_forged_elements_that_no_hash_divides_end_the_splitting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal LocHash bits at every level: the tree stops at its greatest depth instead of splitting for ever."""
+    monkeypatch.setattr("dedup.dsbf.DEEPEST", 5)
+    forged = fingerprints(keys(0, 30))
+    forged[:, 0] &= np.uint64((1 << 16) - 1)
+    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
+        for _ in range(2):
+            dsbf._insert(forged, np.ones(30, dtype=np.bool_))
+        assert dsbf.statistics().height == 5
+        dsbf.check()
+    assert tree_module.DEEPEST > 5
+
+
+def test_reopening_gives_the_same_bits_and_compacts_the_logs(tmp_path: Path) -> None:
+    """Equal fingerprints are dropped and the shorter log is written; counts are the distinct ones."""
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        for _ in range(3):
+            dsbf.mark(keys(0, 100))
+        long = dsbf.statistics().log_bytes
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        shown = dsbf.statistics()
+        assert (shown.elements, shown.strays) == (100, 0)
+        assert long - shown.log_bytes == 200 * 16
+        assert not dsbf.unseen(keys(0, 100)).any()
+        dsbf.check()
+        assert repr(dsbf) == f"<Dsbf 100 elements in {shown.leaves} leaves>"
+    assert repr(dsbf) == "<Dsbf closed>"
+
+
+def test_elements_in_a_wrong_log_are_dropped_and_counted(tmp_path: Path) -> None:
+    """Debris of a torn write leads elsewhere; no question would ever find it here."""
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        dsbf.mark(keys(0, 10))
+        other = fingerprints(keys(10, 200))
+        wrong = other[dsbf._tree.descend(other) != 1]
+        path = dsbf._logs.path(1)
+    with path.open("ab") as file:
+        file.write(to_bytes(wrong) + b"torn")
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        assert dsbf.statistics().strays == len(wrong) > 0
+        assert len(dsbf) == 10
+        dsbf.check()
+
+
+def test_a_full_leaf_found_at_opening_is_split(tmp_path: Path) -> None:
+    """A crash between a mark and its split leaves a log that is too long."""
+    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
+        path = dsbf._logs.path(1)
+    with path.open("ab") as file:
+        file.write(to_bytes(fingerprints(keys(0, 40))))
+    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
+        assert dsbf.statistics().splits > 3
+        assert len(dsbf) == 40
+        assert not dsbf.unseen(keys(0, 40)).any()
+        dsbf.check()
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def at_call(number: int, failure: BaseException, patch: pytest.MonkeyPatch) -> list[str]:
+    """Make the number-th call that changes the disk fail; answers the list of calls so far."""
+    calls: list[str] = []
+
+    def guarded(name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **options: object) -> object:
+            calls.append(name)
+            if len(calls) == number:
+                raise failure
+            return real(*args, **options)
+
+        return call
+
+    for name in ("pwrite", "fdatasync", "fsync", "replace", "unlink"):
+        patch.setattr(os, name, guarded(name, getattr(os, name)))
+    return calls
+
+
+def test_a_kill_at_any_step_of_a_split_forgets_nothing(tmp_path: Path) -> None:
+    """The folder as it is before each write, sync, rename and removal: it opens, and knows all that was synced."""
+    steps = 0
+    while True:
+        folder = tmp_path / f"d{steps}"
+        dsbf = Dsbf.open(folder, TINY)
+        dsbf.mark(keys(0, 9))
+        dsbf.sync()
+        with pytest.MonkeyPatch.context() as patch:
+            calls = at_call(steps + 1, Killed(), patch)
+            try:
+                dsbf.mark(keys(9, 25))
+                break
+            except Killed:
+                pass
+        shutil.copytree(folder, tmp_path / f"copy{steps}")
+        with Dsbf.open(tmp_path / f"copy{steps}", TINY) as copy:
+            assert not copy.unseen(keys(0, 9)).any()
+            copy.check()
+            copy.mark(keys(0, 60))
+            assert not copy.unseen(keys(0, 60)).any()
+            names = {path.name for path in (tmp_path / f"copy{steps}").iterdir()} - {"MANIFEST"}
+            assert len(names) == copy.statistics().leaves
+        steps += 1
+    assert {"pwrite", "fdatasync", "fsync", "replace", "unlink"} <= set(calls)
+    assert steps > 10
+    dsbf.close()
+
+
+def test_a_full_disk_at_any_step_of_a_split_may_be_answered_by_repeating(tmp_path: Path) -> None:
+    """After an error at any write, sync, rename or removal the filter is sound, and the same mark succeeds later."""
+    steps = 0
+    while True:
+        dsbf = Dsbf.open(tmp_path / f"d{steps}", TINY)
+        dsbf.mark(keys(0, 9))
+        with pytest.MonkeyPatch.context() as patch:
+            at_call(steps + 1, OSError(errno.ENOSPC, "full"), patch)
+            try:
+                dsbf.mark(keys(9, 25))
+                break
+            except OSError:
+                pass
+        assert not dsbf.unseen(keys(0, 9)).any()
+        dsbf.check()
+        assert len(dsbf._logs) == dsbf.statistics().leaves
+        dsbf.mark(keys(9, 25))
+        dsbf.check()
+        dsbf.close()
+        with Dsbf.open(tmp_path / f"d{steps}", TINY) as again:
+            assert not again.unseen(keys(0, 25)).any()
+            assert len(again) == 25
+        steps += 1
+    assert steps > 10
+    dsbf.close()
+
+
+def test_a_full_disk_before_anything_is_taken_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is written before new keys are taken, so that memory does not grow while the disk is full."""
+    monkeypatch.setattr("dedup.leaflog._FEWEST_WAITING", 1)
+    monkeypatch.setattr("dedup.leaflog._WAITING_PER_LEAF", 1)
+    dsbf = Dsbf.open(tmp_path / "d", SMALL)
+    dsbf.mark(keys(0, 50))
+    with monkeypatch.context() as patch:
+        at_call(1, OSError(errno.ENOSPC, "full"), patch)
+        with pytest.raises(OSError, match="no room"):
+            dsbf.mark(keys(50, 100))
+    assert len(dsbf) == 50
+    assert dsbf.unseen(keys(50, 100)).all()
+    dsbf.close()
+
+
+def test_a_folder_serves_one_filter_at_a_time(tmp_path: Path) -> None:
+    """A second opening is refused until the first is closed; a failed opening holds nothing."""
+    dsbf = Dsbf.open(tmp_path / "d", SMALL)
+    with pytest.raises(FilterInUse):
+        Dsbf.open(tmp_path / "d", SMALL)
+    dsbf.close()
+    dsbf.close()
+    with pytest.raises(FormatMismatch, match="leaf_bits is 2048 in the folder, 64 here"):
+        Dsbf.open(tmp_path / "d", TINY)
+    Dsbf.open(tmp_path / "d", SMALL).close()
+
+
+def test_a_folder_without_manifest_is_ours_only_while_it_is_being_made(tmp_path: Path) -> None:
+    """Empty logs are a making that was interrupted; elements or other files without manifest are damage."""
+    Dsbf.open(tmp_path / "d", SMALL).close()
+    (tmp_path / "d" / "MANIFEST").unlink()
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        dsbf.mark(keys(0, 9))
+    (tmp_path / "d" / "MANIFEST").unlink()
+    with pytest.raises(FormatMismatch, match="no MANIFEST"):
+        Dsbf.open(tmp_path / "d", SMALL)
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "letter.txt").touch()
+    with pytest.raises(FormatMismatch, match="not ours"):
+        Dsbf.open(tmp_path / "e", SMALL)
+
+
+def test_a_check_finds_bits_counts_and_logs_that_disagree(tmp_path: Path) -> None:
+    """Each part, changed alone, contradicts another one."""
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        dsbf.mark(keys(0, 50))
+        dsbf.check()
+        dsbf._elements += 1
+        with pytest.raises(InvariantBroken, match="its leaves count"):
+            dsbf.check()
+        dsbf._elements -= 1
+        dsbf._leaves.mark(dsbf._slots[[1]], fingerprints([b"stranger"]))
+        with pytest.raises(InvariantBroken, match="bits of its leaf disagree"):
+            dsbf.check()
+        dsbf._counts[1] += 1000
+        with pytest.raises(InvariantBroken, match="were counted"):
+            dsbf.check()
+        dsbf._logs.append(np.array([1] * 50), fingerprints(keys(0, 50)))
+        with pytest.raises(InvariantBroken, match="elements of another leaf"):
+            dsbf.check()
+
+
+def test_a_closed_filter_says_so(tmp_path: Path) -> None:
+    """Every use after `close` is refused."""
+    dsbf = Dsbf.open(tmp_path / "d", SMALL)
+    dsbf.close()
+    for use in (dsbf.sync, dsbf.check, dsbf.statistics, lambda: dsbf.mark([b"a"])):
+        with pytest.raises(FilterClosed):
+            use()
+
+
+def test_the_default_shape_is_for_ten_million(tmp_path: Path) -> None:
+    """Without parameters: 18 leaves of 1 MiB."""
+    with Dsbf.open(tmp_path / "d") as dsbf:
+        shown = dsbf.statistics()
+    assert (shown.leaves, shown.memory_bytes, shown.mean_rate) == (18, 18 << 20, 0)

@@ -1,0 +1,192 @@
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dedup import leaflog
+from dedup.arrays import Fingerprints
+from dedup.bloom import DsbfParameters
+from dedup.errors import FormatMismatch, StoreFull
+from dedup.fingerprint import fingerprints
+from dedup.leaflog import LeafLogs
+
+SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
+NOTHING = fingerprints([])
+
+
+def elements(*names: int) -> Fingerprints:
+    return fingerprints([b"%d" % name for name in names])
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> LeafLogs:
+    logs = LeafLogs(tmp_path, SHAPE)
+    logs.create({1: NOTHING, 2: elements(1)})
+    return logs
+
+
+def test_elements_are_read_back_from_their_leafs_log(logs: LeafLogs, tmp_path: Path) -> None:
+    """A batch is divided among the logs, in the order of its making, by this and by a later reader."""
+    logs.append(np.array([2, 1, 2]), elements(2, 3, 4))
+    logs.append(np.array([1]), elements(5))
+    logs.sync()
+    assert np.array_equal(logs.read(1), elements(3, 5))
+    assert np.array_equal(logs.read(2), elements(1, 2, 4))
+    later = LeafLogs(tmp_path, SHAPE)
+    assert np.array_equal(later.open(2), elements(1, 2, 4))
+    assert logs.log_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_appends_are_collected_until_they_are_many(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written for a small batch; `make_room` writes once enough waits."""
+    monkeypatch.setattr(leaflog, "_FEWEST_WAITING", 2)
+    monkeypatch.setattr(leaflog, "_WAITING_PER_LEAF", 1)
+    logs.append(np.array([1]), elements(3))
+    logs.make_room()
+    assert len(logs.read(1)) == 0
+    logs.append(np.array([1]), elements(4))
+    logs.make_room()
+    assert np.array_equal(logs.read(1), elements(3, 4))
+
+
+def test_a_torn_tail_is_cut_off(logs: LeafLogs, tmp_path: Path) -> None:
+    """Part of an element at the end is what a crash left of a write."""
+    with logs.path(2).open("ab") as file:
+        file.write(b"torn")
+    later = LeafLogs(tmp_path, SHAPE)
+    assert np.array_equal(later.open(2), elements(1))
+    assert logs.path(2).stat().st_size == 64 + 16
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "damaged"),
+        (b"ANALEAF\n", "damaged"),
+        (b"x" * 80, "damaged"),
+        (None, "missing"),
+    ],
+)
+def test_a_log_that_is_none_is_refused(logs: LeafLogs, tmp_path: Path, content: bytes | None, message: str) -> None:
+    """A log in the manifest had a synced header; without it something is lost."""
+    logs.path(1).unlink()
+    if content is not None:
+        logs.path(1).write_bytes(content)
+    with pytest.raises(FormatMismatch, match=message):
+        LeafLogs(tmp_path, SHAPE).open(1)
+
+
+def test_a_log_of_another_leaf_or_filter_is_refused(logs: LeafLogs, tmp_path: Path) -> None:
+    """The header names leaf and parameters, and the message what differs."""
+    logs.path(2).replace(logs.path(1))
+    with pytest.raises(FormatMismatch, match=r"leaf is 2 instead of 1$"):
+        LeafLogs(tmp_path, SHAPE).open(1)
+    other = DsbfParameters(expected=101, false_positive=0.01, leaf_bits=1024)
+    with pytest.raises(FormatMismatch, match="expected is 100 instead of 101; leaf is 2"):
+        LeafLogs(tmp_path, other).open(1)
+
+
+def test_a_full_disk_keeps_exactly_the_unwritten(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaf 1 is written, leaf 2 half: repeating writes the rest once, over the half."""
+    logs.append(np.array([2, 1, 2]), elements(2, 3, 4))
+    whole, calls = os.pwrite, [0]
+
+    def half(fd: int, data: bytes, offset: int) -> int:
+        calls[0] += 1
+        if calls[0] == 2:
+            return whole(fd, bytes(data)[:7], offset)
+        if calls[0] == 3:
+            raise OSError(errno.ENOSPC, "full")
+        return whole(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    with pytest.raises(StoreFull):
+        logs.flush()
+    assert np.array_equal(logs.read(1), elements(3))
+    assert np.array_equal(logs.read(2), elements(1))
+    logs.sync()
+    assert np.array_equal(logs.read(2), elements(1, 2, 4))
+
+
+def test_new_logs_are_made_all_or_none(logs: LeafLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the second child's log does not fit, the first one's goes as well."""
+    real = leaflog.write_file
+
+    def fail(path: Path, data: bytes) -> None:
+        if path == logs.path(4):
+            raise StoreFull(errno.ENOSPC, "full")
+        real(path, data)
+
+    monkeypatch.setattr(leaflog, "write_file", fail)
+    with pytest.raises(StoreFull):
+        logs.create({3: NOTHING, 4: NOTHING})
+    assert {path.name for path in tmp_path.iterdir()} == {"leaf-00000001.log", "leaf-00000002.log"}
+    assert len(logs) == 2
+
+
+def test_a_sync_covers_touched_logs_and_repeats_after_a_failure(
+    logs: LeafLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logs without news are left alone; one whose sync failed is synced again."""
+    logs.append(np.array([2, 1]), elements(2, 3))
+    synced: list[str] = []
+
+    def sync(path: Path) -> None:
+        synced.append(path.name[-5:])
+        if len(synced) == 2:
+            raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(leaflog, "sync_path", sync)
+    with pytest.raises(OSError, match="broken"):
+        logs.sync()
+    logs.sync()
+    logs.sync()
+    assert synced == ["1.log", "2.log", "2.log"]
+
+
+def test_a_log_split_away_during_a_sync_is_no_error(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its children were synced when they were made; a log that is simply missing is an error."""
+    logs.append(np.array([1, 2]), elements(2, 3))
+    real = leaflog.sync_path
+
+    def split_first(path: Path) -> None:
+        if 2 in logs._lengths:
+            logs.retire(2)
+            logs.settle()
+        real(path)
+
+    monkeypatch.setattr(leaflog, "sync_path", split_first)
+    logs.sync()
+    assert not logs.path(2).exists()
+    logs.append(np.array([1]), elements(4))
+    logs.flush()
+    logs.path(1).unlink()
+    with pytest.raises(FileNotFoundError):
+        logs.sync()
+
+
+def test_a_retired_log_goes_once_the_folder_is_synced(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the rename of the manifest may still be undone by a power loss, the old log stays."""
+
+    def fail(folder: Path) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    logs.retire(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(leaflog, "sync_folder", fail)
+        with pytest.raises(OSError, match="broken"):
+            logs.settle()
+        assert logs.path(2).exists()
+    logs.sync()
+    assert not logs.path(2).exists()
+
+
+def test_logs_of_no_leaf_are_removed(logs: LeafLogs, tmp_path: Path) -> None:
+    """Debris of an interrupted split goes; other files stay."""
+    for name in ("leaf-00000009.log", "leaf-00000001.log.new", "MANIFEST"):
+        (tmp_path / name).touch()
+    logs.remove_strangers()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"leaf-00000001.log", "leaf-00000002.log", "MANIFEST"}

@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+
+from dedup.errors import FormatMismatch
+from dedup.fingerprint import fingerprint, fingerprints, loc_hash, locations
+from dedup.tree import Tree
+
+KEYS = [b"http://a.example/%d" % i for i in range(3000)]
+MASK = (1 << 64) - 1
+
+
+def way(tree: Tree, key: bytes) -> int:
+    """The scalar descent, step by step."""
+    node, level, location = 0, 0, np.array([fingerprint(key) >> 80], dtype=np.uint64)
+    while not tree.is_leaf(node):
+        below = tree.children(node)
+        node = below[int(loc_hash(location, level)[0]) % len(below)]
+        level += 1
+    return node
+
+
+def test_a_batch_goes_the_way_of_each_key() -> None:
+    """Leaves of different depth, in one batch: the vectorised descent is the scalar one."""
+    tree = Tree.rooted(3).split(2, 2).split(5, 4)
+    assert tree.descend(fingerprints(KEYS)).tolist() == [way(tree, key) for key in KEYS]
+    assert sorted(set(tree.descend(fingerprints(KEYS)).tolist())) == tree.leaves == [1, 3, 4, 6, 7, 8, 9]
+    assert (tree.height, tree.splits, len(tree)) == (3, 2, 10)
+
+
+def test_a_split_moves_only_the_keys_of_its_leaf() -> None:
+    """The others keep their leaf, and the old tree stays as it was."""
+    old = Tree.rooted(4)
+    new = old.split(3, 2)
+    before, after = old.descend(fingerprints(KEYS)), new.descend(fingerprints(KEYS))
+    assert (before[before != 3] == after[before != 3]).all()
+    assert set(after[before == 3].tolist()) == {5, 6}
+    assert old.leaves == [1, 2, 3, 4]
+
+
+def test_the_children_of_a_leaf_share_its_keys_evenly() -> None:
+    """The trap of one LocHash for all levels: then a split leaf's elements would all go to one child."""
+    elements = fingerprints([b"%d" % i for i in range(40_000)])
+    tree = Tree.rooted(4).split(1, 4)
+    counts = np.bincount(tree.descend(elements), minlength=len(tree))[tree.first_child[1] :]
+    expected = 40_000 / 16
+    assert (abs(counts - expected) < 5 * np.sqrt(expected)).all()
+
+
+def test_shares_add_up_to_one() -> None:
+    """A leaf's share is the product of one over each fan-out above it."""
+    tree = Tree.rooted(3).split(2, 2)
+    assert tree.share[[1, 3, 4, 5]] == pytest.approx([1 / 3, 1 / 3, 1 / 6, 1 / 6])
+    assert tree.share[tree.leaves].sum() == pytest.approx(1)
+
+
+def test_a_tree_survives_its_lists() -> None:
+    """The arrays of a tree, checked, are the same tree."""
+    tree = Tree.rooted(3).split(3, 2).split(1, 3)
+    again = Tree.checked(tree.fan_out.tolist(), tree.first_child.tolist())
+    assert again.leaves == tree.leaves
+    assert (again.level == tree.level).all()
+
+
+@pytest.mark.parametrize(
+    ("fan_out", "first_child"),
+    [
+        (None, None),
+        ([1, 0], None),
+        ([1, 0], [1]),
+        ([1, -1], [1, 0]),
+        ([1.0, 0], [1, 0]),
+        ([0], [0]),
+        ([], []),
+        ([2, 0], [1, 0]),
+        ([1, 0, 0], [1, 0, 0]),
+        ([1, 0, 1, 0], [1, 0, 1, 0]),
+        ([1, 1, 0], [2, 1, 0]),
+        ([0, 1, 0], [0, 1, 0]),
+    ],
+)
+def test_lists_that_form_no_tree_are_refused(fan_out: object, first_child: object) -> None:
+    """Missing, overlapping, circular or unreachable nodes are damage."""
+    with pytest.raises(FormatMismatch, match="damaged"):
+        Tree.checked(fan_out, first_child)
+
+
+def test_the_location_is_not_shared_with_positions() -> None:
+    """The trap of shared bits: in each of 4 leaves, elements reach all residues mod 4 alike."""
+    elements = fingerprints([b"%d" % i for i in range(20_000)])
+    leaf = Tree.rooted(4).descend(elements)
+    for low_bits in (elements[:, 1] & np.uint64(3), elements[:, 1] >> np.uint64(40) & np.uint64(3)):
+        table = np.histogram2d(leaf, low_bits.astype(np.int64), bins=(4, 4))[0]
+        assert (abs(table - 1250) < 5 * np.sqrt(1250)).all()
+    assert locations(elements).max() < 1 << 48

@@ -1,0 +1,363 @@
+"""The asyncio face: one pump, one timer, a first-come-first-served line of waiters."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from frontier.aio import AsyncFrontier, Drained
+from frontier.core import Frontier
+from frontier.errors import StoreUnavailable
+from frontier.gates import Politeness
+from frontier.models import GateKey, Lease, Outcome, OutcomeKind
+from frontier.seen import SeenFilter
+from frontier.stores.memory import MemoryStore
+from tests.frontier.builder import (
+    HASTE,
+    START_S,
+    CountingStore,
+    DelayingStore,
+    ForgetfulFilter,
+    Rig,
+    build,
+    candidates,
+    pages,
+)
+
+DONE = Outcome(kind=OutcomeKind.DONE)
+
+
+def opened(
+    store: MemoryStore | None = None, seen: SeenFilter | None = None, policy: str = "host", haste: bool = True
+) -> tuple[AsyncFrontier, Rig]:
+    """The face and what is behind it."""
+    rigs: list[Rig] = []
+
+    def open_(on_change: Callable[[], None]) -> Frontier:
+        politeness = HASTE if haste else Politeness()
+        rigs.append(build(store=store, seen=seen, policy=policy, politeness=politeness, on_change=on_change))
+        return rigs[0].core
+
+    return AsyncFrontier(open_), rigs[0]
+
+
+async def settle() -> None:
+    """Let everything run that can run without time."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def waiters(frontier: AsyncFrontier, count: int) -> list[asyncio.Task[Lease]]:
+    return [asyncio.create_task(frontier.lease()) for _ in range(count)]
+
+
+async def test_a_lease_that_is_there_comes_at_once() -> None:
+    """Nobody waits, no timer is armed."""
+    frontier, _ = opened()
+    frontier.schedule(candidates("http://a.test/"))
+    lease = await frontier.lease()
+    assert lease.url == "http://a.test/"
+    assert frontier._timer is None
+    frontier.finish(lease, DONE)
+    await frontier.close()
+
+
+async def test_leases_go_to_those_who_wait_in_their_order() -> None:
+    """First come, first served."""
+    frontier, _ = opened()
+    frontier.schedule(candidates("http://a.test/0"))
+    first = await frontier.lease()
+    tasks = waiters(frontier, 3)
+    await settle()
+    frontier.schedule(candidates("http://b.test/1"))
+    frontier.schedule(candidates("http://c.test/2"))
+    frontier.finish(first, DONE, candidates("http://a.test/3"))
+    assert [(await task).url for task in tasks] == ["http://b.test/1", "http://c.test/2", "http://a.test/3"]
+    await frontier.close()
+
+
+async def test_many_waiters_are_served_by_one_pump_and_one_timer() -> None:
+    """1000 tasks wait; each lease that comes back costs one look, not a thousand."""
+    frontier, rig = opened()
+    frontier.schedule(candidates(*pages("a.test", 1000)))
+    looks = 0
+    lease_of_core = rig.core.lease
+
+    def counted() -> Lease | None:
+        nonlocal looks
+        looks += 1
+        return lease_of_core()
+
+    rig.core.lease = counted  # type: ignore[method-assign]
+    served = []
+
+    async def work() -> None:
+        lease = await frontier.lease()
+        served.append(lease.url)
+        await asyncio.sleep(0)
+        frontier.finish(lease, DONE)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(1000):
+            group.create_task(work())
+    assert served == pages("a.test", 1000)
+    assert looks <= 1000 * 3, "one look to wait, two to be served and to find nothing more"
+    await frontier.close()
+
+
+async def test_a_cancelled_waiter_leaves_the_line() -> None:
+    """The next one gets the lease."""
+    frontier, _ = opened()
+    frontier.schedule(candidates(*pages("a.test", 2)))
+    out = await frontier.lease()
+    one, two = waiters(frontier, 2)
+    await settle()
+    one.cancel()
+    await asyncio.gather(one, return_exceptions=True)
+    frontier.finish(out, DONE)
+    assert (await two).url == "http://a.test/page1"
+    await frontier.close()
+
+
+async def test_a_waiter_that_is_cancelled_with_its_lease_gives_it_back() -> None:
+    """The lease was handed out in the same turn of the loop: it goes to the next in line."""
+    frontier, rig = opened()
+    frontier.schedule(candidates(*pages("a.test", 2)))
+    out = await frontier.lease()
+    one, two = waiters(frontier, 2)
+    await settle()
+    frontier.finish(out, DONE)
+    one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await one
+    assert (await two).url == "http://a.test/page1"
+    assert rig.core.in_flight == 1
+    await frontier.close()
+
+
+async def test_a_cancelled_waiter_stays_cancelled_though_the_store_has_failed() -> None:
+    """Giving its lease back fails; that error is told to others, this task was cancelled."""
+    store = DelayingStore()
+    frontier, _ = opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    store.flush()
+    frontier._pump()
+    store.fail(StoreUnavailable("gone"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await frontier.lease()
+    await frontier.close()
+
+
+async def test_a_waiter_that_is_cancelled_with_an_error_stays_cancelled() -> None:
+    """There is no lease to give back."""
+    store = DelayingStore()
+    frontier, _ = opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    store.fail(StoreUnavailable("gone"))
+    frontier._pump()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await frontier.close()
+
+
+async def test_when_all_is_done_every_waiter_is_told() -> None:
+    """The last finish ends them, and whoever asks later."""
+    frontier, _ = opened()
+    frontier.schedule(candidates("http://a.test/"))
+    lease = await frontier.lease()
+    tasks = waiters(frontier, 3)
+    await settle()
+    assert not any(task.done() for task in tasks)
+    frontier.finish(lease, DONE)
+    for task in tasks:
+        with pytest.raises(Drained):
+            await task
+    with pytest.raises(Drained):
+        await frontier.lease()
+    await frontier.close()
+
+
+async def test_when_the_last_url_dies_as_a_duplicate_every_waiter_is_told() -> None:
+    """The store's answer is what ends the crawl: nobody waits for a gate that nothing stands behind."""
+    store = DelayingStore()
+    frontier, rig = opened(store, ForgetfulFilter())
+    frontier.schedule(candidates("http://a.test/"))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    store.flush()
+    lease = await task
+    store.flush()
+    rig.core.block(GateKey("a.test"), START_S + 3600.0)
+    (task,) = waiters(frontier, 1)
+    frontier.finish(lease, DONE, candidates("http://a.test/"))
+    await settle()
+    assert not task.done()
+    store.flush()
+    with pytest.raises(Drained):
+        async with asyncio.timeout(5):
+            await task
+    await frontier.close()
+
+
+async def test_stopping_ends_all_waiters_and_refuses_new_ones() -> None:
+    """Though URLs are queued."""
+    frontier, rig = opened()
+    frontier.schedule(candidates(*pages("a.test", 5)))
+    out = await frontier.lease()
+    (task,) = waiters(frontier, 1)
+    await settle()
+    frontier.stop_leasing()
+    with pytest.raises(Drained):
+        await task
+    with pytest.raises(Drained):
+        await frontier.lease()
+    frontier.finish(out, DONE)
+    assert rig.core.pending == 4
+    await frontier.close()
+
+
+async def test_iterating_gives_leases_until_all_is_done() -> None:
+    """The loop ends by itself."""
+    frontier, _ = opened()
+    frontier.schedule(candidates("http://a.test/"))
+    fetched = []
+    async for lease in frontier:
+        fetched.append(lease.url)
+        frontier.finish(lease, DONE, candidates("http://a.test/1", "http://b.test/"))
+    assert sorted(fetched) == ["http://a.test/", "http://a.test/1", "http://b.test/"]
+    await frontier.close()
+
+
+async def test_the_timer_is_set_for_the_moment_that_the_core_names() -> None:
+    """One timer, replaced when the moment changes, none when no time helps."""
+    frontier, rig = opened(haste=False)
+    frontier.schedule(candidates(*pages("a.test", 2)))
+    lease = await frontier.lease()
+    (task,) = waiters(frontier, 1)
+    await settle()
+    assert frontier._timer is None, "only the finish helps"
+    frontier.finish(lease, Outcome(kind=OutcomeKind.DONE, start_s=START_S, end_s=START_S))
+    first = frontier._timer
+    assert first is not None
+    assert first.when() - asyncio.get_running_loop().time() == pytest.approx(3.0, abs=1.0)
+    frontier.set_delay(GateKey("a.test"), 20.0)
+    rig.core.block(GateKey("a.test"), START_S + 60.0)
+    frontier._pump()
+    assert first.cancelled()
+    assert frontier._timer is not None
+    rig.clock.advance(60.0)
+    frontier._pump()
+    assert (await task).url == "http://a.test/page1"
+    await frontier.close()
+
+
+async def test_the_timer_wakes_the_line() -> None:
+    """A gate that rests for a few milliseconds serves the next waiter by itself."""
+
+    def open_(on_change: Callable[[], None]) -> Frontier:
+        rig = build(politeness=Politeness(min_delay_s=0.005, max_delay_s=0.005), on_change=on_change)
+        rig.core._clock = time.monotonic
+        return rig.core
+
+    async with AsyncFrontier(open_) as frontier:
+        frontier.schedule(candidates(*pages("a.test", 3)))
+        ends: list[float] = []
+        async for lease in frontier:
+            assert not ends or lease.since_s >= ends[-1] + 0.005
+            ends.append(frontier.core.now_s())
+            frontier.finish(lease, Outcome(kind=OutcomeKind.DONE, start_s=lease.since_s, end_s=ends[-1]))
+        assert len(ends) == 3
+
+
+async def test_answers_of_the_store_wake_the_line_from_its_thread() -> None:
+    """The heads were on their way; the store's thread says that they are there."""
+    store = DelayingStore()
+    frontier, _ = opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    thread = threading.Thread(target=store.flush)
+    thread.start()
+    async with asyncio.timeout(5):
+        assert (await task).url == "http://a.test/"
+    thread.join()
+    await frontier.close()
+
+
+async def test_an_error_of_the_store_reaches_every_waiter() -> None:
+    """Not only the next caller."""
+    store = DelayingStore()
+    frontier, _ = opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    tasks = waiters(frontier, 3)
+    await settle()
+    tasks[1].cancel()
+    store.fail(StoreUnavailable("gone"))
+    for task in (tasks[0], tasks[2]):
+        with pytest.raises(StoreUnavailable, match="gone"):
+            await task
+    await asyncio.gather(tasks[1], return_exceptions=True)
+    for call in (lambda: frontier.schedule([]), lambda: frontier.set_delay(GateKey("a.test"), 1.0)):
+        with pytest.raises(StoreUnavailable, match="gone"):
+            call()
+    await frontier.close()
+
+
+async def test_a_store_that_answers_after_the_loop_has_ended_is_not_heard() -> None:
+    """Nobody waits any more: no error in the store's thread."""
+    frontier, _ = opened()
+    await frontier.close()
+    ended = asyncio.new_event_loop()
+    ended.close()
+    frontier._loop = ended
+    frontier._wake_from_thread()
+
+
+async def test_a_released_lease_goes_to_the_next_in_line() -> None:
+    """Unprocessed, at once."""
+    frontier, _ = opened(haste=False)
+    frontier.schedule(candidates("http://a.test/"))
+    lease = await frontier.lease()
+    (task,) = waiters(frontier, 1)
+    await settle()
+    frontier.release(lease)
+    assert (await task).url == lease.url
+    await frontier.close()
+
+
+async def test_flush_returns_when_all_is_durable() -> None:
+    """Off the loop; afterwards everything said is acknowledged."""
+    store = DelayingStore()
+    frontier, rig = opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    assert rig.core.durable == 0
+    await frontier.flush()
+    assert rig.core.durable == rig.core.said == 1
+    await frontier.close()
+
+
+async def test_leaving_the_block_ends_waiters_cancels_the_timer_and_closes() -> None:
+    """The store is closed clean."""
+    store = CountingStore()
+    frontier, rig = opened(store, haste=False)
+    async with frontier:
+        frontier.schedule(candidates("http://a.test/"))
+        rig.core.block(GateKey("a.test"), START_S + 60.0)
+        (task,) = waiters(frontier, 1)
+        await settle()
+        timer = frontier._timer
+        assert timer is not None
+    with pytest.raises(Drained):
+        await task
+    assert timer.cancelled()
+    assert store.closed == [True]

@@ -1,0 +1,495 @@
+"""The Frontier's face: leases and outcomes, counts, back-pressure, failures, closing."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frontier.backlog import MAX_ROWS
+from frontier.errors import InvariantBroken, LeaseLost, StoreFull, StoreUnavailable
+from frontier.models import BUSY, NEW, SEEN, GateKey, Outcome, OutcomeKind, UrlState, VerdictKind, WaitsFor
+from frontier.stores.base import HeadsRead
+from frontier.workqueues import LOW_WINDOW
+from tests.frontier.builder import (
+    HASTE,
+    START_S,
+    CountingStore,
+    DelayingStore,
+    ForgetfulFilter,
+    FullFilter,
+    build,
+    candidates,
+    pages,
+)
+
+URL = "http://a.test/"
+
+
+# Outcomes
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED])
+def test_an_ending_outcome_ends_the_url(kind: OutcomeKind) -> None:
+    """It leaves its queue, is counted by its kind, and is not fetched again."""
+    rig = build()
+    rig.add(URL)
+    rig.finish(rig.lease_now(), kind)
+    assert rig.core.is_done
+    statistics = rig.core.statistics()
+    assert getattr(statistics, kind.value) == statistics.accepted == 1
+    record = rig.core.get(URL.encode())
+    assert record is not None
+    assert (record.state, record.outcome) == (UrlState.ENDED, kind.value)
+    assert rig.add(URL) == [SEEN]
+
+
+def test_a_page_and_its_outlinks_are_one_batch() -> None:
+    """I3: no page is done unless its outlinks are with it; they know where they were found."""
+    store = CountingStore()
+    rig = build(store=store, politeness=HASTE)
+    rig.add(URL)
+    assert rig.finish(rig.lease_now(), links=["http://a.test/1", URL, "http://a.test/2"]) == [NEW, SEEN, NEW]
+    _, batch = store.batches
+    assert [ended.row.url for ended in batch.ended] == [URL]
+    assert [(row.url, row.via) for row in batch.new] == [("http://a.test/1", 1), ("http://a.test/2", 1)]
+    assert [gate.key for gate in batch.gates] == ["a.test"]
+    lease = rig.lease_now()
+    assert (lease.url, lease.via) == ("http://a.test/1", URL)
+
+
+def test_a_failing_url_leaves_the_head_and_waits() -> None:
+    """Its queue goes on without it; it comes back when due, first, with its attempt counted."""
+    rig = build(politeness=HASTE)
+    urls = pages("a.test", 4)
+    rig.add(*urls)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=10.0)
+    second = rig.lease_now()
+    assert (second.url, second.attempts) == (urls[1], 0)
+    rig.finish(second)
+    assert rig.core.statistics().waiting == 1
+    record = rig.core.get(urls[0].encode())
+    assert record is not None
+    assert (record.state, record.attempts) == (UrlState.WAITING, 1)
+    rig.clock.advance(10.0)
+    again = rig.lease_now()
+    assert (again.url, again.attempts) == (urls[0], 1)
+    rig.finish(again, OutcomeKind.RETRY, after_s=5.0)
+    assert rig.drain(0.0) == [urls[2], urls[3], urls[0]]
+
+
+def test_a_queue_of_retries_only_is_snoozed() -> None:
+    """It names the time of the first one; nothing is served before."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 2))
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=20.0)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=10.0)
+    assert rig.core.statistics().queues["snoozed"] == 1
+    rig.clock.advance(9.999)
+    assert rig.lease() is None
+    assert rig.core.wake() == (START_S + 10.0, WaitsFor.TIME)
+    rig.add("http://a.test/new")
+    assert rig.core.statistics().queues["inactive"] == 1
+    assert rig.drain(0.0) == ["http://a.test/new", "http://a.test/page1", "http://a.test/page0"]
+
+
+def test_a_deferred_url_goes_back_to_its_old_place() -> None:
+    """It is next in its lane, no attempt is counted; its slot rests as something was fetched (robots.txt)."""
+    rig = build()
+    urls = pages("a.test", 3)
+    rig.add(*urls)
+    rig.fetch(rig.lease_now(), 1.0, kind=OutcomeKind.DEFERRED)
+    assert rig.lease() is None
+    assert rig.core.wake() == (rig.clock.now_s + 5.0, WaitsFor.TIME)
+    rig.clock.advance(5.0)
+    lease = rig.lease_now()
+    assert (lease.url, lease.attempts) == (urls[0], 0)
+    rig.finish(lease, OutcomeKind.DEFERRED, fetched=False)
+    assert rig.lease_now().url == urls[0], "nothing was fetched: the slot does not rest"
+
+
+def test_a_deferred_retry_keeps_its_attempts() -> None:
+    """It is due already, so it is next again."""
+    rig = build(politeness=HASTE)
+    rig.add(URL)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY)
+    rig.finish(rig.lease_now(), OutcomeKind.DEFERRED)
+    lease = rig.lease_now()
+    assert lease.attempts == 1
+    rig.finish(lease)
+    rig.core.check()
+
+
+def test_a_host_rest_closes_the_gate_from_now() -> None:
+    """429 and 503: no URL of the host before Retry-After, even if the slot has rested."""
+    rig = build()
+    rig.add(*pages("a.test", 2))
+    rig.fetch(rig.lease_now(), 1.0, kind=OutcomeKind.RETRY, host_rest_s=60.0, after_s=1.0)
+    assert rig.lease() is None
+    assert rig.lease_next() is not None
+    assert rig.clock.now_s == START_S + 61.0
+
+
+def test_a_lease_can_be_given_back_once() -> None:
+    """Finished, released or foreign: the second time it is lost, and nothing else changes."""
+    rig, other = build(), build()
+    rig.add(*pages("a.test", 2))
+    other.add(*pages("a.test", 2))
+    done, foreign = rig.lease_now(), other.lease_now()
+    with pytest.raises(LeaseLost):
+        rig.finish(foreign)
+    rig.finish(done)
+    with pytest.raises(LeaseLost):
+        rig.finish(done)
+    with pytest.raises(LeaseLost):
+        rig.core.release(done)
+    assert (rig.core.pending, rig.core.in_flight) == (1, 0)
+    rig.core.check()
+
+
+def test_counts_are_exact_at_every_moment() -> None:
+    """pending, in_flight, is_done and the kinds add up to what was accepted."""
+    rig = build(policy="bkdr:10", politeness=HASTE)
+    rig.add(*pages("a.test", 10))
+    assert (rig.core.pending, rig.core.in_flight, rig.core.is_done) == (10, 0, False)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=5)
+    lease = rig.lease_now()
+    assert (rig.core.pending, rig.core.in_flight) == (9, 1)
+    statistics = rig.core.statistics()
+    assert (statistics.pending, statistics.waiting, statistics.in_flight, statistics.accepted) == (9, 1, 1, 10)
+    assert (statistics.gates, statistics.gates_open, statistics.unsynced_rows) == (1, 0, 0)
+    assert statistics.seen["keys"] == 10.0
+    assert sum(statistics.queues.values()) == len(list(rig.intake.index.queues()))
+    assert repr(rig.core) == "<Frontier 9 pending, 1 in flight>"
+    rig.finish(lease)
+    rig.drain(0.0)
+    assert (rig.core.pending, rig.core.in_flight, rig.core.is_done) == (0, 0, True)
+    assert rig.core.now_s() == rig.clock.now_s
+
+
+def test_nothing_is_known_of_a_url_that_was_never_scheduled() -> None:
+    """And a queued one is queued."""
+    rig = build()
+    rig.add(URL)
+    assert rig.core.get(b"http://b.test/") is None
+    record = rig.core.get(URL.encode())
+    assert record is not None
+    assert (record.url, record.state, record.ordinal) == (URL, UrlState.QUEUED, 1)
+
+
+def test_a_negative_delay_is_none() -> None:
+    """The gate keeps its slots."""
+    rig = build()
+    rig.core.set_delay(GateKey("a.test"), -1.0)
+    rig.add(URL)
+    rig.finish(rig.lease_now())
+    assert rig.store._ended[1].outcome is OutcomeKind.DONE
+
+
+# Said and durable; back-pressure
+
+
+def test_each_call_that_changes_something_has_a_number() -> None:
+    """I9: it is acknowledged when `durable` has reached it, and that is when the store has synced."""
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.add(URL)
+    rig.block("a.test", 0.0)
+    assert (rig.core.said, rig.core.durable) == (2, 0)
+    store.work(2)
+    assert rig.core.wake()
+    assert rig.core.durable == 0, "written is not synced"
+    store.commit()
+    assert rig.core.wake()
+    assert (rig.core.said, rig.core.durable) == (2, 2)
+
+
+def test_schedule_is_busy_while_too_many_rows_are_not_durable() -> None:
+    """All of a batch are told to come again, none is taken; then they are."""
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.add(*pages("a.test", MAX_ROWS - 1))
+    assert rig.add(*pages("b.test", 2)) == [NEW, NEW], "a batch is never split"
+    assert rig.add(*pages("c.test", 3)) == [BUSY] * 3
+    assert rig.lease() is None
+    assert rig.core.wake() == (None, WaitsFor.STORE)
+    assert rig.core.statistics().unsynced_rows == MAX_ROWS + 1
+    store.flush()
+    assert rig.add(*pages("c.test", 3)) == [NEW] * 3
+
+
+def test_lease_waits_while_too_many_finishes_are_not_durable() -> None:
+    """So a crash repeats at most `max_unacknowledged` fetches; `finish` is always taken."""
+    store = DelayingStore()
+    rig = build(store=store, max_unacknowledged=2, politeness=HASTE)
+    rig.add(*(f"http://{host}.test/" for host in "abcd"))
+    rig.lease()
+    store.flush()
+    leases = rig.lease_all()
+    assert len(leases) == 4, "the bound is on finishes, not on leases"
+    links = iter(pages("e.test", 4))
+    for lease in leases:
+        assert rig.finish(lease, links=[next(links)]) == [NEW]
+    assert rig.lease() is None
+    assert rig.core.wake() == (None, WaitsFor.STORE)
+    assert rig.add("http://f.test/") == [BUSY]
+    store.flush()
+    assert rig.lease() is None
+    store.flush()
+    rig.lease_now()
+
+
+def test_the_filter_knows_nothing_that_is_not_committed() -> None:
+    """I8, at every step of a store that is slow."""
+    store, seen = DelayingStore(), FullFilter()
+    rig = build(store=store, seen=seen, politeness=HASTE)
+    rig.add(*pages("a.test", 3))
+    for turn in range(60):
+        lease = rig.lease()
+        if lease is not None:
+            rig.finish(lease, links=pages(f"{turn}.test", 3))
+        store.work(1)
+        assert seen._keys <= store.committed_keys
+        if turn % 3 == 0:
+            store.commit()
+    rig.core.flush()
+    assert seen._keys == store.committed_keys
+    assert len(seen._keys) > 30
+
+
+def test_a_duplicate_that_the_filter_lets_through_dies_in_the_store() -> None:
+    """Its verdict was NEW; the counts are corrected when the store tells."""
+    store = DelayingStore()
+    rig = build(store=store, seen=ForgetfulFilter(), politeness=HASTE)
+    rig.add(URL)
+    store.flush()
+    assert rig.core.pending == 1
+    assert rig.add(URL, "http://a.test/2") == [NEW, NEW]
+    assert rig.core.pending == 3
+    store.flush()
+    rig.core.check()
+    assert rig.core.pending == 2
+    fetched = []
+    while not rig.core.is_done:
+        store.flush()
+        if (lease := rig.lease()) is not None:
+            fetched.append(lease.url)
+            rig.finish(lease, links=[URL])
+    assert fetched == [URL, "http://a.test/2"]
+    rig.core.check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_slow_store_never_causes_a_double_lease(data: st.DataObject) -> None:
+    """Answers that come when their rows are leased, finished, moved or dropped: each URL is served once, in any
+    interleaving of calls, work and commits; a filter that forgets changes nothing.
+    """
+    store = DelayingStore()
+    seen = ForgetfulFilter() if data.draw(st.booleans(), label="forgetful") else None
+    policy = data.draw(st.sampled_from(["host", "bkdr:1", "bkdr:3"]), label="policy")
+    rig = build(store=store, seen=seen, policy=policy, politeness=HASTE)
+    urls = pages("a.test", 2 * LOW_WINDOW + 14) + pages("b.test", 6)
+    accepted, leases, ended = set(), {}, []
+    steps = ["add", "front", "lease", "lease", "finish", "finish", "release", "retry", "defer", "work", "work", "commit"]
+    for _ in range(data.draw(st.integers(20, 80), label="steps")):
+        step = data.draw(st.sampled_from(steps))
+        if step in ("add", "front"):
+            start = data.draw(st.integers(0, len(urls) - 1))
+            batch = urls[start : start + data.draw(st.sampled_from([1, 5, 20]))]
+            rig.add(*batch, front=step == "front")
+            accepted.update(batch)
+        elif step == "work":
+            store.work(data.draw(st.integers(1, 4)))
+        elif step == "commit":
+            store.commit()
+        elif step == "lease":
+            lease = rig.lease()
+            if lease is not None:
+                assert lease.url not in leases
+                assert lease.url not in ended
+                leases[lease.url] = lease
+        elif leases:
+            lease = leases.pop(data.draw(st.sampled_from(sorted(leases))))
+            if step == "release":
+                rig.release(lease)
+            elif step == "finish":
+                rig.finish(lease)
+                ended.append(lease.url)
+            else:
+                kind = OutcomeKind.RETRY if step == "retry" else OutcomeKind.DEFERRED
+                rig.finish(lease, kind, after_s=data.draw(st.sampled_from([0.0, 5.0])))
+                rig.clock.advance(1.0)
+    for lease in leases.values():
+        rig.release(lease)
+    store.flush()
+    while (lease := rig.lease_next()) is not None or store.behind:
+        store.flush()
+        if lease is not None:
+            ended.append(lease.url)
+            rig.finish(lease)
+    rig.core.check()
+    assert sorted(ended) == sorted(accepted)
+    assert rig.core.is_done
+
+
+# Failures
+
+
+def test_after_the_store_failed_every_call_says_so() -> None:
+    """The error is kept; closing is possible and does not call the state clean."""
+    store, seen = DelayingStore(), FullFilter()
+    rig = build(store=store, seen=seen)
+    rig.add(*pages("a.test", 2))
+    rig.lease()
+    store.flush()
+    lease = rig.lease_now()
+    error = StoreUnavailable("gone")
+    store.fail(error)
+    calls = [
+        lambda: rig.add("http://b.test/"),
+        rig.core.lease,
+        rig.core.wake,
+        lambda: rig.finish(lease),
+        lambda: rig.block("a.test", 0.0),
+        lambda: rig.unblock("a.test"),
+        lambda: rig.set_delay("a.test", 1.0),
+        rig.core.statistics,
+        rig.core.flush,
+        rig.core.check,
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable) as caught:
+            call()
+        assert caught.value is error
+    rig.core.close()
+    assert (store.closed, seen.calls) == ([False], ["mark", "close"])
+
+
+def test_a_release_after_the_failure_says_so_too() -> None:
+    """The lease is gone all the same: the process can only end."""
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.add(URL)
+    rig.lease()
+    store.flush()
+    lease = rig.lease_now()
+    store.fail(StoreUnavailable("gone"))
+    with pytest.raises(StoreUnavailable, match="gone"):
+        rig.core.release(lease)
+    assert rig.core.in_flight == 0
+
+
+def test_a_filter_that_cannot_be_marked_is_a_full_store() -> None:
+    """The disk is full for the filter as it is for the store; every later call says so, and nothing is called clean."""
+    store = CountingStore()
+    rig = build(store=store, seen=FullFilter("mark"))
+    rig.add(URL)
+    with pytest.raises(StoreFull, match="the filter cannot be written: .*No space left") as caught:
+        rig.lease()
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(StoreFull):
+        rig.core.wake()
+    rig.core.close()
+    assert store.closed == [False]
+
+
+def test_heads_that_are_missing_from_the_store_are_a_broken_invariant() -> None:
+    """Rows should be there, all is durable, and none was found: it shows at once."""
+    rig = build()
+    rig.add(URL)
+    rig.store._lanes.clear()
+    with pytest.raises(InvariantBroken, match=r"should have 1 rows in the store, and none was found"):
+        rig.lease()
+
+
+def test_a_store_that_counts_otherwise_is_a_broken_invariant() -> None:
+    """`check` compares totals with the rows."""
+    rig = build()
+    rig.add(URL)
+    rig.core.check()
+    rig.core._queued += 1
+    with pytest.raises(InvariantBroken, match="the store counts"):
+        rig.core.check()
+
+
+def test_an_answer_for_nobody_is_not_taken() -> None:
+    """Heads that were never asked for are a defect of the store."""
+    rig = build()
+    rig.add(URL)
+    (lane,) = rig.intake.index
+    rig.store._answers.append(HeadsRead(lane.id, []))
+    with pytest.raises(AssertionError, match="nobody asked"):
+        rig.lease()
+
+
+# Closing
+
+
+class OrderedStore(CountingStore):
+    """Writes its calls into the filter's list, so that the order of both can be read."""
+
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+    def close(self, *, clean: bool) -> None:
+        self.calls.append(f"store closed, {clean=}")
+
+
+def test_closing_flushes_then_syncs_the_filter_then_calls_the_store_clean() -> None:
+    """The filter's marks are durable before the store says that they need not be made again; closing twice is one."""
+    seen = FullFilter()
+    rig = build(seen=seen, store=OrderedStore(seen.calls))
+    rig.core.close()
+    rig.core.close()
+    assert seen.calls == ["flush", "sync", "close", "store closed, clean=True"]
+
+
+def test_a_with_block_closes() -> None:
+    """Also when it ends by an error, which passes."""
+    store = CountingStore()
+    rig = build(store=store)
+    with pytest.raises(ZeroDivisionError), rig.core as core:
+        assert core is rig.core
+        raise ZeroDivisionError
+    assert store.closed == [True]
+
+
+@pytest.mark.parametrize("failing", ["sync", "close"])
+def test_a_filter_that_cannot_be_written_at_the_end_is_a_full_store(failing: str) -> None:
+    """All is let go of, the store is not called clean, the error says what failed."""
+    store, seen = CountingStore(), FullFilter(failing)
+    rig = build(store=store, seen=seen)
+    with pytest.raises(StoreFull, match="the filter cannot be written"):
+        rig.core.close()
+    assert store.closed == [False]
+    assert seen.calls == ["sync", "close"]
+
+
+def test_a_store_that_fails_while_it_is_flushed_is_not_called_clean() -> None:
+    """The last answers are read at closing, too."""
+    store = DelayingStore()
+    rig = build(store=store)
+    store.fail(StoreUnavailable("gone"))
+    with pytest.raises(StoreUnavailable, match="gone"):
+        rig.core.close()
+    assert store.closed == [False]
+
+
+def test_outcomes_without_both_times_fetched_nothing() -> None:
+    """A slot rests only after a fetch that began and ended."""
+    rig = build()
+    rig.add(*pages("a.test", 2))
+    rig.core.finish(rig.core.lease(), Outcome(kind=OutcomeKind.DONE, start_s=START_S))
+    assert rig.core.lease() is not None
+
+
+def test_finish_is_taken_with_links_of_every_kind() -> None:
+    """Verdicts as `schedule` gives them."""
+    rig = build()
+    rig.add(URL)
+    lease = rig.lease_now()
+    verdicts = rig.core.finish(lease, Outcome(kind=OutcomeKind.DONE), candidates("http://b.test/", "no url", URL))
+    assert [verdict.kind for verdict in verdicts] == [VerdictKind.NEW, VerdictKind.REFUSED, VerdictKind.SEEN]
