@@ -1,8 +1,8 @@
 """The lines of `crawl.log` and `pages.jsonl`: pure functions from facts to bytes.
 
-`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools that read Heritrix's logs read ours. A field never
-holds white space: whatever is no printable ASCII character is percent-encoded. Times are epoch seconds and become UTC here, to
-the millisecond.
+`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools for Heritrix's logs read ours. A field never
+holds white space: whatever is no printable ASCII character is percent-encoded. Times are epoch seconds and become UTC here,
+to the millisecond.
 """
 
 from __future__ import annotations

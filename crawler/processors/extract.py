@@ -7,10 +7,11 @@ make it build for hours are flattened before (`nesting.py`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.processors.nesting import tame
 from crawler.urls import LinkResolver, canonical
@@ -142,11 +143,11 @@ def _read(tree: LexborHTMLParser, base_url: str) -> tuple[str, list[tuple[str, s
 def _nodes(tree: LexborHTMLParser) -> Iterator[LexborNode]:
     """The elements with links in document order, then those in templates (in which a base means nothing)."""
     yield from tree.css(_SELECTOR)
-    fragments = tree.template_fragments()
+    fragments = tree.template_fragments()[::-1]
     while fragments:
-        fragment = fragments.pop(0)
+        fragment = fragments.pop()
         yield from (node for node in fragment.css(_SELECTOR) if node.tag != "base")
-        fragments[:0] = fragment.template_fragments()
+        fragments.extend(reversed(fragment.template_fragments()))
 
 
 def _hop_of_rel(rel: str | None) -> str | None:

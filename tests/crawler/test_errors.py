@@ -55,14 +55,14 @@ def test_a_journal_on_a_full_disk_ends_with_the_code_of_a_full_disk(
 @pytest.mark.parametrize("name", ["gone/file", b"gone/file"])
 def test_the_file_that_the_system_names_is_named(name: str | bytes) -> None:
     """It is nearer to the fault than the folder that was worked on."""
-    with pytest.raises(errors.NoFolder, match="^gone/file: ") as raised, errors.storage_errors(Path("jobs/x")):
+    with pytest.raises(errors.NoFolder, match=r"^gone/file: ") as raised, errors.storage_errors(Path("jobs/x")):
         os.open(name, os.O_RDONLY)
     assert isinstance(raised.value.__cause__, FileNotFoundError)
 
 
 def test_an_os_error_without_number_or_words_is_still_told() -> None:
     """Libraries raise such ones."""
-    with pytest.raises(errors.StorageError, match="^jobs/x: odd; "), errors.storage_errors(Path("jobs/x")):
+    with pytest.raises(errors.StorageError, match=r"^jobs/x: odd; "), errors.storage_errors(Path("jobs/x")):
         raise OSError("odd")
 
 

@@ -20,8 +20,20 @@ from crawler.quantities import (
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [(3, 3.0), (0.25, 0.25), ("7", 7.0), ("500ms", 0.5), ("3ms", 0.003), ("3s", 3.0), ("2m", 120.0), ("1h", 3600.0)]
-    + [("1d", 86_400.0), (" 1.5 H ", 5400.0), ("0", 0.0), ("1e3s", 1000.0)],
+    [
+        (3, 3.0),
+        (0.25, 0.25),
+        ("7", 7.0),
+        ("500ms", 0.5),
+        ("3ms", 0.003),
+        ("3s", 3.0),
+        ("2m", 120.0),
+        ("1h", 3600.0),
+        ("1d", 86_400.0),
+        (" 1.5 H ", 5400.0),
+        ("0", 0.0),
+        ("1e3s", 1000.0),
+    ],
 )
 def test_a_duration_is_a_number_of_seconds_or_has_a_unit(written: object, seconds: float) -> None:
     """Numbers are seconds; ms, s, m, h and d are known in either case."""
@@ -39,8 +51,19 @@ def test_what_is_no_duration_is_refused_with_the_forms_that_are(written: object)
 
 @pytest.mark.parametrize(
     ("written", "size_bytes"),
-    [(17, 17), ("17", 17), ("8KB", 8000), ("8kb", 8000), ("16MiB", 16 << 20), ("10MB", 10**7), ("1GB", 10**9)]
-    + [("1.5 KiB", 1536), ("1B", 1), (2.0, 2), ("2TiB", 2 << 40)],
+    [
+        (17, 17),
+        ("17", 17),
+        ("8KB", 8000),
+        ("8kb", 8000),
+        ("16MiB", 16 << 20),
+        ("10MB", 10**7),
+        ("1GB", 10**9),
+        ("1.5 KiB", 1536),
+        ("1B", 1),
+        (2.0, 2),
+        ("2TiB", 2 << 40),
+    ],
 )
 def test_a_size_is_a_number_of_bytes_or_has_a_unit(written: object, size_bytes: int) -> None:
     """KB is 1000 bytes, KiB 1024; the letters' case does not matter."""
@@ -85,8 +108,18 @@ def test_every_size_comes_back_as_it_was_written(size_bytes: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.0, "0ms"), (-1.0, "0ms"), (0.25, "250ms"), (0.9999, "1.0s"), (4.25, "4.2s"), (59.6, "1m"), (123.4, "2m 3s")]
-    + [(3600.0, "1h"), (3605.0, "1h"), (93_784.0, "1d 2h")],
+    [
+        (0.0, "0ms"),
+        (-1.0, "0ms"),
+        (0.25, "250ms"),
+        (0.9999, "1.0s"),
+        (4.25, "4.2s"),
+        (59.6, "1m"),
+        (123.4, "2m 3s"),
+        (3600.0, "1h"),
+        (3605.0, "1h"),
+        (93_784.0, "1d 2h"),
+    ],
 )
 def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, shown: str) -> None:
     """Nobody reads the seconds of a crawl of two days."""
