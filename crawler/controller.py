@@ -26,7 +26,7 @@ from crawler.order import CrawlOrder
 from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
 from crawler.processors.fetch import Fetcher
-from crawler.processors.page import FetchPage, extract_page
+from crawler.processors.page import ExtractPage, FetchPage
 from crawler.processors.preconditions import RobotsPrecondition
 from crawler.progress import CrawlSnapshot
 from crawler.reports import RunFacts, crawl_report, seeds_report, write_reports
@@ -158,7 +158,7 @@ class CrawlController:
             set_delay=frontier.set_delay,
             note=dispose.note_robots,
         )
-        chain: tuple[Processor, ...] = (FetchPage(fetcher.get), extract_page, candidates)
+        chain: tuple[Processor, ...] = (FetchPage(fetcher.get), ExtractPage(), candidates)
         if order.robots.robots == "obey":
             chain = (robots, *chain)
         left = max(order.crawl.limit - frontier.core.statistics().done, 0) if order.crawl.limit else None

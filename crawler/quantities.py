@@ -43,7 +43,7 @@ def parse_duration(value: object) -> float:
     """
     amount, unit = _read(value, _DURATION_FORMS)
     name = unit.lower() or "s"
-    # Milliseconds are divided: 3 * 0.001 is not 0.003.
+    # Milliseconds are divided: 9 * 0.001 is not 0.009.
     seconds = amount / 1000 if name == "ms" else amount * _DURATIONS.get(name, math.inf)
     if not seconds < _TOO_MUCH:
         raise ValueError(f"must be {_DURATION_FORMS}; not {value!r}")

@@ -12,6 +12,10 @@ from crawler.status import describe
 from frontier.statistics import FrontierStatistics
 
 
+#: Fewer URLs than this are expected to be lost: the report says nothing is.
+NEGLIGIBLE = 1e-6
+
+
 class SeedFact(NamedTuple):
     """How a seed fared."""
 
@@ -61,11 +65,18 @@ def crawl_report(facts: RunFacts) -> str:
         ("fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"),
         ("job so far", f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"),
         ("still queued", f"{frontier.pending + frontier.in_flight}"),
-        ("lost to dedup", f"{frontier.seen.get('expected_lost', 0.0):.2g} URLs expected"),
+        (
+            "lost to dedup",
+            f"{lost:.1g} URLs expected" if (lost := _expected_lost(frontier)) >= NEGLIGIBLE else "nothing",
+        ),
     ]
     lines = [f"{name:<14} {value}" for name, value in rows]
     lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
     return "\n".join(lines) + "\n"
+
+
+def _expected_lost(frontier: FrontierStatistics) -> float:
+    return frontier.seen.get("expected_lost", 0.0)
 
 
 def write_reports(folder: Path, facts: RunFacts) -> None:

@@ -95,13 +95,14 @@ class WorkerPool:
         visit = Visit(lease, number)
         self._statistics.active += 1
         try:
-            await self._run(visit)
-        except asyncio.CancelledError:
-            self._frontier.release(lease)
-            raise
+            try:
+                await self._run(visit)
+            except asyncio.CancelledError:
+                self._frontier.release(lease)
+                raise
+            return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
         finally:
             self._statistics.active -= 1
-        return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
 
     async def _run(self, visit: Visit) -> None:
         """Run the chain; what a page or a site does wrong ends in the visit, not in the worker."""

@@ -19,6 +19,7 @@ from crawler.urls import LinkResolver, canonical
 #: Heritrix: maxOutlinks.
 MAX_LINKS = 6000
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+UTF_8 = "utf-8"
 NAVIGATION = "L"
 EMBED = "E"
 
@@ -35,8 +36,8 @@ _PLACES = MappingProxyType(
 )
 _SELECTOR = "base[href],link[href]," + ",".join(f"{tag}[{place}]" for tag, (place, _) in _PLACES.items())
 
-#: The tags to keep of a document that is flattened; `meta` may say its encoding.
-_NEEDED = frozenset([b"base", b"link", b"meta", *(tag.encode() for tag in _PLACES)])
+#: The tags to keep of a document that is flattened.
+_NEEDED = frozenset([b"base", b"link", *(tag.encode() for tag in _PLACES)])
 
 #: What `link[rel]` means, keyword by keyword (Heritrix ExtractorHTML.processLinkTagWithRel); others are navigation.
 _EMBED_RELS = frozenset({"icon", "stylesheet", "modulepreload", "prefetch", "prerender"})
@@ -44,14 +45,19 @@ _HINT_RELS = frozenset({"dns-prefetch", "preconnect"})
 _PINGBACK = "pingback"
 
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s;\"']+)", re.IGNORECASE)
-_BOMS = MappingProxyType({b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
-#: Labels of HTTP headers by the codec they mean on the web (https://encoding.spec.whatwg.org/#names-and-labels): a subset,
-#: and the only codecs that a header can choose. Python has codecs that no page may name (punycode, unicode_escape, …).
+_META_CHARSET = re.compile(rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s;\"'/>]+)", re.IGNORECASE)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+#: How far the standard looks for a `meta` that names the encoding.
+_PRESCAN_BYTES = 1024
+_BOMS = MappingProxyType({b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
+#: Labels by the codec they mean on the web (https://encoding.spec.whatwg.org/#names-and-labels), those that are seen. Only
+#: these can be chosen by a page: Python's registry, which lexbor's own detection asks, has codecs that hide the page or
+#: take the square of its length (punycode, unicode_escape, utf-7 …).
 _CODECS = MappingProxyType(
     {
         label: codec
         for codec, labels in {
-            "utf-8": "utf-8 utf8 unicode-1-1-utf-8",
+            UTF_8: "utf-8 utf8 unicode-1-1-utf-8",
             "utf-16-le": "utf-16 utf-16le unicode ucs-2",
             "utf-16-be": "utf-16be unicodefffe",
             "cp1252": "windows-1252 cp1252 iso-8859-1 iso8859-1 iso_8859-1 latin1 l1 us-ascii ascii",
@@ -164,22 +170,23 @@ def _hop_of_rel(rel: str | None) -> str | None:
 
 
 def _parsed(body: bytes, content_type: str, *, is_xml: bool) -> LexborHTMLParser:
-    """The tree. Its encoding: byte order mark, else the header's charset, else `meta`, else UTF-8 (HTML Standard)."""
-    codec, bom = _marked(body)
-    if codec is None:
-        charset = _CHARSET.search(content_type)
-        codec = _CODECS.get(charset[1].lower()) if charset else None
-    body = body[len(bom) :]
-    if codec not in (None, "utf-8"):
+    """The tree of a body in whatever encoding."""
+    codec, mark_bytes = _encoding(body, content_type)
+    body = body[mark_bytes:]
+    if codec != UTF_8:
         body = body.decode(codec, "replace").encode()
     if is_xml:
         body = _SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", body)
-    return LexborHTMLParser(tame(body, _NEEDED), options=LexborDocumentOptions.WO_EVENTS, encoding=codec is None)
+    return LexborHTMLParser(tame(body, _NEEDED), options=LexborDocumentOptions.WO_EVENTS)
 
 
-def _marked(body: bytes) -> tuple[str | None, bytes]:
-    """The codec that a byte order mark announces, and the mark."""
-    for bom, codec in _BOMS.items():
-        if body.startswith(bom):
-            return codec, bom
-    return None, b""
+def _encoding(body: bytes, content_type: str) -> tuple[str, int]:
+    """The codec, and the length of the byte order mark. First of: mark, header, `meta`, UTF-8 (HTML Standard)."""
+    for mark, codec in _BOMS.items():
+        if body.startswith(mark):
+            return codec, len(mark)
+    if (in_header := _CHARSET.search(content_type)) and (known := _CODECS.get(in_header[1].lower())):
+        return known, 0
+    in_meta = _META_CHARSET.search(_COMMENT.sub(b"", body[:_PRESCAN_BYTES]))
+    codec = _CODECS.get(in_meta[1].decode("latin1").lower(), UTF_8) if in_meta else UTF_8
+    return UTF_8 if codec.startswith("utf-16") else codec, 0  # a readable `meta` is not in UTF-16

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
 from crawler.processors.extract import extract_links
 from crawler.processors.fetch import Response
+from crawler.urls import LinkResolver
 from crawler.visit import Visit
+
+#: Larger bodies are read in a thread of their own: they could hold the loop for seconds.
+LARGE_BYTES = 1 << 20
 
 
 class FetchPage:
@@ -22,10 +27,22 @@ class FetchPage:
         return Step.PROCEED
 
 
-async def extract_page(visit: Visit) -> Step:
-    """Read the links of a page that was answered with 2xx; other answers have none of interest."""
-    response = visit.response
-    if response is not None and 200 <= response.status < 300:
+class ExtractPage:
+    """Read the links of pages that were answered with 2xx; other answers have none of interest."""
+
+    def __init__(self) -> None:
+        self._resolver = LinkResolver()
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Fill `visit.links`."""
+        response = visit.response
+        if response is None or not 200 <= response.status < 300:
+            return Step.PROCEED
         content_type = response.headers.get("Content-Type", "")
-        visit.links, visit.dropped_links = extract_links(response.body, content_type, visit.lease.url)
-    return Step.PROCEED
+        body, url = response.body, visit.lease.url
+        if len(body) <= LARGE_BYTES:
+            found = extract_links(body, content_type, url, resolver=self._resolver)
+        else:
+            found = await asyncio.to_thread(extract_links, body, content_type, url)
+        visit.links, visit.dropped_links = found
+        return Step.PROCEED

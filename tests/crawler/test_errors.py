@@ -68,7 +68,7 @@ def test_an_os_error_without_number_or_words_is_still_told() -> None:
 
 def test_every_error_has_an_exit_code() -> None:
     """The command needs no table of its own."""
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CrawlerError)]
     assert all(isinstance(kind.exit_code, ExitCode) for kind in kinds)
     assert len(kinds) > 10
 

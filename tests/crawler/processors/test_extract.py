@@ -1,5 +1,7 @@
 """Links out of HTML: which elements, which base, which encoding, and what no body can do to the crawler."""
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -155,7 +157,7 @@ def test_templates_are_read_after_the_document() -> None:
 
 class TestEncoding:
     LINK = "<a href='/中'>"
-    EXPECTED = [("/%E4%B8%AD", "L")]
+    EXPECTED: ClassVar = [("/%E4%B8%AD", "L")]
 
     @pytest.mark.parametrize("charset", ["utf-8", "GBK", "gb2312", "big5", "Shift_JIS", "euc-jp", "utf-16be", "utf-16"])
     def test_the_header_names_the_encoding(self, charset: str) -> None:
@@ -163,10 +165,22 @@ class TestEncoding:
         codec = "utf-16-le" if charset == "utf-16" else charset
         assert links(self.LINK.encode(codec), f'text/html; charset="{charset}"') == self.EXPECTED
 
-    @pytest.mark.parametrize("label", ["gbk", "big5"])
-    def test_meta_names_it_when_the_header_does_not(self, label: str) -> None:
-        """Without a charset in the header, `meta` is asked."""
-        assert links(f"<meta charset={label}>{self.LINK}".encode(label)) == self.EXPECTED
+    @pytest.mark.parametrize(
+        "meta",
+        [
+            "<meta charset=gbk>",
+            "<META content='text/html; charset=GB2312' http-equiv=content-type>",
+            '<!-- <meta charset=big5> --><meta/charset = "gbk"/>',
+        ],
+    )
+    def test_meta_names_it_when_the_header_does_not(self, meta: str) -> None:
+        """Without a charset in the header, the first `meta` is asked that is no comment."""
+        assert links((meta + self.LINK).encode("gbk")) == self.EXPECTED
+
+    @pytest.mark.parametrize("start", ["<meta charset=utf-16>", " " * 1024 + "<meta charset=gbk>", "<p charset=gbk>"])
+    def test_a_meta_that_cannot_be_right_is_passed_over(self, start: str) -> None:
+        """A `meta` that is readable is not in UTF-16; one after 1,024 bytes comes too late."""
+        assert links(start + self.LINK) == self.EXPECTED
 
     def test_the_header_wins_over_meta(self) -> None:
         """HTML Standard: transport before content."""
@@ -238,7 +252,7 @@ def test_a_broken_body_gives_what_can_be_read(body: bytes, expected: list[tuple[
         b"<template>" * 50_000 + b"</template>" * 50_000,
         b"<a " + b" ".join(b"x%d" % number for number in range(50_000)) + b">",
         b"<base href=/dir/>" * 50_000,
-        b"<select><button><selectedcontent></button>" + b"<option selected>x" * 50_000,
+        b"<select><button><selectedcontent></button>" + b"<option selected>x" * 300_000,
     ],
     ids=lambda bomb: bomb[:20].decode(),
 )
