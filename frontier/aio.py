@@ -66,7 +66,8 @@ class AsyncFrontier:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                with suppress(FrontierError):  # a store that failed says so at every other call; here the task is cancelled
+                # A store that failed says so at every other call; this task was cancelled.
+                with suppress(FrontierError):
                     self.release(waiter.result())
             raise
 

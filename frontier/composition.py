@@ -10,7 +10,6 @@ from pathlib import Path
 from dedup.errors import DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.uniq import UniqFilter, UniqParameters
-
 from frontier.assignment import PolitenessScope, parse_policy
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
@@ -154,8 +153,7 @@ def _open_filter(state: Path | None, order: FrontierOrder, store: FrontierStore,
     try:
         seen = DedupFilter(UniqFilter.open(state / "seen", order.uniq))
         if not opening.clean:
-            for keys in store.keys(MARK_CHUNK):
-                seen.mark(keys)
+            _mark_again(seen, store)
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error
     except OSError as error:
@@ -163,6 +161,16 @@ def _open_filter(state: Path | None, order: FrontierOrder, store: FrontierStore,
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
     return seen
+
+
+def _mark_again(seen: SeenFilter, store: FrontierStore) -> None:
+    """Tell the filter every key of the store; let go of it if that fails."""
+    try:
+        for keys in store.keys(MARK_CHUNK):
+            seen.mark(keys)
+    except BaseException:
+        seen.close()
+        raise
 
 
 def _take_up(opening: Opening, index: QueueIndex, schedule: Schedule, intake: Intake, now_s: float) -> None:

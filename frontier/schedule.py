@@ -9,13 +9,13 @@ Activation is lazy: a lane's heads are asked of the store only when its gate cou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from heapq import heappop, heappush
-from typing import NamedTuple
+from heapq import heappush
 
 from frontier.gates import Gate
+from frontier.lines import Entry, GateHeap, Line
 from frontier.models import NORMAL, WAITING, Head
+from frontier.retries import Retries
 from frontier.workqueues import Lane, Place, QueueIndex
 
 #: Gates that one call looks at in vain before it gives the caller a turn.
@@ -24,66 +24,14 @@ LOOKS = 64
 ASKED_AT_LEAST = 64
 
 
-Entry = tuple[int, int, int, Lane]  # (queue precedence, arrival, stamp, lane): the stamp is unique
-
-
-class Line:
-    """The lanes that wait at one gate."""
-
-    __slots__ = ("active", "entry", "gate", "ready", "stored")
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
-        self.stored: list[Entry] = []  #: heap of lanes whose rows are in the store; may hold stale entries
-        self.active = 0  #: lanes that are READY or LOADING
-        self.entry: tuple[float, int] | None = None  #: its valid entry in the heap of gates
-
-    def best(self) -> Lane | None:
-        """Take the best ready lane whose queue is free; park those whose queue is busy."""
-        while self.ready:
-            _, _, stamp, lane = heappop(self.ready)
-            if lane.stamp != stamp:
-                continue
-            if not lane.queue.is_busy:
-                return lane
-            lane.place = Place.PARKED
-            lane.stamp = 0
-            self.active -= 1
-            lane.queue.parked.append(lane)
-        return None
-
-    def next_stored(self) -> Lane | None:
-        """Take the first lane whose heads are in the store."""
-        while self.stored:
-            _, _, stamp, lane = heappop(self.stored)
-            if lane.stamp == stamp:
-                return lane
-        return None
-
-    def wanted(self) -> int:
-        """How many lanes should be ready or loading: as many as could be served soon, at most 2 × those served."""
-        return min(2 * max(1, self.gate.out), max(1, self.gate.slots - self.gate.out + 1))
-
-
-class Retry(NamedTuple):
-    """A row that waits until `due_s`."""
-
-    due_s: float
-    ordinal: int
-    lane: Lane
-    head: Head
-
-
 class Schedule:
     """All lines, and the heap of their gates. Every operation costs O(log active)."""
 
     def __init__(self, index: QueueIndex) -> None:
         self._index = index
         self._lines: dict[int, Line] = {}
-        self._heap: list[tuple[float, int, Line]] = []
-        self._turn = 0  #: breaks ties in the heap: first come, first served
-        self._retries: list[Retry] = []
+        self._open_gates = GateHeap()
+        self._retries = Retries()
         self._wanted: list[tuple[Lane, int]] = []
         self._stamps = 0
         self.asked = 0  #: lanes whose heads are on their way
@@ -130,10 +78,9 @@ class Schedule:
 
     def row_waits(self, lane: Lane, head: Head) -> None:
         """A row of the lane waits for `head.row.due_s`; it is not leased."""
-        assert head.row.due_s is not None
         lane.waiting += 1
         lane.queue.waiting += 1
-        heappush(self._retries, Retry(head.row.due_s, head.row.ordinal, lane, head))
+        self._retries.add(lane, head)
 
     def heads_read(self, lane: Lane, heads: list[Head]) -> bool:
         """The store's answer for a lane. False if it brings nothing though rows should be there."""
@@ -142,7 +89,8 @@ class Schedule:
             return True
         self.asked -= 1
         self._place(lane)
-        self._enlist(self._lines[lane.gate])  # if it brought nothing, another lane of the gate takes its turn
+        # If it brought nothing, another lane of the gate takes its turn.
+        self._open_gates.enlist(self._lines[lane.gate])
         return fresh > 0 or lane.stored <= 0
 
     # Serving
@@ -156,7 +104,7 @@ class Schedule:
         """Take a slot of an open gate and the head of its best lane; None if there is none to be had now."""
         self._wake_retries(now_s)
         for _ in range(LOOKS):
-            line = self._first_open(now_s)
+            line = self._open_gates.first_open(now_s)
             if line is None:
                 return None
             lane = line.best()
@@ -185,7 +133,7 @@ class Schedule:
             self._unplace(other)
             self._place(other)
         self._place(lane)
-        self._enlist(self._lines[lane.gate])
+        self._open_gates.enlist(self._lines[lane.gate])
 
     def row_ended(self, lane: Lane) -> None:
         """A leased row of the lane is done with for good."""
@@ -194,20 +142,17 @@ class Schedule:
 
     def gate_changed(self, gate: Gate) -> None:
         """The gate opens at another time than before."""
-        self._enlist(self._lines[gate.id])
+        self._open_gates.enlist(self._lines[gate.id])
 
     def next_time(self, now_s: float) -> float | None:
         """When a gate with something to serve opens, or a retry comes due; None if no time will help.
 
         A gate that is open already but waits for the store is no reason to come back before the store has answered.
         """
-        while self._heap and self._heap[0][2].entry != self._heap[0][:2]:
-            heappop(self._heap)
-        times = [self._heap[0][0]] if self._heap else []
-        if self._store_is_busy and times and times[0] <= now_s:
-            times.clear()
-        if self._retries:
-            times.append(self._retries[0].due_s)
+        gate_s = self._open_gates.next_time()
+        if gate_s is not None and gate_s <= now_s and self._store_is_busy:
+            gate_s = None
+        times = [time_s for time_s in (gate_s, self._retries.next_time()) if time_s is not None]
         return min(times, default=None)
 
     # Inside
@@ -216,22 +161,6 @@ class Schedule:
     def _store_is_busy(self) -> bool:
         """As many heads are asked for as the leases out can justify."""
         return self.asked >= ASKED_AT_LEAST + 2 * self.out
-
-    def _first_open(self, now_s: float) -> Line | None:
-        while self._heap:
-            at_s, turn, line = self._heap[0]
-            if line.entry != (at_s, turn):
-                heappop(self._heap)
-                continue
-            if at_s > now_s:
-                return None
-            opens_s = line.gate.opens_s()
-            if opens_s <= now_s:
-                return line
-            heappop(self._heap)
-            line.entry = None
-            self._enlist(line)
-        return None
 
     def _take(self, line: Line, lane: Lane, now_s: float) -> Head:
         line.gate.take(now_s)
@@ -243,7 +172,7 @@ class Schedule:
         self._index.settle(lane.queue)
         self._activate(line)
         line.entry = None  # its turn is used up
-        self._enlist(line)
+        self._open_gates.enlist(line)
         return head
 
     def _activate(self, line: Line) -> bool:
@@ -270,7 +199,7 @@ class Schedule:
 
     def _place(self, lane: Lane) -> None:
         """Put the lane where it belongs in its gate's line, after anything happened to it."""
-        place = self._place_of(lane)
+        place = lane.belongs()
         if place is not lane.place:
             self._unplace(lane)
             lane.place = place
@@ -278,7 +207,7 @@ class Schedule:
             line.active += place in _ACTIVE
             if place in (Place.READY, Place.STORED):
                 self._push(line.ready if place is Place.READY else line.stored, lane)
-                self._enlist(line)
+                self._open_gates.enlist(line)
         self._index.settle(lane.queue)
 
     def _push(self, heap: list[Entry], lane: Lane) -> None:
@@ -286,36 +215,11 @@ class Schedule:
         lane.stamp = self._stamps
         heappush(heap, (lane.queue.precedence, lane.arrival, lane.stamp, lane))
 
-    @staticmethod
-    def _place_of(lane: Lane) -> Place:
-        if lane.place is Place.PARKED:
-            return Place.PARKED
-        if lane.window:
-            return Place.READY
-        if lane.is_asked:
-            return Place.LOADING
-        return Place.STORED if lane.stored > 0 else Place.NOWHERE
-
-    def _enlist(self, line: Line) -> None:
-        """Give the gate its place in the heap, if it has anything to serve and a slot."""
-        opens_s = line.gate.opens_s()
-        if opens_s == math.inf or not (line.ready or line.stored):
-            line.entry = None
-            return
-        at_s = max(opens_s, line.gate.served_s)
-        if line.entry is not None and line.entry[0] == at_s:
-            return  # it keeps its turn
-        self._turn += 1
-        line.entry = (at_s, self._turn)
-        heappush(self._heap, (at_s, self._turn, line))
-
     def _wake_retries(self, now_s: float) -> None:
-        while self._retries and self._retries[0].due_s <= now_s:
-            retry = heappop(self._retries)
-            lane = retry.lane
+        for lane, head in self._retries.take_due(now_s):
             lane.waiting -= 1
             lane.queue.waiting -= 1
-            lane.put_first(retry.head)
+            lane.put_first(head)
             self._place(lane)
 
 

@@ -119,6 +119,16 @@ class Lane:
         """Rows that could be served and are in the store only."""
         return self.rows - self.waiting - len(self.leased) - len(self.window)
 
+    def belongs(self) -> Place:
+        """Where it should stand. A parked lane stays parked until its queue comes back."""
+        if self.place is Place.PARKED:
+            return Place.PARKED
+        if self.window:
+            return Place.READY
+        if self.is_asked:
+            return Place.LOADING
+        return Place.STORED if self.stored > 0 else Place.NOWHERE
+
     def wants_heads(self) -> bool:
         """Whether its window should be (re)filled now."""
         return self.stored > 0 and len(self.window) <= LOW_WINDOW and not self.is_asked

@@ -139,11 +139,18 @@ def _read(tree: LexborHTMLParser, base_url: str) -> tuple[str, list[tuple[str, s
         if tag == "base":
             base = base or canonical(node.attrs.get("href") or "", base_url) or base_url
             continue
-        place, hop = _PLACES.get(tag) or ("href", _hop_of_rel(node.attrs.get("rel")))
-        text = node.attrs.get(place)
-        if hop is not None and (text or (text == "" and hop == NAVIGATION)):  # an empty src is never fetched
-            found.append((text, hop))
+        if (link := _link_of(node, tag)) is not None:
+            found.append(link)
     return base or base_url, found
+
+
+def _link_of(node: LexborNode, tag: str) -> tuple[str, str] | None:
+    """What an element links to, as it is written, and its hop; None if it is no link to follow."""
+    place, hop = _PLACES.get(tag) or ("href", _hop_of_rel(node.attrs.get("rel")))
+    text = node.attrs.get(place)
+    if hop is None or text is None:
+        return None
+    return (text, hop) if text or hop == NAVIGATION else None  # an empty src is never fetched
 
 
 def _nodes(tree: LexborHTMLParser) -> Iterator[LexborNode]:

@@ -289,7 +289,20 @@ def test_a_slow_store_never_causes_a_double_lease(data: st.DataObject) -> None:
     rig = build(store=store, seen=seen, policy=policy, politeness=HASTE)
     urls = pages("a.test", 2 * LOW_WINDOW + 14) + pages("b.test", 6)
     accepted, leases, ended = set(), {}, []
-    steps = ["add", "front", "lease", "lease", "finish", "finish", "release", "retry", "defer", "work", "work", "commit"]
+    steps = [
+        "add",
+        "front",
+        "lease",
+        "lease",
+        "finish",
+        "finish",
+        "release",
+        "retry",
+        "defer",
+        "work",
+        "work",
+        "commit",
+    ]
     for _ in range(data.draw(st.integers(20, 80), label="steps")):
         step = data.draw(st.sampled_from(steps))
         if step in ("add", "front"):
@@ -406,7 +419,7 @@ def test_a_store_that_counts_otherwise_is_a_broken_invariant() -> None:
     rig = build()
     rig.add(URL)
     rig.core.check()
-    rig.core._queued += 1
+    rig.core._books.queued += 1
     with pytest.raises(InvariantBroken, match="the store counts"):
         rig.core.check()
 

@@ -92,7 +92,11 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.leased)
     @rule(
-        data=st.data(), kind=st.sampled_from(ENDINGS), links=BATCHES, fetched=st.booleans(), host_rest_s=st.just(0.0) | SECONDS
+        data=st.data(),
+        kind=st.sampled_from(ENDINGS),
+        links=BATCHES,
+        fetched=st.booleans(),
+        host_rest_s=st.just(0.0) | SECONDS,
     )
     def finish(
         self, data: st.DataObject, kind: OutcomeKind, links: list[str], fetched: bool, host_rest_s: float
@@ -203,8 +207,10 @@ class Machine(RuleBasedStateMachine):
         named_s = math.inf if at_s is None else at_s
         for lane in self.rig.intake.index:
             if not lane.queue.is_busy and (lane.window or lane.stored):
-                assert named_s <= self.opens_s(lane) or self.waits_for_the_store(lane, waits_for), f"{lane} is forgotten"
-        for retry in self.rig.intake.schedule._retries:
+                assert named_s <= max(self.opens_s(lane), self.rig.clock.now_s) or self.waits_for_the_store(
+                    lane, waits_for
+                ), f"{lane} is forgotten"
+        for retry in self.rig.intake.schedule._retries._heap:
             assert named_s <= retry.due_s
 
     def opens_s(self, lane: Lane) -> float:
@@ -221,7 +227,9 @@ class SlowStoreMachine(Machine):
 
     def make(self, policy: str, scope: PolitenessScope, slots: int) -> Rig:
         self.slow = DelayingStore()
-        return build(policy=policy, scope=scope, politeness=Politeness(slots=slots), store=self.slow, seen=self.filter())
+        return build(
+            policy=policy, scope=scope, politeness=Politeness(slots=slots), store=self.slow, seen=self.filter()
+        )
 
     def filter(self) -> None:
         return None
@@ -277,7 +285,7 @@ class ForgetfulMachine(SlowStoreMachine):
 
 
 _SETTINGS = settings(
-    max_examples=120,
+    max_examples=800,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
