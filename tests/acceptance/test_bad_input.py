@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
-from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, environment, start, write_order
+from tests.acceptance.command import (
+    PATIENCE_S,
+    REPOSITORY,
+    anabranch,
+    crawl_log,
+    ended,
+    environment,
+    start,
+    write_order,
+)
 from tests.site.oracle import expected
 
 SEED = "http://blog.alpha.test/"
@@ -140,38 +149,65 @@ def _can_unshare():
     return subprocess.run(["unshare", "-Urm", "true"], check=False, capture_output=True).returncode == 0
 
 
-@pytest.mark.skipif(not _can_unshare(), reason="a small disk needs unshare -Urm")
-@pytest.mark.parametrize("megabytes", [2, 3, 4])
-def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, megabytes):
-    """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
-    script = tmp_path / "full_disk.sh"
-    server = REPOSITORY / "tests" / "site" / "server.py"
+needs_small_disk = pytest.mark.skipif(not _can_unshare(), reason="a small disk needs unshare -Urm")
+
+
+def on_small_disk(tmp_path, pages, size, story):
+    """Run a shell story with a small `disk` mounted and `crawl OPTIONS` at hand; the site has so many pages."""
     site = tmp_path / "site"
     site.mkdir()
-    names = [f"{number}.html" for number in range(300)]
+    names = ["index.html", *(f"{number}.html" for number in range(pages))]
     links = "".join(f'<a href="{name}">x</a>' for name in names)
-    for name in ["index.html", *names]:
+    for name in names:
         (site / name).write_text(f"<html>{links}</html>")
-    script.write_text(
-        f"""set -u
-mkdir disk && mount -t tmpfs -o size={megabytes}m tmpfs disk
-{sys.executable} {server} --root {site} --delay 0.001 > port &
+    server = REPOSITORY / "tests" / "site" / "server.py"
+    script = f"""set -u
+mkdir disk && mount -t tmpfs -o size={size} tmpfs disk
+{sys.executable} {server} --root {site} > port &
 server=$!
 while [ ! -s port ]; do sleep 0.05; done
-crawl() {{ {sys.executable} -m crawler crawl http://127.0.0.1:$(cat port)/index.html --allow-private \
-  --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job; }}
-crawl > first.out 2> first.err; echo $? > first.code
-mount -o remount,size=900m disk
-crawl > second.out 2> second.err; echo $? > second.code
+crawl() {{ {sys.executable} -m crawler crawl http://127.0.0.1:$(cat port)/index.html --allow-private \\
+  --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job $2 > $1.out 2> $1.err; echo $? > $1.code; }}
+{story}
 cp disk/job/pages.jsonl pages.jsonl
 kill $server
 """
+    subprocess.run(
+        ["unshare", "-Urm", "bash", "-c", script], cwd=tmp_path, env=environment(), check=True, timeout=PATIENCE_S
     )
-    subprocess.run(["unshare", "-Urm", "bash", str(script)], cwd=tmp_path, env=environment(), check=True, timeout=50)
-    first_err = (tmp_path / "first.err").read_text()
-    assert (tmp_path / "first.code").read_text().strip() == "3", first_err
-    assert "Traceback" not in first_err
-    assert [line for line in first_err.splitlines() if line.startswith("anabranch: ")], first_err
-    assert (tmp_path / "second.code").read_text().strip() == "0", (tmp_path / "second.err").read_text()
-    got = {json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()}
-    assert got == {"index.html", *names}
+    got = [json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
+    assert set(got) == set(names), "nothing is missing in the end"
+
+
+def said(tmp_path, run):
+    """The exit code and the one line of a run of a story."""
+    err = (tmp_path / f"{run}.err").read_text()
+    assert "Traceback" not in err
+    lines = [line for line in err.splitlines() if line.startswith("anabranch: ")]
+    assert len(lines) <= 1, err
+    return int((tmp_path / f"{run}.code").read_text()), "".join(lines)
+
+
+@needs_small_disk
+@pytest.mark.parametrize("size", ["1200k", "2m", "3m", "4m"])
+def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, size):
+    """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
+    on_small_disk(tmp_path, 300, size, 'crawl first ""; mount -o remount,size=900m disk; crawl second ""')
+    code, line = said(tmp_path, "first")
+    assert code == 3
+    assert "disk/job" in line
+    assert said(tmp_path, "second") == (0, "")
+
+
+@needs_small_disk
+def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
+    """A job on a disk that was remounted read-only: one line, exit 3; writable again, it goes on."""
+    story = (
+        'crawl first "--limit 9"; mount -o remount,ro disk; crawl second ""; mount -o remount,rw disk; crawl third ""'
+    )
+    on_small_disk(tmp_path, 30, "900m", story)
+    assert said(tmp_path, "first") == (0, "")
+    code, line = said(tmp_path, "second")
+    assert code == 3
+    assert "read-only" in line
+    assert said(tmp_path, "third") == (0, "")
