@@ -1,5 +1,6 @@
 """A Frontier from its order: in memory, and on disk where it is taken up again."""
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -281,7 +282,7 @@ def test_a_filter_that_cannot_be_opened_lets_the_store_go(tmp_path: Path) -> Non
 
 def test_a_filter_whose_numbers_make_no_sense_is_an_error_of_this_room(tmp_path: Path) -> None:
     """The filter's own error is translated, its message kept."""
-    with pytest.raises(FrontierError, match="leaf_bits|power of two|m "):
+    with pytest.raises(FrontierError, match="leaf_bits"):
         opened(tmp_path / "state", order=replace(ORDER, uniq=replace(SMALL, leaf_bits=1000)))
 
 
@@ -334,8 +335,6 @@ def test_the_filters_figures_are_in_the_statistics(tmp_path: Path) -> None:
 
 def test_the_store_says_when_it_has_answered(tmp_path: Path) -> None:
     """`on_change` is called from its thread, at least once per answer."""
-    import threading
-
     heard = threading.Event()
     with open_frontier(tmp_path / "state", ORDER, on_change=heard.set) as frontier:
         frontier.schedule(candidates("http://a.test/"))

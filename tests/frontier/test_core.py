@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from frontier.backlog import MAX_ROWS
 from frontier.errors import InvariantBroken, LeaseLost, StoreFull, StoreUnavailable
-from frontier.models import BUSY, NEW, SEEN, GateKey, Outcome, OutcomeKind, UrlState, VerdictKind, WaitsFor
+from frontier.models import BUSY, NEW, SEEN, GateKey, Lease, Outcome, OutcomeKind, UrlState, VerdictKind, WaitsFor
 from frontier.stores.base import HeadsRead
 from frontier.workqueues import LOW_WINDOW
 from tests.frontier.builder import (
@@ -277,71 +277,87 @@ def test_a_duplicate_that_the_filter_lets_through_dies_in_the_store() -> None:
     rig.core.check()
 
 
+class SlowRun:
+    """A Frontier over a slow store, and what its leases say."""
+
+    URLS = pages("a.test", 2 * LOW_WINDOW + 14) + pages("b.test", 6)
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.draw = data.draw
+        self.store = DelayingStore()
+        seen = ForgetfulFilter() if self.draw(st.booleans(), label="forgetful") else None
+        policy = self.draw(st.sampled_from(["host", "bkdr:1", "bkdr:3"]), label="policy")
+        self.rig = build(store=self.store, seen=seen, policy=policy, politeness=HASTE)
+        self.accepted: set[str] = set()
+        self.leases: dict[str, Lease] = {}
+        self.ended: list[str] = []
+
+    def add(self, *, front: bool = False) -> None:
+        start = self.draw(st.integers(0, len(self.URLS) - 1))
+        batch = self.URLS[start : start + self.draw(st.sampled_from([1, 5, 20]))]
+        self.rig.add(*batch, front=front)
+        self.accepted.update(batch)
+
+    def front(self) -> None:
+        self.add(front=True)
+
+    def work(self) -> None:
+        self.store.work(self.draw(st.integers(1, 4)))
+
+    def commit(self) -> None:
+        self.store.commit()
+
+    def lease(self) -> None:
+        lease = self.rig.lease()
+        if lease is not None:
+            assert lease.url not in self.leases
+            assert lease.url not in self.ended
+            self.leases[lease.url] = lease
+
+    def release(self) -> None:
+        self.rig.release(self.some_lease())
+
+    def finish(self) -> None:
+        lease = self.some_lease()
+        self.rig.finish(lease)
+        self.ended.append(lease.url)
+
+    def retry(self) -> None:
+        self.rig.finish(self.some_lease(), OutcomeKind.RETRY, after_s=self.draw(st.sampled_from([0.0, 5.0])))
+        self.rig.clock.advance(1.0)
+
+    def defer(self) -> None:
+        self.rig.finish(self.some_lease(), OutcomeKind.DEFERRED)
+
+    def some_lease(self) -> Lease:
+        return self.leases.pop(self.draw(st.sampled_from(sorted(self.leases))))
+
+    def drain(self) -> None:
+        for lease in self.leases.values():
+            self.rig.release(lease)
+        self.store.flush()
+        while (lease := self.rig.lease_next()) is not None or self.store.behind:
+            self.store.flush()
+            if lease is not None:
+                self.ended.append(lease.url)
+                self.rig.finish(lease)
+        self.rig.core.check()
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_slow_store_never_causes_a_double_lease(data: st.DataObject) -> None:
     """Answers that come when their rows are leased, finished, moved or dropped: each URL is served once, in any
     interleaving of calls, work and commits; a filter that forgets changes nothing.
     """
-    store = DelayingStore()
-    seen = ForgetfulFilter() if data.draw(st.booleans(), label="forgetful") else None
-    policy = data.draw(st.sampled_from(["host", "bkdr:1", "bkdr:3"]), label="policy")
-    rig = build(store=store, seen=seen, policy=policy, politeness=HASTE)
-    urls = pages("a.test", 2 * LOW_WINDOW + 14) + pages("b.test", 6)
-    accepted, leases, ended = set(), {}, []
-    steps = [
-        "add",
-        "front",
-        "lease",
-        "lease",
-        "finish",
-        "finish",
-        "release",
-        "retry",
-        "defer",
-        "work",
-        "work",
-        "commit",
-    ]
+    run = SlowRun(data)
+    always = [run.add, run.front, run.lease, run.lease, run.lease, run.work, run.work, run.commit]
+    with_a_lease = [run.finish, run.finish, run.finish, run.release, run.retry, run.defer]
     for _ in range(data.draw(st.integers(20, 80), label="steps")):
-        step = data.draw(st.sampled_from(steps))
-        if step in ("add", "front"):
-            start = data.draw(st.integers(0, len(urls) - 1))
-            batch = urls[start : start + data.draw(st.sampled_from([1, 5, 20]))]
-            rig.add(*batch, front=step == "front")
-            accepted.update(batch)
-        elif step == "work":
-            store.work(data.draw(st.integers(1, 4)))
-        elif step == "commit":
-            store.commit()
-        elif step == "lease":
-            lease = rig.lease()
-            if lease is not None:
-                assert lease.url not in leases
-                assert lease.url not in ended
-                leases[lease.url] = lease
-        elif leases:
-            lease = leases.pop(data.draw(st.sampled_from(sorted(leases))))
-            if step == "release":
-                rig.release(lease)
-            elif step == "finish":
-                rig.finish(lease)
-                ended.append(lease.url)
-            else:
-                kind = OutcomeKind.RETRY if step == "retry" else OutcomeKind.DEFERRED
-                rig.finish(lease, kind, after_s=data.draw(st.sampled_from([0.0, 5.0])))
-                rig.clock.advance(1.0)
-    for lease in leases.values():
-        rig.release(lease)
-    store.flush()
-    while (lease := rig.lease_next()) is not None or store.behind:
-        store.flush()
-        if lease is not None:
-            ended.append(lease.url)
-            rig.finish(lease)
-    rig.core.check()
-    assert sorted(ended) == sorted(accepted)
-    assert rig.core.is_done
+        data.draw(st.sampled_from(always + with_a_lease if run.leases else always))()
+    run.drain()
+    assert sorted(run.ended) == sorted(run.accepted)
+    assert run.rig.core.is_done
 
 
 # Failures
@@ -396,7 +412,7 @@ def test_a_filter_that_cannot_be_marked_is_a_full_store() -> None:
     store = CountingStore()
     rig = build(store=store, seen=FullFilter("mark"))
     rig.add(URL)
-    with pytest.raises(StoreFull, match="the filter cannot be written: .*No space left") as caught:
+    with pytest.raises(StoreFull, match=r"the filter cannot be written: .*No space left") as caught:
         rig.lease()
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(StoreFull):
@@ -437,6 +453,13 @@ def test_an_answer_for_nobody_is_not_taken() -> None:
 # Closing
 
 
+def build_lease() -> Lease:
+    """A lease of another Frontier."""
+    other = build()
+    other.add(URL)
+    return other.lease_now()
+
+
 class OrderedStore(CountingStore):
     """Writes its calls into the filter's list, so that the order of both can be read."""
 
@@ -464,9 +487,8 @@ def test_a_with_block_closes() -> None:
     """Also when it ends by an error, which passes."""
     store = CountingStore()
     rig = build(store=store)
-    with pytest.raises(ZeroDivisionError), rig.core as core:
-        assert core is rig.core
-        raise ZeroDivisionError
+    with pytest.raises(LeaseLost), rig.core as core:
+        core.release(build_lease())
     assert store.closed == [True]
 
 

@@ -25,7 +25,7 @@ def gate_row(rests_s: float = 0.0, blocked_s: float = 0.0, spacing_s: float = 0.
     ("fetch_s", "rest_s"), [(0.0, 3.0), (0.5, 3.0), (0.6, 3.0), (1.0, 5.0), (6.0, 30.0), (100.0, 30.0), (-1.0, 3.0)]
 )
 def test_the_rest_is_the_factor_times_the_fetch_within_bounds(fetch_s: float, rest_s: float) -> None:
-    """d = clamp(5 x fetch seconds, 3 s, 30 s); a clock that went back counts as no time."""
+    """D = clamp(5 x fetch seconds, 3 s, 30 s); a clock that went back counts as no time."""
     assert Politeness().rest_s(fetch_s) == rest_s
 
 
@@ -48,7 +48,7 @@ def test_a_rest_that_is_over_when_it_is_reported_closes_nothing() -> None:
 
 
 def test_a_gate_has_k_slots() -> None:
-    """k fetches run at once, not one more; a slot that ends rests by itself."""
+    """K fetches run at once, not one more; a slot that ends rests by itself."""
     three = gate(3)
     for _ in range(3):
         assert three.opens_s() <= NOW_S

@@ -28,7 +28,7 @@ def by_sum(data: bytes) -> int:
     ],
 )
 def test_values_of_the_published_function(data: bytes, value: int) -> None:
-    """h = h x 131 + c over the bytes, in 32 bits, the sign bit cleared."""
+    """H = h x 131 + c over the bytes, in 32 bits, the sign bit cleared."""
     assert bkdr(data) == value
 
 

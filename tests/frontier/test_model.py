@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
                 assert named_s <= max(self.opens_s(lane), self.rig.clock.now_s) or self.waits_for_the_store(
                     lane, waits_for
                 ), f"{lane} is forgotten"
-        for retry in self.rig.intake.schedule._retries._heap:
+        for retry in self.rig.intake.schedule._retries:
             assert named_s <= retry.due_s
 
     def opens_s(self, lane: Lane) -> float:
@@ -285,7 +285,7 @@ class ForgetfulMachine(SlowStoreMachine):
 
 
 _SETTINGS = settings(
-    max_examples=800,
+    max_examples=100,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

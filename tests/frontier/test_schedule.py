@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_one_queue_of_two_hosts_has_one_url_in_flight() -> None:
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_a_gate_serves_k_queues_at_once(slots: int) -> None:
-    """k leases per host, whatever the number of queues."""
+    """At most k leases per host, whatever the number of queues."""
     rig = build(policy=MANY, politeness=Politeness(slots=slots))
     rig.add(*pages("a.test", 60))
     assert len(rig.lease_all()) == slots
@@ -92,7 +93,7 @@ def test_a_crawl_delay_holds_whatever_the_slots() -> None:
         starts.append(rig.clock.now_s)
         assert rig.lease_all() == []
         rig.fetch(lease, 0.1)
-    assert [after - before >= 20.0 for before, after in zip(starts, starts[1:], strict=False)] == [True, True]
+    assert [after - before >= 20.0 for before, after in pairwise(starts)] == [True, True]
     rig.set_delay("a.test", 0.0)
     rig.clock.advance(30.0)
     assert len(rig.lease_all()) == 4
@@ -347,6 +348,20 @@ def test_gates_that_never_rest_take_turns() -> None:
         order.append(lease.gate)
         rig.fetch(lease, 0.01)
     assert order == hosts(4) * 5
+
+
+def test_a_gate_that_never_rests_does_not_starve_one_that_was_closed() -> None:
+    """It was served a moment ago, the other one has been open for longer."""
+    rig = build(politeness=HASTE)
+    rig.block("b.test", START_S + 1.0)
+    rig.add(*pages("a.test", 5), *pages("b.test", 5))
+    rig.clock.advance(10.0)
+    order = []
+    for _ in range(4):
+        lease = rig.lease_now()
+        order.append(lease.gate)
+        rig.fetch(lease, 0.01)
+    assert order == ["a.test", "b.test"] * 2
 
 
 def test_lanes_in_memory_take_turns() -> None:

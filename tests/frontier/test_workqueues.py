@@ -115,7 +115,7 @@ def test_a_row_that_is_served_earlier_drives_later_ones_from_the_window() -> Non
 
 
 def test_what_is_in_the_store_only_is_neither_waiting_leased_nor_in_memory() -> None:
-    """rows - waiting - leased - window."""
+    """All rows but those that wait, are leased or are in the window."""
     lane = filled(10, 4)
     lane.waiting = 2
     lane.take()
