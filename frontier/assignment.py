@@ -31,13 +31,14 @@ def authority_of(url: str) -> str | None:
         return None
     for end in "/?#":
         rest = rest.partition(end)[0]
-    return rest.rpartition("@")[2].lower() or None
+    authority = rest.rpartition("@")[2].lower()
+    return authority if host_of(authority) else None
 
 
 def host_of(authority: str) -> str:
     """The host without its port; an IPv6 literal keeps its brackets."""
     host, colon, port = authority.rpartition(":")
-    return host if colon and port.isdigit() else authority
+    return host if colon and (port.isdigit() or not port) else authority
 
 
 def parse_policy(name: str) -> Assign:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dedup.errors import DedupError
+from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.uniq import UniqFilter, UniqParameters
 from frontier.assignment import PolitenessScope, parse_policy
@@ -118,8 +119,9 @@ class DedupFilter:
 def _check(order: FrontierOrder) -> None:
     parse_policy(order.policy)
     politeness = order.politeness
-    if min(politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s) < 0:
-        raise PolicyError("delays and the delay factor may not be negative")
+    numbers = (politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s)
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise PolicyError("delays and the delay factor must be numbers that are not negative")
     if politeness.min_delay_s > politeness.max_delay_s:
         raise PolicyError(
             f"min_delay {politeness.min_delay_s:g} s is longer than max_delay {politeness.max_delay_s:g} s"
@@ -156,6 +158,8 @@ def _open_filter(state: Path | None, order: FrontierOrder, store: FrontierStore,
             _mark_again(seen, store)
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error
+    except BadParameters as error:
+        raise PolicyError(str(error)) from error
     except OSError as error:
         raise StoreFull(f"the filter in {state / 'seen'} cannot be written: {error.strerror}") from error
     except DedupError as error:

@@ -22,6 +22,7 @@ from frontier.models import QueueKey
         ("/relative", None),
         ("http:///path", None),
         ("http://me@/path", None),
+        ("http://:80/path", None),
         ("", None),
     ],
 )
@@ -32,7 +33,13 @@ def test_the_authority_is_host_and_port_in_lower_case(url: str, authority: str |
 
 @pytest.mark.parametrize(
     ("authority", "host"),
-    [("a.test", "a.test"), ("a.test:80", "a.test"), ("[::1]", "[::1]"), ("[2001:db8::8]:8080", "[2001:db8::8]")],
+    [
+        ("a.test", "a.test"),
+        ("a.test:80", "a.test"),
+        ("a.test:", "a.test"),
+        ("[::1]", "[::1]"),
+        ("[2001:db8::8]:8080", "[2001:db8::8]"),
+    ],
 )
 def test_a_host_has_no_port(authority: str, host: str) -> None:
     """An IPv6 literal keeps its brackets and its colons."""

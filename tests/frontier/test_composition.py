@@ -70,9 +70,10 @@ def drain(frontier: Frontier, clock: FakeClock) -> list[str]:
     ("order", "message"),
     [
         (FrontierOrder(policy="elf"), "policy elf is unknown"),
-        (FrontierOrder(politeness=Politeness(min_delay_s=-1.0)), "may not be negative"),
-        (FrontierOrder(politeness=Politeness(delay_factor=-0.1)), "may not be negative"),
-        (FrontierOrder(politeness=Politeness(max_delay_s=-1.0)), "may not be negative"),
+        (FrontierOrder(politeness=Politeness(min_delay_s=-1.0)), "not negative"),
+        (FrontierOrder(politeness=Politeness(delay_factor=-0.1)), "not negative"),
+        (FrontierOrder(politeness=Politeness(max_delay_s=-1.0)), "not negative"),
+        (FrontierOrder(politeness=Politeness(max_delay_s=float("nan"))), "not negative"),
         (
             FrontierOrder(politeness=Politeness(min_delay_s=5.0, max_delay_s=2.5)),
             "min_delay 5 s is longer than max_delay 2.5 s",
@@ -86,6 +87,12 @@ def test_an_order_that_makes_no_sense_is_refused(order: FrontierOrder, message: 
     with pytest.raises(PolicyError, match=message):
         open_frontier(tmp_path / "state", order)
     assert not (tmp_path / "state").exists()
+
+
+def test_filter_parameters_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    """What the filter says of them is a PolicyError of this room."""
+    with pytest.raises(PolicyError):
+        open_frontier(tmp_path / "state", FrontierOrder(uniq=replace(SMALL, leaf_bits=1000)))
 
 
 # In memory
