@@ -6,9 +6,9 @@ seeds (`seeds`, `seeding`), opens the Frontier, and starts N workers (`workers`)
 
     preconditions (DNS, robots.txt) ─▶ fetch ─▶ extract ─▶ candidates (scope) ─▶ disposition
 
-The disposition always runs: it decides by tables how the visit ends (`failures`, `status`), writes the lines of `crawl.log` and
-`pages.jsonl` (`crawl_log`), waits until they are durable (`journal`), and only then finishes the lease, with the page's outlinks
-in the same call. What is counted (`statistics`) is shown while it runs (`progress`) and told at the end (`reports`).
+The disposition always runs: it decides by tables how the visit ends (`failures`, `status`), writes the lines of `crawl.log`
+and `pages.jsonl` (`crawl_log`), waits until they are durable (`journal`), and only then finishes the lease, with the page's
+outlinks in the same call. What is counted (`statistics`) is shown while it runs (`progress`) and told at the end (`reports`).
 
 This is the only room with sockets, tasks and log configuration (`logs`).
 """

@@ -74,6 +74,7 @@ class CrawlController:
         self._statistics = CrawlStatistics(started_s=self._clock())
         self._stop = asyncio.Event()
         self._ending = Ending.FINISHED
+        self._is_signalled = False
 
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit is reached or a signal comes; then report.
@@ -176,8 +177,12 @@ class CrawlController:
                 progress = group.create_task(self._outside.show(lambda: self._snapshot(frontier.core)))
                 await self._until_ended(workers, frontier, pool)
                 progress.cancel()
-        except* (CrawlerError, FrontierError) as failures:
-            raise first_of(failures) from failures
+        except ExceptionGroup as failures:
+            # Not `except*`: Python 3.11 before .4 wraps what is raised in it in a group again.
+            expected, defects = failures.split((CrawlerError, FrontierError))
+            if expected is None or defects is not None:
+                raise
+            raise first_of(expected) from failures
 
     async def _until_ended(
         self, workers: Sequence[asyncio.Task[None]], frontier: AsyncFrontier, pool: WorkerPool
@@ -201,8 +206,9 @@ class CrawlController:
             ended.cancel()
 
     def _signalled(self) -> None:
-        if self._stop.is_set() and self._ending is Ending.SIGNAL:
+        if self._is_signalled:
             self._outside.force_exit()
+        self._is_signalled = True
         self.stop(Ending.SIGNAL)
         self._outside.say("draining: fetches under way may end; a second signal leaves at once")
 
@@ -260,9 +266,8 @@ def exit_code(ending: Ending, facts: RunFacts) -> ExitCode:
 
 def first_of(group: BaseExceptionGroup[Exception]) -> Exception:
     """The first single exception of a group."""
-    for error in group.exceptions:
-        return first_of(error) if isinstance(error, BaseExceptionGroup) else error
-    raise AssertionError("an exception group is never empty")
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

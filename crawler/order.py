@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,22 +47,25 @@ VERSION = "0.1.0"
 
 _ENVIRONMENT = "ANABRANCH_"
 
+#: IPv6 address in brackets or IPv4 address, and the port.
+_ENDPOINT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::0*([0-9]{1,5}))?")
+
 
 def parse_endpoint(text: str) -> tuple[str, int | None]:
     """IP literal and port (None if not given) of `ip[:port]`; an IPv6 address stands in brackets.
 
     Raises: ValueError for names, for IPv6 without brackets, for ports outside 1 to 65535.
     """
-    host, colon, port = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
-    is_bracketed = host.startswith("[") and host.endswith("]")
+    found = _ENDPOINT.fullmatch(text)
+    ipv6, ipv4, port = found.groups() if found else (None, "", None)
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
     try:
-        address = ipaddress.ip_address(host[1:-1] if is_bracketed else host)
+        address = ipaddress.IPv6Address(ipv6) if ipv6 else ipaddress.IPv4Address(ipv4)
     except ValueError:
         address = None
-    is_port = not colon or (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535)
-    if address is None or not is_port or is_bracketed != (address.version == 6):
+    if address is None or (port and not 1 <= int(port) <= 65535):
         raise ValueError(f"must be ip or ip:port, like 127.0.0.1:5353 or [::1]:53; not {text!r}")
-    return str(address), int(port) if colon else None
+    return str(address), int(port) if port else None
 
 
 def _checked_endpoint(text: str) -> str:

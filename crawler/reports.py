@@ -11,7 +11,6 @@ from crawler.statistics import CrawlStatistics
 from crawler.status import describe
 from frontier.statistics import FrontierStatistics
 
-
 #: Fewer URLs than this are expected to be lost: the report says nothing is.
 NEGLIGIBLE = 1e-6
 
@@ -81,5 +80,6 @@ def _expected_lost(frontier: FrontierStatistics) -> float:
 
 def write_reports(folder: Path, facts: RunFacts) -> None:
     """Write `crawl-report.txt` and `seeds-report.txt`. Raises: OSError."""
-    (folder / "crawl-report.txt").write_text(crawl_report(facts))
-    (folder / "seeds-report.txt").write_text(seeds_report(facts.seeds))
+    reports = {"crawl-report.txt": crawl_report(facts), "seeds-report.txt": seeds_report(facts.seeds)}
+    for name, text in reports.items():
+        (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")  # a path may be no text

@@ -9,6 +9,8 @@ from crawler.reports import SeedFact
 from crawler.scope import Scope
 from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
+from crawler.status import FetchStatus
+from crawler.workers import to_the_end
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate, OutcomeKind, UrlRecord, UrlState, VerdictKind
 
@@ -23,6 +25,7 @@ class Seeding:
         self._book = book
         self._scope = scope
         self._frontier = frontier
+        self._writing = asyncio.Lock()
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
@@ -30,13 +33,15 @@ class Seeding:
         seeds = list(self._book)
         for seed in seeds:
             self._scope.add_seed(seed.url)
-        candidates = [self._candidate(seed) for seed in seeds if seed.via is None]
+        candidates = list(filter(None, map(self._candidate, seeds)))
         for start in range(0, len(candidates), CHUNK):
             await self._schedule(candidates[start : start + CHUNK])
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
-        self._book.add(Seed(url=url, source="redirect", via=via))
+        seed = Seed(url=url, source="redirect", via=via)
+        async with self._writing:
+            await to_the_end(asyncio.to_thread(self._book.add, seed))
         self._scope.add_seed(url)
 
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
@@ -52,9 +57,11 @@ class Seeding:
                 found.append(SeedFact(seed.url, status, reason, targets.get(seed.url)))
         return found
 
-    def _candidate(self, seed: Seed) -> Candidate:
+    def _candidate(self, seed: Seed) -> Candidate | None:
+        """What to schedule for a seed; the target of a redirect comes with its page, so only if it was never answered."""
         record = self._frontier.core.get(seed.url.encode())
-        return Candidate(url=seed.url, force=record is not None and unanswered(record))
+        is_again = record is not None and unanswered(record)
+        return Candidate(url=seed.url, force=is_again) if is_again or seed.via is None else None
 
     async def _schedule(self, candidates: list[Candidate]) -> None:
         while candidates:
@@ -69,5 +76,6 @@ class Seeding:
 
 
 def unanswered(record: UrlRecord) -> bool:
-    """The URL was given up without an HTTP answer, so it is worth another try."""
-    return record.state is UrlState.ENDED and record.outcome == OutcomeKind.FAILED.value and record.status <= 0
+    """The URL was given up without an HTTP answer, so it is worth another try: the site or the order may have changed."""
+    failed = record.outcome == OutcomeKind.FAILED.value and record.status <= 0
+    return record.state is UrlState.ENDED and (failed or record.status == FetchStatus.BLOCKED)

@@ -29,7 +29,9 @@ class CrawlStatistics:
         """Count one ended visit."""
         if visit.response is not None:
             self.fetched_bytes += len(visit.response.body)
-        if visit.failure is not None and not visit.lease.hops:
+        if visit.failure is None:
+            self.seed_failures.pop(visit.lease.url, None)
+        elif not visit.lease.hops:
             self.seed_failures[visit.lease.url] = str(visit.failure)
         match kind:
             case OutcomeKind.RETRY:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dedup.arrays import IntArray
+from dedup.batch import IntArray
 from dedup.errors import BadParameters
 
 #: A leaf splits at this share of its capacity.

@@ -6,7 +6,7 @@ there. Each leaf also logs its elements, so that it can be split and rebuilt: bi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,16 +14,16 @@ from typing import Self
 
 import numpy as np
 
-from dedup.arrays import BoolArray, Fingerprints, IntArray, first_of_each
-from dedup.bloom import DsbfParameters, false_positive_rates
-from dedup.durable import UNFINISHED, FolderLock, sync_folder
-from dedup.errors import FilterClosed, FormatMismatch, InvariantBroken
-from dedup.fingerprint import distinct, fingerprints
+from dedup.batch import BoolArray, Fingerprints, first_of_each
+from dedup.bloom import DsbfParameters
+from dedup.durablefiles import UNFINISHED, FolderLock, sync_folder
+from dedup.errors import FilterClosed, FormatMismatch
+from dedup.fingerprint import as_array, distinct, fingerprint, fingerprints
 from dedup.leaflog import LeafLogs
-from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.base import Leaves
+from dedup.leaftable import LeafTable
 from dedup.manifest import read_manifest, write_manifest
-from dedup.tree import DEEPEST, Tree
+from dedup.splitting import Splitter
+from dedup.tree import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +52,15 @@ class Dsbf:
         self._parameters = parameters
         self._lock = lock
         self._logs = LeafLogs(folder, parameters)
-        self._tree = read_manifest(folder, parameters) or self._found()
-        leaves = self._tree.leaves
-        self._leaves: Leaves = ArenaLeaves(parameters.leaf_bits, parameters.hashes, len(leaves))
-        self._slots: IntArray = np.full(len(self._tree), -1, dtype=np.int64)
-        self._counts: IntArray = np.zeros(len(self._tree), dtype=np.int64)
+        tree = read_manifest(folder, parameters) or self._found()
+        self._table = LeafTable(parameters, tree)
+        self._splitter = Splitter(folder, parameters, self._logs, self._table)
         self._strays = 0
         self.is_closed = False
-        for leaf in leaves:
+        for leaf in tree.leaves:
             self._load(leaf)
-        self._elements = int(self._counts.sum())
         self._logs.remove_strangers()
-        self._split_full(leaves)
+        self._splitter.split_full(np.array(tree.leaves))
 
     @classmethod
     def open(cls, folder: Path, parameters: DsbfParameters | None = None) -> Self:
@@ -83,12 +80,17 @@ class Dsbf:
 
     def __len__(self) -> int:
         """Distinct elements, as `DsbfStatistics.elements` counts them."""
-        return self._elements
+        return self._table.elements
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never marked; a key never marked is False with a probability of at most f."""
         self._require_open()
-        return self._is_unseen(fingerprints(keys))
+        return self._table.unseen(fingerprints(keys))
+
+    def is_unseen(self, key: bytes) -> bool:
+        """`unseen` of one key, several times as fast as a batch of one."""
+        self._require_open()
+        return self._table.is_unseen(fingerprint(key))
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set, whatever their bits say.
@@ -100,11 +102,20 @@ class Dsbf:
         self._require_open()
         self._insert(fingerprints(keys), first_of_each(keys))
 
+    def mark_one(self, key: bytes) -> None:
+        """`mark` of one key, several times as fast as a batch of one."""
+        self._require_open()
+        element = fingerprint(key)
+        self._logs.make_room()
+        leaves = np.array([self._table.mark_one(element)])
+        self._logs.append(leaves, as_array(element))
+        self._splitter.split_full(leaves)
+
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
         self._require_open()
         elements = fingerprints(keys)
-        new = self._is_unseen(elements) & first_of_each(keys)
+        new = self._table.unseen(elements) & first_of_each(keys)
         self._insert(elements[new], np.ones(np.count_nonzero(new), dtype=np.bool_))
         return new
 
@@ -115,23 +126,20 @@ class Dsbf:
 
     def rates(self) -> tuple[float, float]:
         """False-positive rate that a random key meets, and that of the fullest leaf. Cost: O(leaves)."""
-        leaves = self._tree.fan_out == 0
-        given = self._parameters
-        rates = false_positive_rates(given.leaf_bits, given.hashes, self._counts[leaves])
-        return float(rates @ self._tree.share[leaves]), float(rates.max())
+        return self._table.rates()
 
     def statistics(self) -> DsbfStatistics:
         """The filter at this moment. Cost: O(leaves)."""
         self._require_open()
-        mean, worst = self.rates()
+        tree, (mean, worst) = self._table.tree, self._table.rates()
         return DsbfStatistics(
-            elements=self._elements,
-            leaves=len(self._tree.leaves),
-            splits=self._tree.splits,
-            height=self._tree.height,
+            elements=self._table.elements,
+            leaves=len(tree.leaves),
+            splits=tree.splits,
+            height=tree.height,
             mean_rate=mean,
             worst_rate=worst,
-            memory_bytes=self._leaves.memory_bytes,
+            memory_bytes=self._table.memory_bytes,
             log_bytes=self._logs.log_bytes,
             strays=self._strays,
         )
@@ -143,10 +151,9 @@ class Dsbf:
         """
         self._require_open()
         self._logs.flush()
-        for leaf in self._tree.leaves:
-            self._check_leaf(leaf, self._logs.read(leaf))
-        if self._elements != (total := int(self._counts.sum())):
-            raise InvariantBroken(f"{self._folder}: {self._elements} elements, but its leaves count {total}")
+        for leaf in self._table.tree.leaves:
+            self._table.check_leaf(leaf, distinct(self._logs.read(leaf)), self._logs.path(leaf))
+        self._table.check_sum(self._folder)
 
     def close(self) -> None:
         """Sync and let go of the folder; a second call does nothing. Raises: OSError, with the folder let go."""
@@ -167,7 +174,7 @@ class Dsbf:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{self._elements} elements in {len(self._tree.leaves)} leaves"
+        state = "closed" if self.is_closed else f"{len(self)} elements in {len(self._table.tree.leaves)} leaves"
         return f"<Dsbf {state}>"
 
     def _require_open(self) -> None:
@@ -187,83 +194,20 @@ class Dsbf:
         return tree
 
     def _load(self, leaf: int) -> None:
+        """Let a leaf hold what its log says; what would lead to another leaf is dropped."""
         found = self._logs.open(leaf)
-        mine = found[self._tree.descend(found) == leaf]
+        mine = found[self._table.tree.descend(found) == leaf]
         elements = distinct(mine)
         if len(elements) < len(found):
             self._logs.rewrite(leaf, elements)
         self._strays += len(found) - len(mine)
-        self._settle_in(leaf, elements)
-
-    def _settle_in(self, leaf: int, elements: Fingerprints) -> None:
-        self._slots[leaf] = slot = self._leaves.take()
-        self._leaves.fill(slot, elements)
-        self._counts[leaf] = len(elements)
-
-    def _is_unseen(self, elements: Fingerprints) -> BoolArray:
-        return self._leaves.unseen(self._slots[self._tree.descend(elements)], elements)
+        self._table.settle(leaf, elements)
 
     def _insert(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, log and count; then split what is full. Only the log's writing and a split can fail."""
+        """Set bits, count and log; then split what is full. Only the log's writing and a split can fail."""
         if not len(elements):
             return
         self._logs.make_room()
-        nodes = self._tree.descend(elements)
-        new = self._leaves.mark(self._slots[nodes], elements) & is_first
-        self._logs.append(nodes, elements)
-        np.add.at(self._counts, nodes[new], 1)
-        self._elements += int(np.count_nonzero(new))
-        if self._counts[nodes].max() > self._parameters.split_above:
-            self._split_full(set(nodes.tolist()))
-
-    def _split_full(self, leaves: Iterable[int]) -> None:
-        """Split those of the leaves that hold too much, and their children if need be."""
-        waiting = list(leaves)
-        while waiting:
-            leaf = waiting.pop()
-            if self._counts[leaf] > self._parameters.split_above and self._tree.level[leaf] < DEEPEST:
-                waiting.extend(self._split(leaf))
-
-    def _split(self, leaf: int) -> range:
-        """Divide a leaf's elements among new children, and answer these.
-
-        Until the manifest is renamed the parent's log counts, from then on the children's, which are synced before.
-        So a crash at any point leaves one whole set. Raises: OSError, with the leaf as it was or already split.
-        """
-        self._logs.flush()
-        elements = distinct(self._logs.read(leaf))
-        tree = self._tree.split(leaf, self._parameters.split_fan_out)
-        ways = tree.descend(elements)
-        parts = {child: elements[ways == child] for child in tree.children(leaf)}
-        self._logs.create(parts)
-        try:
-            write_manifest(self._folder, self._parameters, tree)
-        except OSError:
-            self._logs.discard(parts)
-            raise
-        self._replace(leaf, tree, parts)
-        self._logs.settle()
-        return tree.children(leaf)
-
-    def _replace(self, leaf: int, tree: Tree, parts: dict[int, Fingerprints]) -> None:
-        """Let the children serve in the leaf's place; memory only, so it cannot fail halfway."""
-        self._logs.retire(leaf)
-        self._leaves.drop(int(self._slots[leaf]))
-        self._elements += sum(map(len, parts.values())) - int(self._counts[leaf])
-        room = len(tree) - len(self._tree)
-        self._slots = np.append(self._slots, np.full(room, -1, dtype=np.int64))
-        self._counts = np.append(self._counts, np.zeros(room, dtype=np.int64))
-        self._slots[leaf], self._counts[leaf] = -1, 0
-        for child, elements in parts.items():
-            self._settle_in(child, elements)
-        self._tree = tree
-
-    def _check_leaf(self, leaf: int, logged: Fingerprints) -> None:
-        elements = distinct(logged)
-        count, name = int(self._counts[leaf]), self._logs.path(leaf)
-        if not (self._tree.descend(elements) == leaf).all():
-            raise InvariantBroken(f"{name} holds elements of another leaf")
-        if count > len(elements):
-            raise InvariantBroken(f"{name} holds {len(elements)} elements, {count} were counted")
-        if not self._leaves.agrees(int(self._slots[leaf]), elements):
-            raise InvariantBroken(f"{name} and the bits of its leaf disagree")
+        leaves = self._table.mark(elements, is_first)
+        self._logs.append(leaves, elements)
+        self._splitter.split_full(leaves)

@@ -5,7 +5,8 @@ bit. Bits 0-39 and 40-79 serve MapHash (which bits of a leaf), bits 80-127 serve
 both: with shared bits a leaf reaches only part of its positions and the false-positive rate doubles.
 
 As an array, n fingerprints are (n, 2) unsigned 64-bit numbers, high half first. On disk each is its canonical digest,
-16 bytes big-endian.
+16 bytes big-endian. Each hash is here twice, for an array and (`..._of`) for one fingerprint as a Python number: a
+numpy step costs 1 µs however little it has to do.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from dedup.arrays import Fingerprints, HashArray, IntArray
+from dedup.batch import Fingerprints, HashArray, IntArray
 
 #: Size of one fingerprint on disk.
 FINGERPRINT_BYTES = 16
 
 _HIGH, _LOW = 0, 1
-_MASK_40 = np.uint64((1 << 40) - 1)
 _WORDS = 2
+_MASK_40 = (1 << 40) - 1
+_MASK_64 = (1 << 64) - 1
+#: Of SplitMix64: the step of its state and the two factors of its output function.
+_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -36,6 +40,11 @@ def fingerprint(key: bytes) -> int:
 def fingerprints(keys: Sequence[bytes]) -> Fingerprints:
     """The keys' fingerprints. Cost: 0.1 µs per key of 60 bytes."""
     return from_bytes(b"".join(map(xxhash.xxh3_128_digest, keys)))
+
+
+def as_array(element: int) -> Fingerprints:
+    """One fingerprint as an array of length 1."""
+    return np.array([[element >> 64, element & _MASK_64]], dtype=np.uint64)
 
 
 def from_bytes(digests: bytes) -> Fingerprints:
@@ -54,8 +63,13 @@ def map_hashes(elements: Fingerprints) -> tuple[IntArray, IntArray]:
     Position i is (first + i * second) mod m: double hashing. An odd step over a power of two never meets itself.
     """
     high, low = elements[:, _HIGH], elements[:, _LOW]
-    second = (low >> np.uint64(40) | high << np.uint64(24)) & _MASK_40 | np.uint64(1)
-    return (low & _MASK_40).view(np.int64), second.view(np.int64)
+    second = (low >> np.uint64(40) | high << np.uint64(24)) & np.uint64(_MASK_40) | np.uint64(1)
+    return (low & np.uint64(_MASK_40)).view(np.int64), second.view(np.int64)
+
+
+def map_hashes_of(element: int) -> tuple[int, int]:
+    """`map_hashes` of one fingerprint."""
+    return element & _MASK_40, element >> 40 & _MASK_40 | 1
 
 
 def locations(elements: Fingerprints) -> HashArray:
@@ -63,16 +77,29 @@ def locations(elements: Fingerprints) -> HashArray:
     return elements[:, _HIGH] >> np.uint64(16)
 
 
+def location_of(element: int) -> int:
+    """`locations` of one fingerprint."""
+    return element >> 80
+
+
 def loc_hash(location: HashArray, level: int) -> HashArray:
     """LocHash of a level: splitmix64(location xor level), to be taken mod the fan-out of a node of that level."""
     return splitmix64(location ^ np.uint64(level))
 
 
+def loc_hash_of(location: int, level: int) -> int:
+    """`loc_hash` of one location."""
+    mixed = (location ^ level) + _GAMMA & _MASK_64
+    mixed = (mixed ^ mixed >> 30) * _MIX_1 & _MASK_64
+    mixed = (mixed ^ mixed >> 27) * _MIX_2 & _MASK_64
+    return mixed ^ mixed >> 31
+
+
 def splitmix64(numbers: HashArray) -> HashArray:
     """The output function of SplitMix64 (Steele, Lea, Flood 2014; Vigna's splitmix64.c), for states `numbers`."""
-    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    mixed = numbers + np.uint64(_GAMMA)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(_MIX_1)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(_MIX_2)
     return mixed ^ mixed >> np.uint64(31)
 
 

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dedup.bloom import DsbfParameters
-from dedup.durable import swap_file
+from dedup.durablefiles import swap_file
 from dedup.errors import FormatMismatch
-from dedup.formats import Format, read_record
+from dedup.folderformat import Format, read_record
 from dedup.tree import Tree
 
 NAME = "MANIFEST"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dedup.arrays import IntArray
+from dedup.batch import IntArray
 from dedup.errors import BadParameters
 
 
@@ -22,20 +22,21 @@ class Signature:
 
     name: str  #: as recorded in FORMAT files
     width_bytes: int  #: leading bytes that `leading` gives, at most 7: an address is a signed 64-bit integer
-    leading: Callable[[Sequence[bytes]], IntArray]  #: the leading `width_bytes` of each key's signature
+    leading: Callable[[bytes], int]  #: the leading `width_bytes` of a key's signature
+
+    def address(self, key: bytes, prefix_bytes: int) -> int:
+        """The first `prefix_bytes` bytes of the key's signature, as one big-endian number."""
+        return self.leading(key) >> 8 * (self.width_bytes - prefix_bytes)
 
     def addresses(self, keys: Sequence[bytes], prefix_bytes: int) -> IntArray:
-        """The first `prefix_bytes` bytes of each key's signature, as one big-endian number each."""
-        return self.leading(keys) >> (8 * (self.width_bytes - prefix_bytes))
+        """`address` of each key."""
+        whole = np.fromiter(map(self.leading, keys), dtype=np.int64, count=len(keys))
+        return whole >> 8 * (self.width_bytes - prefix_bytes)
 
 
-def crc32(keys: Sequence[bytes]) -> IntArray:
-    """CRC-32 as in ISO 3309 and zlib. Cost: 0.1 µs per key of 60 bytes."""
-    return np.fromiter(map(zlib.crc32, keys), dtype=np.int64, count=len(keys))
-
-
+#: By name. CRC-32 as in ISO 3309 and zlib takes 0.1 µs per key of 60 bytes.
 SIGNATURES: dict[str, Signature] = {
-    "crc32": Signature(name="crc32", width_bytes=4, leading=crc32),
+    "crc32": Signature(name="crc32", width_bytes=4, leading=zlib.crc32),
 }
 
 

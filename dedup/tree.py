@@ -11,9 +11,9 @@ from typing import Self, TypeGuard
 
 import numpy as np
 
-from dedup.arrays import Fingerprints, HashArray, IntArray
+from dedup.batch import Fingerprints, HashArray, IntArray
 from dedup.errors import FormatMismatch
-from dedup.fingerprint import loc_hash, locations
+from dedup.fingerprint import loc_hash, loc_hash_of, location_of, locations
 
 #: A leaf this deep never splits: only elements with equal LocHash bits, forged ones, come so far together.
 DEEPEST = 40
@@ -43,10 +43,7 @@ class Tree:
         """A tree out of a file. Raises: FormatMismatch unless the two lists form one tree."""
         if not _are_counts(fan_out) or not _are_counts(first_child) or len(fan_out) != len(first_child):
             raise FormatMismatch("the tree is damaged: two lists of counts, equally long, are needed")
-        spans = sorted((first, first + width, node) for node, (width, first) in _inner(fan_out, first_child))
-        ends = [1] + [stop for _, stop, _ in spans]
-        is_tiled = [start for start, _, _ in spans] == ends[:-1] and ends[-1] == len(fan_out)
-        if not spans or not is_tiled or any(node >= start for start, _, node in spans) or not fan_out[0]:
+        if not _form_one_tree(fan_out, first_child):
             raise FormatMismatch("the tree is damaged: its nodes' children do not fit together")
         return cls(fan_out, first_child)
 
@@ -84,6 +81,14 @@ class Tree:
                 nodes[inner] = self._step(location[inner], nodes[inner], level)
         return nodes
 
+    def leaf_of(self, element: int) -> int:
+        """The leaf of one element. Cost: 1 µs per level."""
+        location, node, level = location_of(element), 0, 0
+        while width := self.fan_out.item(node):
+            node = self.first_child.item(node) + loc_hash_of(location, level) % width
+            level += 1
+        return node
+
     def split(self, leaf: int, fan_out: int) -> Tree:
         """The tree in which this leaf has children."""
         below = [0] * fan_out
@@ -100,6 +105,12 @@ def _are_counts(values: object) -> TypeGuard[list[int]]:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
 
 
-def _inner(fan_out: Sequence[int], first_child: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
-    pairs = enumerate(zip(fan_out, first_child, strict=True))
-    return [(node, pair) for node, pair in pairs if pair[0]]
+def _form_one_tree(fan_out: Sequence[int], first_child: Sequence[int]) -> bool:
+    """True if the children of the inner nodes, side by side, are all nodes but the root, each below an older one."""
+    inner = sorted((first_child[node], width, node) for node, width in enumerate(fan_out) if width)
+    following = 1
+    for first, width, node in inner:
+        if first != following or node >= first:
+            return False
+        following += width
+    return bool(inner) and following == len(fan_out)

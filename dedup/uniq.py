@@ -15,11 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dedup import formats
-from dedup.arrays import BoolArray, first_of_each
+import numpy as np
+
+from dedup import folderformat
+from dedup.batch import BoolArray, first_of_each
 from dedup.bloom import DsbfParameters
 from dedup.dsbf import Dsbf, DsbfStatistics
-from dedup.durable import replace_file
+from dedup.durablefiles import replace_file
 from dedup.errors import FormatMismatch
 from dedup.manifest import NAME as MANIFEST
 from dedup.smm import Smm
@@ -78,7 +80,7 @@ class LossCount:
         self._path = path
         self._keys, self._odds, self._lost = 0, 0.0, 0.0
         if path.exists():
-            self._restore(formats.read_record(path))
+            self._restore(folderformat.read_record(path))
         self._keys = min(self._keys, keys)
         self._saved = self._keys
         self._lock = threading.Lock()  # marking and syncing may be in two threads
@@ -134,17 +136,17 @@ class UniqFilter:
         given = parameters or UniqParameters()
         shape = given.dsbf
         record = asdict(given) | {"levels": list(given.levels)}
-        wanted = formats.Format(magic=MAGIC, version=VERSION, parameters=record)
-        is_complete = formats.adopt(folder, wanted)
+        wanted = folderformat.Format(magic=MAGIC, version=VERSION, parameters=record)
+        is_complete = folderformat.adopt(folder, wanted)
         smm_folder, dsbf_folder = folder / "smm", folder / "dsbf"
         if is_complete:
-            _require(smm_folder / formats.NAME, dsbf_folder / MANIFEST)
+            _require(smm_folder / folderformat.NAME, dsbf_folder / MANIFEST)
         dsbf = Dsbf.open(dsbf_folder, shape)
         try:
             losses = LossCount(folder / _LOSSES, len(dsbf))
             smm = Smm.open(smm_folder, given.signature, given.levels)
             if not is_complete:
-                formats.complete(folder, wanted)
+                folderformat.complete(folder, wanted)
         except BaseException:
             dsbf.close()
             raise
@@ -152,6 +154,8 @@ class UniqFilter:
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key is new; nothing is changed. A new key that is twice in the batch is new twice."""
+        if len(keys) == 1:
+            return np.array([self._smm.is_unseen(keys[0]) or self._dsbf.is_unseen(keys[0])])
         new = self._smm.unseen(keys)
         if not new.all():
             known = ~new
@@ -163,15 +167,20 @@ class UniqFilter:
 
         Raises: StoreFull (an OSError); some keys may then be in one filter only and count as new: repeat the call.
         """
-        self._dsbf.mark(keys)
-        self._smm.mark(keys)
+        if len(keys) == 1:
+            self._dsbf.mark_one(keys[0])
+            self._smm.mark_one(keys[0])
+        else:
+            self._dsbf.mark(keys)
+            self._smm.mark(keys)
         if self._losses.is_due(len(self._dsbf)):
             self._losses.step(len(self._dsbf), self.false_drop())
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
         new = self.unseen(keys) & first_of_each(keys)
-        self.mark(list(compress(keys, new)))
+        if new.any():
+            self.mark(list(compress(keys, new)))
         return new
 
     def sync(self) -> None:

@@ -23,9 +23,9 @@ _JOB = "Job"
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - only when asked
+        from crawler.order import VERSION  # noqa: PLC0415 - only when asked
 
-        typer.echo(f"anabranch {version('anabranch')}")
+        typer.echo(f"anabranch {VERSION}")
         raise typer.Exit
 
 

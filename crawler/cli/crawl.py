@@ -95,12 +95,23 @@ async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbo
         console.show_cursor()
         os._exit(ExitCode.FORCED)
 
-    outside = Outside(say=_say, show=show, force_exit=force_exit)
+    outside = Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit)
     return await CrawlController(order, job, seeds, outside).run()
 
 
 def _say(text: str) -> None:
-    print(text.rstrip("\n"), flush=True)  # noqa: T201 - the command's own output
+    """Lines on standard output, whatever it can write; nobody need read them."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    shown = text.rstrip("\n").encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(shown, flush=True)  # noqa: T201 - the command's own output
+    except BrokenPipeError:
+        # The reader has gone (`| head -1`). What is flushed at the end of the process must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _keep_quiet(text: str) -> None:
+    """With -q only what went wrong is said."""
 
 
 def _fail(error: Exception, code: ExitCode) -> int:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 
 from crawler.crawl_log import CrawlLogEntry, crawl_log_line, page_line
-from crawler.failures import HOST_BUSY, host_rest_s, retry_after
+from crawler.failures import host_rest_s, retry_after
 from crawler.journal import Journal
 from crawler.processors.fetch import Response
 from crawler.statistics import CrawlStatistics
@@ -50,7 +50,7 @@ class Disposition:
             self._frontier.release(visit.lease)
             return None
         if outcome.kind in ENDING:
-            digest = None if visit.response is None else digest_of(visit.response.body)
+            digest = None if visit.page is None else digest_of(visit.page.body)
             await self._journal.write(self._log_line(visit, digest), self._page_line(visit, digest))
         self._frontier.finish(visit.lease, outcome, visit.discovered)
         self._statistics.count(visit, outcome.kind)
@@ -79,7 +79,7 @@ class Disposition:
         entry = CrawlLogEntry(
             logged_s=self._clock(),
             status=visit.status,
-            size_bytes=None if visit.response is None else len(visit.response.body),
+            size_bytes=None if visit.page is None else len(visit.page.body),
             url=visit.lease.url,
             hops=visit.lease.hops,
             via=visit.lease.via,
@@ -94,7 +94,7 @@ class Disposition:
 
     @staticmethod
     def _page_line(visit: Visit, digest: str | None) -> bytes | None:
-        response = visit.response
+        response = visit.page
         if response is None or visit.status <= 0:
             return None
         return page_line(
@@ -117,9 +117,9 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
     kind, after_s, rest_s = _KINDS[class_of(visit.status)], 0.0, 0.0
     if visit.ending is Ending.DEFERRED:
         kind = OutcomeKind.DEFERRED
-    elif visit.status in HOST_BUSY and visit.response is not None:
-        rest_s = host_rest_s(visit.response.headers, now_s)
-        again_s = retry_after(visit.status, visit.lease.attempts)
+    elif (busy := visit.busy) is not None:
+        rest_s = host_rest_s(busy.headers, now_s)
+        again_s = retry_after(busy.status, visit.lease.attempts)
         kind, after_s = (OutcomeKind.FAILED, 0.0) if again_s is None else (OutcomeKind.RETRY, again_s)
     elif visit.failure is not None:
         again_s = retry_after(visit.failure, visit.lease.attempts)
@@ -133,7 +133,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
     found = []
     if visit.lease.attempts:
         found.append(f"{visit.lease.attempts + 1}t")
-    if visit.response is not None and visit.response.truncated:
+    if visit.page is not None and visit.page.truncated:
         found.append("lenTrunc")
     if visit.dropped_links:
         found.append(f"dol:{visit.dropped_links}")

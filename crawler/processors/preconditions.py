@@ -55,7 +55,7 @@ class RobotsPrecondition:
             if origin not in self._under_way:
                 await self._fetch_rules(origin, visit)
                 return Step.STOP
-            rules = await asyncio.shield(self._under_way[origin])
+            rules = await _answer_of(self._under_way[origin])
             if rules is None or rules.crawl_delay_s:
                 visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
                 return Step.STOP
@@ -83,11 +83,13 @@ class RobotsPrecondition:
             raise
         finally:
             del self._under_way[origin]
-            waiters.cancel()
+            if not waiters.done():
+                waiters.set_result(None)  # cancelled or broken: who waits goes back to the gate and asks again
 
     def _learn(self, visit: Visit, response: Response) -> RobotsRules | None:
         """Keep the rules; None if the host is busy and must be asked again."""
         if response.status in HOST_BUSY:
+            visit.ending = Ending.UNRULED
             return None
         visit.ending = Ending.DEFERRED
         rules = parse_robots(response.status, response.body, self._product)
@@ -109,3 +111,11 @@ class RobotsPrecondition:
             url = target
             response = await self._fetcher.get(url)
         return response if response is first else response.beginning(first.start_s)
+
+
+async def _answer_of(under_way: asyncio.Future[RobotsRules | None]) -> RobotsRules | None:
+    """What the fetch under way brings; its failure as an error of one's own, without times: nothing was fetched here."""
+    try:
+        return await asyncio.shield(under_way)
+    except FetchError as error:
+        raise type(error)(*error.args) from error

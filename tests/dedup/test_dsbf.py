@@ -2,7 +2,6 @@ import errno
 import math
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import tree as tree_module
 from dedup.bloom import DsbfParameters
 from dedup.dsbf import Dsbf
 from dedup.errors import FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
@@ -60,7 +58,7 @@ def test_nothing_marked_is_ever_forgotten(
             assert len(dsbf) == len(model)
         dsbf.check()
         assert not dsbf.unseen([b"%d" % number for number in model]).any()
-        assert (dsbf._counts <= TINY.split_above).all()
+        assert (dsbf._table._counts <= TINY.split_above).all()
     dsbf.close()
     shutil.rmtree(folder.parent)
 
@@ -105,18 +103,6 @@ def test_the_rate_holds_after_splits(tmp_path: Path) -> None:
     assert 0.99 * 100_000 <= shown.elements <= 100_000
 
 
-def test_a_leaf_splits_above_its_threshold_and_not_before(tmp_path: Path) -> None:
-    """The count of distinct elements decides; repeats do not fill a leaf."""
-    shape = DsbfParameters(expected=0, false_positive=0.001, leaf_bits=4096)
-    with Dsbf.open(tmp_path / "d", shape) as dsbf:
-        dsbf.mark(keys(0, shape.split_above) * 3)
-        assert dsbf.statistics().splits == 0
-        dsbf.mark(keys(shape.split_above, shape.split_above + 3))
-        shown = dsbf.statistics()
-        assert (shown.splits, shown.leaves, shown.height) == (1, 4, 2)
-        assert shown.memory_bytes <= 5 * 512
-
-
 def test_a_key_falsely_known_is_logged_all_the_same(tmp_path: Path) -> None:
     """After the splits that follow it is still known: its fingerprint was kept though its bits were all set."""
     with Dsbf.open(tmp_path / "d", TINY) as dsbf:
@@ -129,21 +115,6 @@ def test_a_key_falsely_known_is_logged_all_the_same(tmp_path: Path) -> None:
         dsbf.mark(keys(9, 400))
         assert dsbf.statistics().splits > 5
         assert not dsbf.unseen(falsely + keys(0, 400)).any()
-
-
-def test_forged_elements_that_no_hash_divides_end_the_splitting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Equal LocHash bits at every level: the tree stops at its greatest depth instead of splitting for ever."""
-    monkeypatch.setattr("dedup.dsbf.DEEPEST", 5)
-    forged = fingerprints(keys(0, 30))
-    forged[:, 0] &= np.uint64((1 << 16) - 1)
-    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
-        for _ in range(2):
-            dsbf._insert(forged, np.ones(30, dtype=np.bool_))
-        assert dsbf.statistics().height == 5
-        dsbf.check()
-    assert tree_module.DEEPEST > 5
 
 
 def test_reopening_gives_the_same_bits_and_compacts_the_logs(tmp_path: Path) -> None:
@@ -167,7 +138,7 @@ def test_elements_in_a_wrong_log_are_dropped_and_counted(tmp_path: Path) -> None
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
         dsbf.mark(keys(0, 10))
         other = fingerprints(keys(10, 200))
-        wrong = other[dsbf._tree.descend(other) != 1]
+        wrong = other[dsbf._table.tree.descend(other) != 1]
         path = dsbf._logs.path(1)
     with path.open("ab") as file:
         file.write(to_bytes(wrong) + b"torn")
@@ -177,107 +148,21 @@ def test_elements_in_a_wrong_log_are_dropped_and_counted(tmp_path: Path) -> None
         dsbf.check()
 
 
-def test_a_full_leaf_found_at_opening_is_split(tmp_path: Path) -> None:
-    """A crash between a mark and its split leaves a log that is too long."""
-    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
-        path = dsbf._logs.path(1)
-    with path.open("ab") as file:
-        file.write(to_bytes(fingerprints(keys(0, 40))))
-    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
-        assert dsbf.statistics().splits > 3
-        assert len(dsbf) == 40
-        assert not dsbf.unseen(keys(0, 40)).any()
-        dsbf.check()
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def at_call(number: int, failure: BaseException, patch: pytest.MonkeyPatch) -> list[str]:
-    """Make the number-th call that changes the disk fail; answers the list of calls so far."""
-    calls: list[str] = []
-
-    def guarded(name: str, real: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **options: object) -> object:
-            calls.append(name)
-            if len(calls) == number:
-                raise failure
-            return real(*args, **options)
-
-        return call
-
-    for name in ("pwrite", "fdatasync", "fsync", "replace", "unlink"):
-        patch.setattr(os, name, guarded(name, getattr(os, name)))
-    return calls
-
-
-def test_a_kill_at_any_step_of_a_split_forgets_nothing(tmp_path: Path) -> None:
-    """The folder as it is before each write, sync, rename and removal: it opens, and knows all that was synced."""
-    steps = 0
-    while True:
-        folder = tmp_path / f"d{steps}"
-        dsbf = Dsbf.open(folder, TINY)
-        dsbf.mark(keys(0, 9))
-        dsbf.sync()
-        with pytest.MonkeyPatch.context() as patch:
-            calls = at_call(steps + 1, Killed(), patch)
-            try:
-                dsbf.mark(keys(9, 25))
-                break
-            except Killed:
-                pass
-        shutil.copytree(folder, tmp_path / f"copy{steps}")
-        with Dsbf.open(tmp_path / f"copy{steps}", TINY) as copy:
-            assert not copy.unseen(keys(0, 9)).any()
-            copy.check()
-            copy.mark(keys(0, 60))
-            assert not copy.unseen(keys(0, 60)).any()
-            names = {path.name for path in (tmp_path / f"copy{steps}").iterdir()} - {"MANIFEST"}
-            assert len(names) == copy.statistics().leaves
-        steps += 1
-    assert {"pwrite", "fdatasync", "fsync", "replace", "unlink"} <= set(calls)
-    assert steps > 10
-    dsbf.close()
-
-
-def test_a_full_disk_at_any_step_of_a_split_may_be_answered_by_repeating(tmp_path: Path) -> None:
-    """After an error at any write, sync, rename or removal the filter is sound, and the same mark succeeds later."""
-    steps = 0
-    while True:
-        dsbf = Dsbf.open(tmp_path / f"d{steps}", TINY)
-        dsbf.mark(keys(0, 9))
-        with pytest.MonkeyPatch.context() as patch:
-            at_call(steps + 1, OSError(errno.ENOSPC, "full"), patch)
-            try:
-                dsbf.mark(keys(9, 25))
-                break
-            except OSError:
-                pass
-        assert not dsbf.unseen(keys(0, 9)).any()
-        dsbf.check()
-        assert len(dsbf._logs) == dsbf.statistics().leaves
-        dsbf.mark(keys(9, 25))
-        dsbf.check()
-        dsbf.close()
-        with Dsbf.open(tmp_path / f"d{steps}", TINY) as again:
-            assert not again.unseen(keys(0, 25)).any()
-            assert len(again) == 25
-        steps += 1
-    assert steps > 10
-    dsbf.close()
-
-
 def test_a_full_disk_before_anything_is_taken_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is written before new keys are taken, so that memory does not grow while the disk is full."""
     monkeypatch.setattr("dedup.leaflog._FEWEST_WAITING", 1)
     monkeypatch.setattr("dedup.leaflog._WAITING_PER_LEAF", 1)
     dsbf = Dsbf.open(tmp_path / "d", SMALL)
     dsbf.mark(keys(0, 50))
+
+    def fail(*args: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
     with monkeypatch.context() as patch:
-        at_call(1, OSError(errno.ENOSPC, "full"), patch)
-        with pytest.raises(OSError, match="no room"):
-            dsbf.mark(keys(50, 100))
+        patch.setattr(os, "pwrite", fail)
+        for mark in (dsbf.mark, lambda batch: dsbf.mark_one(batch[0])):
+            with pytest.raises(OSError, match="no room"):
+                mark(keys(50, 100))
     assert len(dsbf) == 50
     assert dsbf.unseen(keys(50, 100)).all()
     dsbf.close()
@@ -315,14 +200,14 @@ def test_a_check_finds_bits_counts_and_logs_that_disagree(tmp_path: Path) -> Non
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
         dsbf.mark(keys(0, 50))
         dsbf.check()
-        dsbf._elements += 1
+        dsbf._table.elements += 1
         with pytest.raises(InvariantBroken, match="its leaves count"):
             dsbf.check()
-        dsbf._elements -= 1
-        dsbf._leaves.mark(dsbf._slots[[1]], fingerprints([b"stranger"]))
+        dsbf._table.elements -= 1
+        dsbf._table._leaves.mark(dsbf._table._slots[[1]], fingerprints([b"stranger"]))
         with pytest.raises(InvariantBroken, match="bits of its leaf disagree"):
             dsbf.check()
-        dsbf._counts[1] += 1000
+        dsbf._table._counts[1] += 1000
         with pytest.raises(InvariantBroken, match="were counted"):
             dsbf.check()
         dsbf._logs.append(np.array([1] * 50), fingerprints(keys(0, 50)))

@@ -4,13 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedup.fingerprint import (
+    as_array,
     distinct,
     fingerprint,
     fingerprints,
     from_bytes,
     loc_hash,
+    loc_hash_of,
+    location_of,
     locations,
     map_hashes,
+    map_hashes_of,
     splitmix64,
     to_bytes,
 )
@@ -42,6 +46,18 @@ def test_no_bit_serves_both_hashes(keys: list[bytes]) -> None:
         assert int(one) == whole & MASK_40
         assert int(two) == whole >> 40 & MASK_40 | 1
         assert int(location) == whole >> 80
+
+
+@given(st.lists(st.binary(), min_size=1), st.integers(0, 40))
+def test_hashes_of_one_are_those_of_many(keys: list[bytes], level: int) -> None:
+    """Numbers and arrays give the same hashes, bit for bit."""
+    batch = fingerprints(keys)
+    elements = [fingerprint(key) for key in keys]
+    assert [as_array(element).tolist() for element in elements] == [[row] for row in batch.tolist()]
+    first, second = map_hashes(batch)
+    assert [map_hashes_of(element) for element in elements] == list(zip(first, second, strict=True))
+    ways = loc_hash(locations(batch), level).tolist()
+    assert [loc_hash_of(location_of(element), level) for element in elements] == ways
 
 
 def test_splitmix64_is_the_published_one() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dedup import leaflog
-from dedup.arrays import Fingerprints
+from dedup.batch import Fingerprints
 from dedup.bloom import DsbfParameters
 from dedup.errors import FormatMismatch, StoreFull
 from dedup.fingerprint import fingerprints

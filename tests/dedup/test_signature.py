@@ -10,6 +10,7 @@ def test_crc32_is_the_published_one_and_big_endian() -> None:
     assert crc.addresses([b"123456789"], 4).tolist() == [0xCBF43926]
     assert crc.addresses([b"123456789"], 3).tolist() == [0xCBF439]
     assert crc.addresses([b"123456789", b""], 1).tolist() == [0xCB, 0]
+    assert [crc.address(b"123456789", width) for width in (4, 3, 1)] == [0xCBF43926, 0xCBF439, 0xCB]
 
 
 def test_no_keys_have_no_addresses() -> None:

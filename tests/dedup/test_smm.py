@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import pages, smm
+from dedup import bitfiles, pagetable, smm
 from dedup.errors import BadParameters, FilterClosed, FormatMismatch, InvariantBroken, StoreFull
 from dedup.smm import Smm
 
@@ -150,7 +150,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are allocated before bits are set, so a batch that does not fit changes nothing."""
     store = Smm.open(tmp_path / "s")
-    allocate, left = pages._allocate, list(range(40))
+    allocate, left = pagetable._allocate, list(range(40))
 
     def limited(fd: int, offset: int, length: int) -> None:
         if not left:
@@ -159,7 +159,7 @@ def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, m
         allocate(fd, offset, length)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pages, "_allocate", limited)
+        patch.setattr(pagetable, "_allocate", limited)
         for _ in range(2):
             with pytest.raises(StoreFull):
                 store.mark(keys(0, 100))
@@ -173,8 +173,8 @@ def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, m
 def test_a_page_is_allocated_once_in_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second bit of a page costs no call; a file with all its blocks costs none after reopening either."""
     calls: list[int] = []
-    allocate = pages._allocate
-    monkeypatch.setattr(pages, "_allocate", lambda *args: (calls.append(1), allocate(*args)))
+    allocate = pagetable._allocate
+    monkeypatch.setattr(pagetable, "_allocate", lambda *args: (calls.append(1), allocate(*args)))
     with Smm.open(tmp_path / "s", levels=SMALL) as store:
         store.mark(keys(0, 3000))
         assert len(calls) == 256
@@ -197,8 +197,8 @@ def test_a_sync_covers_the_touched_files_and_repeats_after_a_failure(
             raise OSError(errno.EIO, "broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(smm, "sync_path", sync)
-        patch.setattr(pages, "sync_path", sync)
+        patch.setattr(bitfiles, "sync_path", sync)
+        patch.setattr(pagetable, "sync_path", sync)
         with pytest.raises(OSError, match="broken"):
             store.sync()
         store.sync()
@@ -211,12 +211,12 @@ def test_after_a_crash_the_count_is_corrected_by_a_check(tmp_path: Path) -> None
     """A store whose writer died counts its bits again on demand, and its first sync covers all files."""
     store = Smm.open(tmp_path / "s", levels=SMALL)
     store.mark(keys(0, 50))
-    store._pages.bits_set = 3
+    store._files._pages.bits_set = 3
     shutil.copytree(tmp_path / "s", tmp_path / "copy")
     with pytest.raises(InvariantBroken, match="50 bits are set, 3 were counted"):
         store.check()
     with Smm.open(tmp_path / "copy", levels=SMALL) as copy:
-        assert copy._touched.all()
+        assert copy._files._touched.all()
         copy.check()
         copy.check()
         assert copy.bits_set == 50

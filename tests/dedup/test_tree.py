@@ -23,6 +23,7 @@ def test_a_batch_goes_the_way_of_each_key() -> None:
     """Leaves of different depth, in one batch: the vectorised descent is the scalar one."""
     tree = Tree.rooted(3).split(2, 2).split(5, 4)
     assert tree.descend(fingerprints(KEYS)).tolist() == [way(tree, key) for key in KEYS]
+    assert [tree.leaf_of(fingerprint(key)) for key in KEYS] == [way(tree, key) for key in KEYS]
     assert sorted(set(tree.descend(fingerprints(KEYS)).tolist())) == tree.leaves == [1, 3, 4, 6, 7, 8, 9]
     assert (tree.height, tree.splits, len(tree)) == (3, 2, 10)
 

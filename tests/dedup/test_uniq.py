@@ -60,6 +60,35 @@ def test_what_was_marked_is_known_and_what_the_smm_never_saw_is_new(
     shutil.rmtree(folder.parent)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["mark", "add", "unseen"]), st.integers(0, 300)), max_size=60))
+def test_one_key_goes_the_same_way_as_a_batch(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    """A single key has a path of its own; beside it a filter that gets the same key twice in each batch."""
+    folder = tmp_path_factory.mktemp("uniq")
+    with UniqFilter.open(folder / "one", TINY) as one, UniqFilter.open(folder / "twice", TINY) as twice:
+        for action, number in steps:
+            key = b"%d" % number
+            single, batch = getattr(one, action)([key]), getattr(twice, action)([key, key])
+            if action != "mark":
+                assert single.dtype == batch.dtype
+                assert single.tolist() == batch[:1].tolist()
+        everything = [b"%d" % number for number in range(301)]
+        assert [bool(one.unseen([key])[0]) for key in everything] == twice.unseen(everything).tolist()
+        shown, expected = one.statistics(), twice.statistics()
+        assert (shown.keys, shown.smm_bits_set, shown.dsbf.splits) == (
+            expected.keys,
+            expected.smm_bits_set,
+            expected.dsbf.splits,
+        )
+        one.check()
+    with UniqFilter.open(folder / "one", TINY) as one, UniqFilter.open(folder / "twice", TINY) as twice:
+        assert one.statistics().keys == twice.statistics().keys
+        assert one.unseen(everything).tolist() == twice.unseen(everything).tolist()
+    shutil.rmtree(folder)
+
+
 def test_the_dsbf_is_asked_only_where_the_smm_bit_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit 0 is an answer by itself."""
     with UniqFilter.open(tmp_path / "u", SMALL) as uniq:

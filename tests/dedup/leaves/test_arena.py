@@ -35,6 +35,31 @@ def test_slots_are_bloom_filters_of_their_own(batches: list[list[tuple[int, int]
         assert arena.agrees(slot, fingerprints(members[leaf]))
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 60)), max_size=60))
+def test_one_element_goes_the_same_way_as_a_batch(steps: list[tuple[int, int]]) -> None:
+    """Asking and marking one by one, as numbers, gives the answers and bits of batches of one."""
+    one, many = ArenaLeaves(M, K), ArenaLeaves(M, K)
+    slots = [(one.take(), many.take()) for _ in range(2)]
+    for leaf, number in steps:
+        key = b"%d" % number
+        slot, where = slots[leaf][0], np.array([slots[leaf][1]])
+        assert [one.is_unseen(slot, fingerprint(key))] == many.unseen(where, fingerprints([key])).tolist()
+        assert [one.mark_one(slot, fingerprint(key))] == many.mark(where, fingerprints([key])).tolist()
+        assert not one.is_unseen(slot, fingerprint(key))
+    for leaf, (slot, _) in enumerate(slots):
+        assert one.agrees(slot, fingerprints([b"%d" % number for where, number in steps if where == leaf]))
+
+
+def test_many_elements_with_bits_in_one_byte_are_all_set() -> None:
+    """A batch stores many bits into each byte; none is lost."""
+    arena = ArenaLeaves(64, K)
+    slot, crowd = arena.take(), fingerprints([b"%d" % number for number in range(200)])
+    assert arena.mark(np.full(200, slot), crowd).all()
+    assert not arena.unseen(np.full(200, slot), crowd).any()
+    assert arena.agrees(slot, crowd)
+
+
 def test_filling_a_slot_is_marking_its_elements() -> None:
     """`fill` gives exactly the bits that marks one by one give, whatever stood there before."""
     arena = ArenaLeaves(M, K, slots=2)

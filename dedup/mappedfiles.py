@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.arrays import ByteArray
-from dedup.durable import descriptor
+from dedup.batch import ByteArray
+from dedup.durablefiles import descriptor
 from dedup.errors import FormatMismatch
 
 _MAP_FIXED = 0x10  # the same on Linux and macOS; the mmap module does not name it

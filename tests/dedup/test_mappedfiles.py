@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup import mapping
+from dedup import mappedfiles
 from dedup.errors import FormatMismatch
-from dedup.mapping import MappedFiles
+from dedup.mappedfiles import MappedFiles
 
 PAGE = mmap.PAGESIZE
 
@@ -72,7 +72,7 @@ def test_a_refused_map_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyP
             return -1
 
     (tmp_path / "a").touch()
-    monkeypatch.setattr(mapping, "_libc", Refusing)
+    monkeypatch.setattr(mappedfiles, "_libc", Refusing)
     with pytest.raises(OSError, match="Cannot allocate"):
         MappedFiles([tmp_path / "a"], PAGE, PAGE)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import FormatMismatch
-from dedup.formats import NAME, Format, adopt, complete, differences
+from dedup.folderformat import NAME, Format, adopt, complete, differences
 
 WANTED = Format(magic="test thing", version=1, parameters={"levels": [1, 3], "name": "x"})
 

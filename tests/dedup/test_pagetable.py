@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup import pages
+from dedup import pagetable
 from dedup.errors import FormatMismatch, StoreFull
-from dedup.pages import PageTable, allocate_by_fallocate, allocate_by_rewriting, allocate_pages
+from dedup.pagetable import PageTable, allocate_by_fallocate, allocate_by_rewriting, allocate_pages
 
 
 @pytest.mark.parametrize("allocate", [allocate_by_fallocate, allocate_by_rewriting])
-def test_an_allocated_range_has_blocks_and_its_old_bytes(tmp_path: Path, allocate: pages.Allocate) -> None:
+def test_an_allocated_range_has_blocks_and_its_old_bytes(tmp_path: Path, allocate: pagetable.Allocate) -> None:
     """Both ways give a hole blocks, and change no byte of it or of its surroundings."""
     path = tmp_path / "a"
     with path.open("wb") as file:
@@ -37,7 +37,7 @@ def test_pages_allocated_before_the_disk_was_full_are_reported(tmp_path: Path, m
             raise OSError(errno.ENOSPC, "full")
         left.pop()
 
-    monkeypatch.setattr(pages, "_allocate", allocate)
+    monkeypatch.setattr(pagetable, "_allocate", allocate)
     assert allocate_pages(path, [0, 1, 2], 1) == 2
     with pytest.raises(StoreFull):
         allocate_pages(path, [2], 1)
@@ -75,7 +75,7 @@ def test_a_writer_that_cannot_record_itself_has_not_begun(tmp_path: Path, monkey
         raise OSError(errno.EIO, "broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pages, "sync_path", fail)
+        patch.setattr(pagetable, "sync_path", fail)
         for _ in range(2):
             with pytest.raises(OSError, match="broken"):
                 table.begin()

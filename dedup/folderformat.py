@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from dedup.durable import UNFINISHED, replace_file, sync_folder
+from dedup.durablefiles import UNFINISHED, replace_file, sync_folder
 from dedup.errors import FormatMismatch
 
 NAME = "FORMAT"

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.arrays import BoolArray, IntArray
-from dedup.durable import descriptor, sync_path, telling_full, write_all, write_file
+from dedup.batch import BoolArray, IntArray
+from dedup.durablefiles import descriptor, sync_path, telling_full, write_all, write_file
 from dedup.errors import FormatMismatch
-from dedup.mapping import MappedFiles
+from dedup.mappedfiles import MappedFiles
 
 NAME = "PAGES"
 #: What is allocated at once. A memory page is written back whole, so it is never less than one. With 4 KiB a store

@@ -1,0 +1,185 @@
+"""The verbs and their flags: no flag is lost on its way to the crawl order."""
+
+import inspect
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from crawler.cli import crawl as crawl_module
+from crawler.cli import main
+from crawler.cli.app import ORDER_KEYS, app, crawl
+from crawler.order import VERSION, CrawlOrder, load_order
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+#: What is no key of the order: what is crawled, which order, which folder, and how much is said.
+OTHERS = {"ctx", "sources", "order_file", "job", "fresh", "yes", "verbose", "quiet"}
+
+#: Each flag with a value that is not its default, and what the order then says.
+FLAGS = {
+    "name": ("news", "news"),
+    "contact": ("https://example.org/bot", "https://example.org/bot"),
+    "policy": ("host", "host"),
+    "politeness": ("queue", "queue"),
+    "max_connections": ("4", 4),
+    "delay_factor": ("1.5", 1.5),
+    "min_delay": ("250ms", "250ms"),
+    "max_delay": ("1m", "1m"),
+    "robots": ("ignore", "ignore"),
+    "scope": ("prefix", "prefix"),
+    "max_hops": ("3", 3),
+    "limit": ("10", 10),
+    "time_limit": ("2h", "2h"),
+    "workers": ("7", 7),
+    "timeout": ("5s", "5s"),
+    "max_body": ("1MiB", "1MiB"),
+    "allow_private": (None, True),
+}
+
+#: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
+NO_FLAGS = {"seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts"}
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """The commands that the command line makes, in place of running them."""
+    made = []
+    monkeypatch.setattr(crawl_module, "run_crawl", lambda command: made.append(command) or 0)
+    return made
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def crawled(commands, *arguments):
+    """The one command of `crawl ARGUMENTS`."""
+    result = run("crawl", *arguments)
+    assert result.exit_code == 0, result.output
+    (command,) = commands
+    return command
+
+
+def option(key):
+    return "--" + key.replace("_", "-")
+
+
+def dumped(order):
+    """Key -> value, as the file would have them."""
+    sections = order.model_dump(mode="json", by_alias=True)
+    return {key: value for name, section in sections.items() if name != "dns" for key, value in section.items()}
+
+
+def test_every_parameter_is_a_key_of_the_order_or_known_to_be_none() -> None:
+    """A new flag that is not listed would be read and ignored."""
+    assert set(inspect.signature(crawl).parameters) == ORDER_KEYS | OTHERS
+
+
+def test_every_scalar_key_of_the_order_has_its_flag() -> None:
+    """What a file can say, the command line can say; what cannot be a flag is named here."""
+    keys = dumped(CrawlOrder()).keys() | CrawlOrder().dns.model_dump(by_alias=True).keys()
+    assert keys - NO_FLAGS == ORDER_KEYS
+    assert FLAGS.keys() == ORDER_KEYS
+
+
+@pytest.mark.parametrize("key", sorted(FLAGS))
+def test_each_flag_reaches_its_key(commands, key) -> None:
+    """And no other key changes."""
+    text, value = FLAGS[key]
+    flags = crawled(commands, "a.test", option(key), *([text] if text else [])).flags
+    assert flags.keys() == ORDER_KEYS
+    default, order = dumped(CrawlOrder()), dumped(load_order(None, flags))
+    assert default[key] != value
+    assert order == default | {key: value}
+
+
+def test_what_is_not_given_is_left_to_the_order(commands) -> None:
+    """None is not false, nor zero: the file's value counts."""
+    assert set(crawled(commands, "a.test").flags.values()) == {None}
+
+
+def test_what_is_no_key_goes_into_the_command(commands) -> None:
+    """Seeds in their order, the file, the folder, and what may be removed."""
+    command = crawled(commands, "a.test", "-", "-c", "o.toml", "--job", "jobs/x", "--fresh", "--yes")
+    assert command.sources == ("a.test", "-")
+    assert (command.order_file, command.job) == (Path("o.toml"), Path("jobs/x"))
+    assert (command.fresh, command.yes) == (True, True)
+
+
+def test_a_bare_command_asks_for_nothing(commands) -> None:
+    """The order file may name the seeds."""
+    command = crawled(commands)
+    assert (command.sources, command.order_file, command.job) == ((), None, None)
+    assert (command.fresh, command.yes, command.verbosity) == (False, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "verbosity"), [((), 0), (("-v",), 1), (("-vv",), 2), (("-q",), -1), (("-q", "-v"), -1)]
+)
+def test_the_more_v_the_more_is_said(commands, flags, verbosity) -> None:
+    """Quiet wins."""
+    assert crawled(commands, *flags).verbosity == verbosity
+
+
+def test_the_exit_code_is_the_runs(monkeypatch) -> None:
+    """The command line adds nothing to it."""
+    monkeypatch.setattr(crawl_module, "run_crawl", lambda command: 11)
+    assert run("crawl", "a.test").exit_code == 11
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("crawl", "--no-such-flag"), ("crawl", "--workers", "many"), ("crawl", "--workers"), ("crwal",), ()],
+)
+def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) -> None:
+    """Nothing is run."""
+    assert run(*arguments).exit_code == 2
+    assert commands == []
+
+
+def test_the_version_is_told() -> None:
+    """It needs no installed package, so a clone tells it too."""
+    result = run("--version")
+    assert (result.exit_code, result.output) == (0, f"anabranch {VERSION}\n")
+
+
+def test_main_is_the_command(monkeypatch, capsys) -> None:
+    """As the installed script calls it."""
+    monkeypatch.setattr(sys, "argv", ["anabranch", "--version"])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"anabranch {VERSION}\n"
+
+
+def test_the_room_can_be_run_as_a_module(monkeypatch, capsys) -> None:
+    """`python -m crawler` is the command."""
+    monkeypatch.setattr(sys, "argv", ["crawler", "crawl", "--help"])
+    with pytest.raises(SystemExit) as exit_:
+        runpy.run_module("crawler", run_name="__main__")
+    assert exit_.value.code == 0
+    assert "anabranch crawl" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["crawl", "--help"]])
+def test_help_is_quick(arguments) -> None:
+    """It exits with 0 and loads none of the heavy libraries."""
+    program = f"""
+import sys
+from crawler.cli import main
+sys.argv = ["anabranch", *{arguments!r}]
+try:
+    main()
+finally:
+    heavy = {{"aiohttp", "sqlalchemy", "numpy", "structlog", "selectolax"}} & set(sys.modules)
+    assert not heavy, heavy
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Usage: anabranch" in ended.stdout

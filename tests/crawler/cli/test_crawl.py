@@ -1,0 +1,326 @@
+"""`anabranch crawl` in this process: errors become one line and an exit code."""
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+from rich.console import Console
+
+from crawler.cli import crawl as crawl_module
+from crawler.cli.crawl import CrawlCommand, run_crawl
+from crawler.controller import CrawlController
+from crawler.errors import CrawlerError, DiskFull, UsageError
+from crawler.exits import ExitCode
+from crawler.job import JobFolder
+from frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    InvariantBroken,
+    LeaseLost,
+    LifecycleError,
+    PolicyError,
+    StoreFull,
+    StoreInUse,
+    StoreUnavailable,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+#: Nobody listens there, and it is refused before anybody is asked.
+SEED = "http://127.0.0.1:9/"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """In an empty folder, with the logs as they were afterwards."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+    yield
+    structlog.reset_defaults()
+
+
+def command(*sources, job=Path("job"), order_file=None, fresh=False, yes=False, verbosity=0, **flags):
+    return CrawlCommand(
+        sources=sources,
+        order_file=order_file,
+        job=job,
+        fresh=fresh,
+        yes=yes,
+        verbosity=verbosity,
+        flags={"contact": "bot@example.org", **flags},
+    )
+
+
+def fails_with(monkeypatch, error):
+    async def run(self):
+        raise error
+
+    monkeypatch.setattr(CrawlController, "run", run)
+
+
+class Parts:
+    """The outside that a run was given."""
+
+    def __init__(self, monkeypatch, code=ExitCode.DONE) -> None:
+        self.controllers = []
+
+        async def run(controller):
+            self.controllers.append(controller)
+            return code
+
+        monkeypatch.setattr(CrawlController, "run", run)
+
+    @property
+    def outside(self):
+        return self.controllers[0]._outside
+
+
+def test_a_seed_that_cannot_be_fetched_is_told_and_the_exit_code_is_5(capsys) -> None:
+    """A whole run: its first line, its reports, its code."""
+    assert run_crawl(command(SEED)) == ExitCode.NO_SEED_ANSWERED
+    out, err = capsys.readouterr()
+    assert out.startswith("new job job: 1 URLs queued\n")
+    assert out.endswith(f"{SEED} 127.0.0.1 is not a public address (--allow-private allows it)\n")
+    assert err == ""
+    assert Path("job/order.toml").exists()
+
+
+def test_a_quiet_run_says_only_what_went_wrong(capsys) -> None:
+    """No first line, no reports; they are in the job's folder."""
+    assert run_crawl(command(SEED, verbosity=-1)) == ExitCode.NO_SEED_ANSWERED
+    assert capsys.readouterr() == ("", "")
+    assert Path("job/reports/seeds-report.txt").exists()
+
+
+@pytest.mark.parametrize("verbosity", [0, -1])
+def test_a_crawl_that_tells_nobody_whose_it_is_is_warned(capsys, verbosity) -> None:
+    """One event; a quiet run has none."""
+    run_crawl(command(SEED, verbosity=verbosity, contact=None))
+    assert ("no contact is configured" in capsys.readouterr().err) is (verbosity == 0)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreFull("the disk is full"), 3),
+        (FormatMismatch("another policy"), 4),
+        (PolicyError("no such policy"), 4),
+        (StoreInUse("held"), 1),
+        (StoreUnavailable("gone"), 1),
+        (LeaseLost("lost"), 1),
+        (LifecycleError("odd"), 1),
+        (InvariantBroken("odd"), 1),
+        (DiskFull("the disk is full"), 3),
+        (UsageError("what?"), 2),
+        (CrawlerError("what?"), 1),
+    ],
+)
+def test_every_error_of_ours_is_one_line_and_its_exit_code(monkeypatch, capsys, error, code) -> None:
+    """No traceback; the line begins with the command's name."""
+    fails_with(monkeypatch, error)
+    assert run_crawl(command(SEED)) == code
+    assert capsys.readouterr() == ("", f"anabranch: {error}\n")
+
+
+def test_every_kind_of_the_frontiers_errors_has_an_exit_code() -> None:
+    """The last row takes what no other does."""
+    assert list(crawl_module.FRONTIER_EXITS)[-1] is FrontierError
+
+
+def test_an_interrupt_outside_of_the_crawl_is_a_forced_end(monkeypatch) -> None:
+    """Ctrl-C before the signals are ours: 13, the job can be resumed."""
+    fails_with(monkeypatch, KeyboardInterrupt())
+    assert run_crawl(command(SEED)) == ExitCode.FORCED
+
+
+def test_a_defect_is_not_hidden(monkeypatch) -> None:
+    """What nobody foresaw keeps its traceback."""
+    fails_with(monkeypatch, ZeroDivisionError("odd"))
+    with pytest.raises(ZeroDivisionError):
+        run_crawl(command(SEED))
+
+
+def test_the_lock_is_given_back_whatever_happens(monkeypatch) -> None:
+    """The next run can have the job."""
+    fails_with(monkeypatch, StoreUnavailable("gone"))
+    run_crawl(command(SEED))
+    JobFolder.open(Path("job")).close()
+
+
+def test_a_job_in_use_is_left_alone(capsys) -> None:
+    """Exit 1, with the number of the process."""
+    with JobFolder.open(Path("job")):
+        assert run_crawl(command(SEED)) == ExitCode.STORE_OR_JOB_IN_USE
+    assert f"process {os.getpid()}" in capsys.readouterr().err
+
+
+# Seeds and order
+
+
+def test_without_a_seed_nothing_is_made(capsys) -> None:
+    """Exit 2, and no folder."""
+    assert run_crawl(command(job=None)) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("anabranch: there is no seed; name a URL")
+    assert list(Path().iterdir()) == []
+
+
+def test_what_is_no_seed_is_told_and_skipped(monkeypatch, capsys) -> None:
+    """The others are crawled."""
+    parts = Parts(monkeypatch)
+    assert run_crawl(command(SEED, "ftp://a.test/")) == ExitCode.DONE
+    assert [seed.url for seed in parts.controllers[0]._seeds] == [SEED]
+    err = capsys.readouterr().err
+    assert err.startswith("anabranch: command line: 'ftp://a.test/': it is no http or https URL")
+    assert err.endswith("; skipped\n")
+
+
+def test_nothing_but_bad_seeds_is_told_in_one_line(capsys) -> None:
+    """Exit 5, and no folder."""
+    assert run_crawl(command("ftp://a.test/", "gopher://b.test/", job=None)) == ExitCode.NO_SEED_ANSWERED
+    err = capsys.readouterr().err
+    assert err.startswith("anabranch: no seed is left; command line: 'ftp://a.test/'")
+    assert err.count("\n") == 1
+    assert list(Path().iterdir()) == []
+
+
+def test_seeds_of_the_order_are_taken_when_none_is_named(monkeypatch) -> None:
+    """URLs and files of it."""
+    Path("list.txt").write_text("b.test\n")
+    Path("order.toml").write_text('[job]\nseeds = ["a.test"]\nseed_files = ["list.txt"]\n')
+    parts = Parts(monkeypatch)
+    run_crawl(command(order_file=Path("order.toml")))
+    assert [seed.url for seed in parts.controllers[0]._seeds] == ["http://a.test/", "http://b.test/"]
+
+
+def test_seeds_that_are_named_stand_in_for_those_of_the_order(monkeypatch) -> None:
+    """Like any other flag."""
+    Path("order.toml").write_text('[job]\nseeds = ["a.test"]\n')
+    parts = Parts(monkeypatch)
+    run_crawl(command("c.test", order_file=Path("order.toml")))
+    assert [seed.url for seed in parts.controllers[0]._seeds] == ["http://c.test/"]
+
+
+def test_seeds_may_come_from_standard_input(monkeypatch) -> None:
+    """One URL a line."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a.test\nb.test\n")))
+    parts = Parts(monkeypatch)
+    run_crawl(command("-"))
+    assert [seed.url for seed in parts.controllers[0]._seeds] == ["http://a.test/", "http://b.test/"]
+
+
+def test_without_a_folder_the_job_is_named_after_its_seeds(monkeypatch) -> None:
+    """Below jobs/."""
+    Parts(monkeypatch)
+    run_crawl(command("www.a.test", job=None))
+    assert Path("jobs/www.a.test/order.toml").exists()
+
+
+def test_the_order_of_the_run_is_kept_in_the_folder(monkeypatch) -> None:
+    """With the flags in it."""
+    Parts(monkeypatch)
+    run_crawl(command(SEED, workers=7))
+    assert "workers = 7" in Path("job/order.toml").read_text()
+
+
+def test_a_bad_order_touches_nothing(capsys) -> None:
+    """Exit 4, and no folder."""
+    assert run_crawl(command(SEED, workers=0)) == ExitCode.BAD_ORDER
+    assert capsys.readouterr().err == "anabranch: --workers must be at least 1; not 0\n"
+    assert list(Path().iterdir()) == []
+
+
+def test_fresh_needs_consent_for_an_unfinished_job(monkeypatch, capsys) -> None:
+    """--fresh alone is refused, with --yes it starts over."""
+    Parts(monkeypatch)
+    run_crawl(command(SEED))
+    assert run_crawl(command(SEED, fresh=True)) == ExitCode.USAGE
+    assert "--yes" in capsys.readouterr().err
+    assert run_crawl(command(SEED, fresh=True, yes=True)) == ExitCode.DONE
+
+
+# The outside
+
+
+def test_the_second_signal_leaves_at_once_with_the_cursor_shown(monkeypatch) -> None:
+    """A live display has hidden it."""
+    left, shown = [], []
+    parts = Parts(monkeypatch)
+    run_crawl(command(SEED))
+    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr(Console, "show_cursor", lambda console, *_: shown.append(console.stderr))
+    parts.outside.force_exit()
+    assert (left, shown) == ([ExitCode.FORCED], [True])
+
+
+@pytest.mark.parametrize(("verbosity", "is_shown"), [(0, True), (-1, False)])
+def test_progress_is_shown_unless_the_run_is_quiet(monkeypatch, verbosity, is_shown) -> None:
+    """Either way until it is cancelled."""
+    parts = Parts(monkeypatch)
+    run_crawl(command(SEED, verbosity=verbosity))
+    shows = []
+
+    class Shown:
+        def __init__(self, take, console) -> None:
+            self.take = take
+
+        async def show(self) -> None:
+            shows.append(self.take)
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(crawl_module, "Progress", Shown)
+
+    async def show() -> bool:
+        task = asyncio.create_task(parts.outside.show(dict))
+        await asyncio.sleep(0)
+        is_running = not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+        return is_running
+
+    assert asyncio.run(show())
+    assert bool(shows) is is_shown
+
+
+def test_what_standard_output_cannot_write_is_shown_as_escapes(monkeypatch) -> None:
+    """A folder may have a name that is no text, and a terminal may know ASCII only."""
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii"))
+    crawl_module._say("job f\udcffü\n")
+    assert out.getvalue() == b"job f\\udcff\\xfc\n"
+
+
+def test_a_reader_that_goes_away_does_not_end_the_crawl() -> None:
+    """`anabranch crawl … | head -1`: the run goes on to its end, without a traceback."""
+    program = f"""
+from pathlib import Path
+from crawler.cli.crawl import CrawlCommand, run_crawl
+import sys
+sys.stdin.readline()
+flags = {{"contact": "bot@example.org"}}
+sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("job"), fresh=False, yes=False,
+                                verbosity=0, flags=flags)))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    process.stdin.write("go\n")
+    process.stdin.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(50) == ExitCode.NO_SEED_ANSWERED
+    assert Path("job/reports/crawl-report.txt").exists()

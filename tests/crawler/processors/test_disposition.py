@@ -1,0 +1,310 @@
+"""How visits end: the table of outcomes, the lines, and their order."""
+
+import asyncio
+import json
+
+import pytest
+
+from crawler.failures import (
+    AddressRefused,
+    ConnectFailed,
+    ConnectionLost,
+    FetchTimeout,
+    NameNotFound,
+    NameTimeout,
+    RobotsUnavailable,
+    Unfetchable,
+)
+from crawler.journal import Journal
+from crawler.processors.disposition import Disposition, annotations_of, decide, digest_of
+from crawler.statistics import CrawlStatistics
+from crawler.visit import Ending, Visit
+from frontier.models import Candidate, Outcome, OutcomeKind
+from tests.crawler.builder import END_S, START_S, HeldJournal, clock, memory_frontier, response, visit
+
+DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (
+    OutcomeKind.DONE,
+    OutcomeKind.FAILED,
+    OutcomeKind.DISREGARDED,
+    OutcomeKind.RETRY,
+    OutcomeKind.DEFERRED,
+)
+URL = "http://a.test/"
+NOW_S = clock()
+#: SHA-1 of nothing and of "abc" (FIPS 180-4, in Base32 by RFC 4648); the former is known from empty WARC records.
+EMPTY_DIGEST = "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
+ABC_DIGEST = "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5"
+
+
+# Decisions
+
+
+def outcome(kind, status, *, fetched=True, after_s=0.0, host_rest_s=0.0):
+    times = (START_S, END_S) if fetched else (None, None)
+    return Outcome(kind=kind, status=status, start_s=times[0], end_s=times[1], after_s=after_s, host_rest_s=host_rest_s)
+
+
+def tries(error):
+    """The outcome of each try of a URL that always fails so."""
+    failure = error("it failed").timed(START_S, END_S)
+    return [decide(visit(failure=failure, attempts=attempts), NOW_S) for attempts in range(4)]
+
+
+@pytest.mark.parametrize("status", [200, 204, 301, 404, 410, 500, 502])
+def test_an_answer_is_done_whatever_it_says(status) -> None:
+    """The server did answer; it is not asked again."""
+    assert decide(visit(answer=response(status)), NOW_S) == outcome(DONE, status)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "waits_s"),
+    [
+        (NameTimeout, -1, (10.0, 30.0)),
+        (ConnectFailed, -2, (5.0, 60.0)),
+        (ConnectionLost, -3, (5.0, 60.0)),
+        (FetchTimeout, -4, (5.0, 60.0)),
+        (RobotsUnavailable, -61, (30.0, 300.0)),
+        (NameNotFound, -1, ()),
+        (Unfetchable, -7, ()),
+    ],
+)
+def test_a_failure_is_tried_again_after_its_waits_and_then_failed(error, status, waits_s) -> None:
+    """Each kind has its own; the final ones have none."""
+    retries = [outcome(RETRY, status, after_s=wait_s) for wait_s in waits_s]
+    assert tries(error) == retries + [outcome(FAILED, status)] * (4 - len(waits_s))
+
+
+def test_a_private_address_is_not_failed_but_disregarded() -> None:
+    """It was not fetched on purpose, at the first try and at any other."""
+    assert tries(AddressRefused) == [outcome(DISREGARDED, -5001)] * 4
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_host_closes_its_gate_at_every_try_and_is_asked_five_times(status) -> None:
+    """Its URL is due at once: it waits by the gate. The fifth answer stands."""
+    answer = response(status, Retry_After="7")
+    decided = [decide(visit(answer=answer, attempts=attempts), NOW_S) for attempts in range(5)]
+    assert decided == [
+        *[outcome(RETRY, status, host_rest_s=7.0)] * 4,
+        outcome(FAILED, status, host_rest_s=7.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "rest_s"), [({}, 60.0), ({"Retry_After": "soon"}, 60.0), ({"Retry_After": "99999"}, 3600.0)]
+)
+def test_a_busy_host_rests_for_a_minute_unless_it_says_otherwise_and_never_longer_than_an_hour(headers, rest_s) -> None:
+    """Retry-After is a wish within limits."""
+    assert decide(visit(answer=response(503, **headers)), NOW_S) == outcome(RETRY, 503, host_rest_s=rest_s)
+
+
+def test_a_host_that_is_busy_at_its_robots_txt_is_treated_so_but_its_page_is_never_called_answered() -> None:
+    """The tries are those of a busy host; the status is that of a robots.txt that could not be had."""
+    answer = response(503, Retry_After="7")
+    decided = [decide(visit(ending=Ending.UNRULED, answer=answer, attempts=attempts), NOW_S) for attempts in range(5)]
+    assert decided == [*[outcome(RETRY, -61, host_rest_s=7.0)] * 4, outcome(FAILED, -61, host_rest_s=7.0)]
+
+
+def test_what_robots_txt_excludes_is_disregarded_and_nothing_rests() -> None:
+    """Nothing was fetched."""
+    assert decide(visit(ending=Ending.EXCLUDED), NOW_S) == outcome(DISREGARDED, -9998, fetched=False)
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_a_deferred_visit_goes_back_and_its_slot_rests(status) -> None:
+    """Robots.txt was fetched in its place, whatever it answered."""
+    decided = decide(visit(ending=Ending.DEFERRED, answer=response(status)), NOW_S)
+    assert decided == outcome(DEFERRED, status)
+
+
+def test_a_released_visit_has_no_outcome() -> None:
+    """Nothing happened."""
+    assert decide(visit(ending=Ending.RELEASED), NOW_S) is None
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_a_broken_visit_is_failed_and_its_slot_rests(status) -> None:
+    """The site did its part; another try would break as well."""
+    broken = visit(answer=response(status), broken=KeyError("odd"))
+    assert decide(broken, NOW_S) == outcome(FAILED, -5)
+
+
+def test_a_failure_without_a_fetch_lets_nothing_rest() -> None:
+    """A worker that only heard of another's failure took no time of the host."""
+    decided = decide(visit(failure=RobotsUnavailable("not now")), NOW_S)
+    assert decided == outcome(RETRY, -61, fetched=False, after_s=30.0)
+
+
+def test_a_visit_that_nothing_happened_to_is_failed() -> None:
+    """A chain without a fetch must not go round for ever."""
+    assert decide(visit(), NOW_S) == outcome(FAILED, 0, fetched=False)
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (visit(answer=response()), ()),
+        (visit(answer=response(), attempts=2), ("3t",)),
+        (visit(answer=response(truncated=True)), ("lenTrunc",)),
+        (visit(broken=KeyError("odd")), ("err=KeyError",)),
+        (visit(answer=response(truncated=True), attempts=1, broken=OSError()), ("2t", "lenTrunc", "err=OSError")),
+        (visit(ending=Ending.UNRULED, answer=response(503, truncated=True)), ()),
+    ],
+)
+def test_annotations_are_heritrixs_words(one, words) -> None:
+    """Tries from the second on, a cut body, dropped links, a fault of ours; in this order."""
+    assert annotations_of(one) == words
+
+
+def test_dropped_links_are_counted_in_the_annotations() -> None:
+    """Heritrix: dol, discarded outlinks."""
+    one = visit(answer=response())
+    one.dropped_links = 12
+    assert annotations_of(one) == ("dol:12",)
+
+
+@pytest.mark.parametrize(("body", "digest"), [(b"", EMPTY_DIGEST), (b"abc", ABC_DIGEST)])
+def test_the_digest_is_sha_1_in_base_32(body, digest) -> None:
+    """As published."""
+    assert digest_of(body) == digest
+
+
+# Lines
+
+
+@pytest.fixture
+async def journal(tmp_path):
+    journal = Journal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    yield journal
+    await journal.close()
+
+
+class Ended:
+    """A visit of a real lease, ended by the disposition."""
+
+    def __init__(self, frontier, journal) -> None:
+        self.frontier = frontier
+        self.statistics = CrawlStatistics(started_s=START_S)
+        self.dispose = Disposition(frontier, journal, self.statistics, clock)
+
+    async def lease(self, **left):
+        one = Visit(await self.frontier.lease(), 7)
+        for name, value in left.items():
+            setattr(one, name, value)
+        return one
+
+    async def end(self, **left):
+        return await self.dispose(await self.lease(**left))
+
+
+def lines(tmp_path):
+    """The lines of crawl.log without their first field (when they were written), and of pages.jsonl."""
+    log = [line.split(maxsplit=1)[1] for line in (tmp_path / "crawl.log").read_text().splitlines()]
+    return log, [json.loads(line) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
+
+
+async def test_a_page_has_a_line_in_both_files(tmp_path, journal) -> None:
+    """Twelve fields in crawl.log, an object in pages.jsonl; its outlinks are queued with its end."""
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        found = [Candidate(url="http://a.test/1", hops="L")]
+        answer = response(200, b"abc", Content_Type="text/html; charset=utf-8")
+        assert await ended.end(response=answer, discovered=found) is DONE
+        assert frontier.core.pending == 1
+        assert ended.statistics.pages == 1
+    log, pages = lines(tmp_path)
+    assert log == [f"200          3 {URL} - - text/html #007 20260101000000000+250 {ABC_DIGEST} - -"]
+    assert pages == [
+        {
+            "url": URL,
+            "status": 200,
+            "mime": "text/html",
+            "size": 3,
+            "hops": "",
+            "via": None,
+            "fetch_time": "2026-01-01T00:00:00.000Z",
+            "digest": ABC_DIGEST,
+        }
+    ]
+
+
+async def test_a_url_that_got_no_answer_has_a_line_in_crawl_log_alone(tmp_path, journal) -> None:
+    """There is no page to speak of."""
+    async with memory_frontier(URL) as frontier:
+        failure = NameNotFound("no such name").timed(START_S, END_S)
+        assert await Ended(frontier, journal).end(failure=failure) is FAILED
+    assert lines(tmp_path) == ([f"-1          - {URL} - - unknown #007 20260101000000000+250 - - -"], [])
+
+
+async def test_a_broken_page_is_no_page_though_it_was_answered(tmp_path, journal) -> None:
+    """Its line says what was fetched and what broke."""
+    async with memory_frontier(URL) as frontier:
+        await Ended(frontier, journal).end(response=response(200, b"abc"), broken=KeyError("odd"))
+    log, pages = lines(tmp_path)
+    assert log == [f"-5          3 {URL} - - unknown #007 20260101000000000+250 {ABC_DIGEST} - err=KeyError"]
+    assert pages == []
+
+
+async def test_a_busy_hosts_answer_to_robots_txt_never_stands_for_the_page(tmp_path, journal) -> None:
+    """The URL is given up with -61 and has no object in pages.jsonl: it was never fetched."""
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        for expected in (RETRY, RETRY, RETRY, RETRY, FAILED):
+            answer = response(503, b"sorry", Retry_After="0", Content_Type="text/plain")
+            assert await ended.end(response=answer, ending=Ending.UNRULED) is expected
+    assert lines(tmp_path) == ([f"-61          - {URL} - - unknown #007 20260101000000000+250 - - 5t"], [])
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"ending": Ending.DEFERRED, "response": response(200)},
+        {"ending": Ending.RELEASED},
+        {"failure": ConnectFailed("refused")},
+    ],
+)
+async def test_a_url_that_comes_again_has_no_line_yet(tmp_path, journal, left) -> None:
+    """Deferred, released or to be tried again: its end is still to come."""
+    async with memory_frontier(URL) as frontier:
+        await Ended(frontier, journal).end(**left)
+        assert frontier.core.pending == 1
+    assert lines(tmp_path) == ([], [])
+
+
+async def test_a_released_visit_is_not_counted(journal) -> None:
+    """The answer is that there was no outcome."""
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        assert await ended.end(ending=Ending.RELEASED) is None
+        assert ended.statistics == CrawlStatistics(started_s=START_S)
+
+
+async def test_the_lines_are_durable_before_the_url_is_finished(tmp_path) -> None:
+    """As long as the journal has not answered, the lease is out and nothing is counted."""
+    held = HeldJournal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, held)
+        task = asyncio.create_task(ended.end(response=response()))
+        await held.is_asked.wait()
+        assert (frontier.core.in_flight, ended.statistics.pages) == (1, 0)
+        held.may_write.set()
+        await task
+        assert (frontier.core.in_flight, ended.statistics.pages) == (0, 1)
+    await held.close()
+    assert len(lines(tmp_path)[0]) == 1
+
+
+async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal) -> None:
+    """It names the URL in whose place it was fetched, and it is no page."""
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        answer = response(200, b"abc", Content_Type="text/plain")
+        one = await ended.lease(response=answer)
+        await ended.dispose.note_robots(one, f"{URL}robots.txt", answer)
+        frontier.release(one.lease)
+        assert (ended.statistics.robots, ended.statistics.pages) == (1, 0)
+    log = f"200          3 {URL}robots.txt P {URL} text/plain #007 20260101000000000+250 {ABC_DIGEST} - -"
+    assert lines(tmp_path) == ([log], [])

@@ -1,0 +1,90 @@
+"""The two steps of every page: fetch, and read the links."""
+
+import pytest
+
+from crawler.chain import Step
+from crawler.failures import ConnectFailed
+from crawler.processors import page
+from crawler.processors.extract import Link
+from crawler.processors.page import ExtractPage, FetchPage
+from tests.crawler.builder import response, visit
+
+BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
+LINKS = [Link("http://a.test/1", "L"), Link("http://a.test/2.png", "E")]
+
+
+def answered(status=200, body=BODY, **headers):
+    return visit(answer=response(status, body, **({"Content_Type": "text/html"} | headers)))
+
+
+async def test_the_answer_is_kept_whatever_its_status() -> None:
+    """What it means is decided later."""
+    answer = response(500)
+    asked = []
+
+    async def get(url):
+        asked.append(url)
+        return answer
+
+    one = visit(url="http://a.test/x")
+    assert await FetchPage(get)(one) is Step.PROCEED
+    assert (asked, one.response) == (["http://a.test/x"], answer)
+
+
+async def test_a_fetch_that_fails_passes_its_error_on() -> None:
+    """It ends the chain; the visit has no answer."""
+
+    async def get(url):
+        raise ConnectFailed("refused")
+
+    one = visit()
+    with pytest.raises(ConnectFailed):
+        await FetchPage(get)(one)
+    assert one.response is None
+
+
+@pytest.mark.parametrize("status", [200, 201, 299])
+async def test_links_are_read_from_a_page_that_was_answered_with_2xx(status) -> None:
+    """They are resolved against the page's URL."""
+    one = answered(status)
+    assert await ExtractPage()(one) is Step.PROCEED
+    assert one.links == LINKS
+
+
+@pytest.mark.parametrize("status", [199, 300, 301, 404, 500])
+async def test_other_answers_have_no_links_of_interest(status) -> None:
+    """An error page leads to the places that every page leads to."""
+    one = answered(status)
+    assert await ExtractPage()(one) is Step.PROCEED
+    assert one.links == []
+
+
+async def test_without_an_answer_there_is_nothing_to_read() -> None:
+    """The chain goes on."""
+    one = visit()
+    assert await ExtractPage()(one) is Step.PROCEED
+    assert one.links == []
+
+
+async def test_an_answer_without_a_type_is_not_read() -> None:
+    """Its bytes could be anything."""
+    one = visit(answer=response(200, BODY))
+    await ExtractPage()(one)
+    assert one.links == []
+
+
+@pytest.mark.parametrize("large_bytes", [1 << 20, 10])
+async def test_links_beyond_the_limit_are_counted(large_bytes, monkeypatch) -> None:
+    """The same for a large body, which is read in a thread: the count stands in crawl.log."""
+    monkeypatch.setattr(page, "LARGE_BYTES", large_bytes)
+    one = answered(body=b"".join(b"<a href=%d>x</a>" % number for number in range(6010)))
+    await ExtractPage()(one)
+    assert (len(one.links), one.dropped_links) == (6000, 10)
+
+
+async def test_a_large_body_brings_the_same_links(monkeypatch) -> None:
+    """Where it is read changes nothing."""
+    monkeypatch.setattr(page, "LARGE_BYTES", len(BODY) - 1)
+    one = answered()
+    await ExtractPage()(one)
+    assert one.links == LINKS

@@ -1,0 +1,378 @@
+"""The robots.txt precondition: one fetch per origin, shared by all who wait, whatever becomes of it."""
+
+import asyncio
+import gc
+from itertools import pairwise
+
+import pytest
+
+from crawler.chain import Step
+from crawler.dns import Resolver
+from crawler.failures import ConnectFailed, ConnectionLost, RobotsUnavailable
+from crawler.processors.disposition import decide
+from crawler.processors.fetch import Fetcher
+from crawler.processors.preconditions import MAX_REDIRECTS, RobotsPrecondition
+from crawler.robots import UNREACHABLE_LIFETIME_S
+from crawler.visit import Ending
+from frontier.models import OutcomeKind
+from tests.crawler.builder import END_S, START_S, response, settle, visit
+from tests.frontier.builder import FakeClock
+from tests.site.page import Fault, Host, Page, failure, file, redirect
+from tests.site.server import SmallWeb
+
+RULES = b"User-agent: *\nDisallow: /private\n"
+WITH_DELAY = b"User-agent: *\nCrawl-delay: 2\n"
+OPEN, SHUT = "http://a.test/open", "http://a.test/private"
+
+
+class Robots:
+    """The precondition with what it is told and what it tells."""
+
+    def __init__(self, fetcher, *, max_crawl_delay_s=300.0) -> None:
+        self.clock = FakeClock(START_S)
+        self.delays = []
+        self.notes = []
+        self.process = RobotsPrecondition(
+            fetcher,
+            product="anabranch",
+            max_crawl_delay_s=max_crawl_delay_s,
+            clock=self.clock,
+            set_delay=lambda gate, delay_s: self.delays.append((gate, delay_s)),
+            note=self._note,
+        )
+
+    async def _note(self, one, url, answer) -> None:
+        await asyncio.sleep(0)
+        self.notes.append((one, url, answer.status))
+
+    async def visit(self, url=OPEN, *, attempts=0):
+        """The visit after the precondition, and what it answered or raised."""
+        one = visit(url=url, attempts=attempts)
+        try:
+            return one, await self.process(one)
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            return one, error
+
+    async def visits(self, *urls):
+        """Visits that begin at the same moment."""
+        return await asyncio.gather(*map(self.visit, urls))
+
+    async def knows(self):
+        """Have the rules fetched."""
+        await self.visit()
+        self.notes.clear()
+
+
+def web_of(**robots):
+    """A web in which a.test has this robots.txt."""
+    return SmallWeb({"a.test": Host(pages={"/robots.txt": Page(**robots)}), "b.test": Host()})
+
+
+def web_with(pages):
+    return SmallWeb({"a.test": Host(pages=pages)})
+
+
+class Opened:
+    """A small web, and the precondition over a real fetcher."""
+
+    def __init__(self, web, **options) -> None:
+        self.web = web
+        self._options = options
+
+    async def __aenter__(self):
+        await self.web.__aenter__()
+        clock = FakeClock(START_S)
+        self._resolver = Resolver((), self.web.hosts, clock=clock)
+        self._fetcher = Fetcher(
+            user_agent="anabranch",
+            resolver=self._resolver,
+            timeout_s=10.0,
+            max_body_bytes=1 << 20,
+            allow_private=True,
+            clock=self.web.now,
+        )
+        return Robots(self._fetcher, **self._options)
+
+    async def __aexit__(self, *error):
+        await self._fetcher.close()
+        await self._resolver.close()
+        await self.web.__aexit__(*error)
+
+
+class HeldFetcher:
+    """Answers when the test says so, with what the test says: a response, or an error to raise."""
+
+    def __init__(self) -> None:
+        self.asked = []
+        self.answers = asyncio.Queue()
+
+    async def get(self, url):
+        self.asked.append(url)
+        answer = await self.answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def rules(body=RULES):
+    return response(200, body)
+
+
+# Known rules
+
+
+async def test_the_first_visit_fetches_the_rules_and_goes_back_deferred() -> None:
+    """It keeps the answer and its times, since its slot was used; robots.txt gets its own line."""
+    web = web_of(body=RULES, content_type="text/plain")
+    async with Opened(web) as robots:
+        one, step = await robots.visit()
+        assert (step, one.ending, one.response.body) == (Step.STOP, Ending.DEFERRED, RULES)
+        assert robots.notes == [(one, "http://a.test/robots.txt", 200)]
+        assert decide(one, START_S).kind is OutcomeKind.DEFERRED
+        assert decide(one, START_S).end_s == one.response.end_s
+
+
+async def test_known_rules_let_a_page_pass_or_exclude_it_without_a_fetch() -> None:
+    """One robots.txt for all pages of an origin."""
+    web = web_of(body=RULES, content_type="text/plain")
+    async with Opened(web) as robots:
+        await robots.knows()
+        one, step = await robots.visit(OPEN)
+        assert (step, one.ending, one.response) == (Step.PROCEED, Ending.NONE, None)
+        one, step = await robots.visit(SHUT)
+        assert (step, one.ending, one.response) == (Step.STOP, Ending.EXCLUDED, None)
+        assert web.ledger.counts() == {"http://a.test/robots.txt": 1}
+        assert robots.notes == []
+
+
+async def test_each_origin_has_its_own_rules() -> None:
+    """Another host, another port or another scheme is asked by itself."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for _ in range(3):
+        fetcher.answers.put_nowait(rules())
+    await robots.visits("http://a.test/", "http://a.test:81/", "https://a.test/")
+    assert fetcher.asked == [
+        "http://a.test/robots.txt",
+        "http://a.test:81/robots.txt",
+        "https://a.test/robots.txt",
+    ]
+
+
+async def test_a_missing_robots_txt_allows_everything() -> None:
+    """404: the site has nothing to say."""
+    async with Opened(SmallWeb({"a.test": Host()})) as robots:
+        await robots.knows()
+        assert (await robots.visit(SHUT))[1] is Step.PROCEED
+
+
+# Single flight
+
+
+async def test_others_on_the_origin_wait_for_the_same_answer_and_go_on() -> None:
+    """One fetch; the first goes back, the others are judged by the rules and hold no answer."""
+    web = web_of(body=RULES, content_type="text/plain")
+    async with Opened(web) as robots:
+        (first, stop), (second, go), (third, out) = await robots.visits(OPEN, OPEN, SHUT)
+        assert (first.ending, second.ending, third.ending) == (Ending.DEFERRED, Ending.NONE, Ending.EXCLUDED)
+        assert (stop, go, out) == (Step.STOP, Step.PROCEED, Step.STOP)
+        assert (second.response, third.response) == (None, None)
+        assert web.ledger.counts() == {"http://a.test/robots.txt": 1}
+
+
+async def test_those_who_wait_are_released_when_the_host_wants_its_distance() -> None:
+    """They are out on the host already, and closer together than the Crawl-delay that it asks for."""
+    web = web_of(body=WITH_DELAY, content_type="text/plain")
+    async with Opened(web) as robots:
+        (first, _), (second, step) = await robots.visits(OPEN, OPEN)
+        assert (first.ending, second.ending, step) == (Ending.DEFERRED, Ending.RELEASED, Step.STOP)
+        assert robots.delays == [("a.test", 2.0)]
+        assert (await robots.visit())[1] is Step.PROCEED, "at the gate's pace they go on"
+
+
+async def test_a_crawl_delay_is_cut_at_the_orders_longest() -> None:
+    """A host may not park a crawl for a year."""
+    web = web_of(body=WITH_DELAY, content_type="text/plain")
+    async with Opened(web, max_crawl_delay_s=1.5) as robots:
+        await robots.visit()
+        assert robots.delays == [("a.test", 1.5)]
+
+
+# A busy host
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_host_closes_its_gate_and_is_asked_again(status) -> None:
+    """Nothing is decided: the first is a try of a busy host, the others go back to the gate, the next asks again."""
+    web = web_of(first=(failure(status, ("Retry-After", "9")),), body=RULES, content_type="text/plain")
+    async with Opened(web) as robots:
+        (first, stop), (second, step) = await robots.visits(OPEN, OPEN)
+        decided = decide(first, START_S)
+        assert (stop, decided.kind, decided.host_rest_s) == (Step.STOP, OutcomeKind.RETRY, 9.0)
+        assert (step, second.ending) == (Step.STOP, Ending.RELEASED)
+        third, _ = await robots.visit()
+        assert third.ending is Ending.DEFERRED
+        assert web.ledger.statuses("http://a.test/robots.txt") == [status, 200]
+        assert [status for _, _, status in robots.notes] == [status, 200]
+
+
+# Rules that cannot be had
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+async def test_a_robots_txt_that_fails_keeps_everybody_out_for_a_while(status) -> None:
+    """5xx: nothing may be fetched until it can be had; those who waited and those who come fail without a fetch."""
+    web = web_of(first=(failure(status),), body=RULES, content_type="text/plain")
+    async with Opened(web) as robots:
+        (first, _), (second, waited) = await robots.visits(OPEN, OPEN)
+        third, came = await robots.visit()
+        assert first.ending is Ending.DEFERRED
+        assert isinstance(waited, RobotsUnavailable)
+        assert isinstance(came, RobotsUnavailable)
+        assert waited is not came
+        assert (second.response, third.response) == (None, None)
+        assert web.ledger.count("http://a.test/robots.txt") == 1
+        robots.clock.advance(UNREACHABLE_LIFETIME_S)
+        await robots.knows()
+        assert (await robots.visit())[1] is Step.PROCEED
+
+
+async def test_a_fetch_that_fails_is_the_first_visits_failure_and_nobody_elses_slot_rests() -> None:
+    """Each who waited fails by an error of its own, without times; the first one's has the times of the fetch."""
+    web = web_of(fault=Fault.CLOSE)
+    async with Opened(web) as robots:
+        (_, first), (_, second), (_, third) = await robots.visits(OPEN, OPEN, OPEN)
+        assert {type(error) for error in (first, second, third)} == {ConnectionLost}
+        assert len({id(error) for error in (first, second, third)}) == 3
+        assert first.end_s >= first.start_s > 0
+        assert [(error.start_s, error.end_s, str(error)) for error in (second, third)] == [(0.0, 0.0, str(first))] * 2
+        assert robots.notes == []
+        await robots.visit()
+        assert web.ledger.count("http://a.test/robots.txt") == 2, "a failure is not kept"
+
+
+async def test_a_failure_that_was_not_waited_for_makes_no_noise() -> None:
+    """The single visit has raised it; nobody else need hear of it."""
+    noises = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noises.append(context))
+    fetcher = HeldFetcher()
+    fetcher.answers.put_nowait(ConnectFailed("refused").timed(START_S, END_S))
+    _, error = await Robots(fetcher).visit()
+    assert isinstance(error, ConnectFailed)
+    gc.collect()
+    assert noises == []
+
+
+# Redirects
+
+
+def chain_of(redirects):
+    """robots.txt after so many redirects."""
+    steps = ["/robots.txt", *(f"/{number}" for number in range(1, redirects + 1))]
+    pages = {here: redirect(301, there, there) for here, there in pairwise(steps)}
+    return web_with({**pages, steps[-1]: file("text/plain", RULES)})
+
+
+async def test_redirects_are_followed_up_to_five() -> None:
+    """RFC 9309, 2.3.1.2; the times are those of the whole, the line names the URL that was asked for first."""
+    web = chain_of(MAX_REDIRECTS)
+    async with Opened(web) as robots:
+        one, _ = await robots.visit()
+        assert robots.notes == [(one, "http://a.test/robots.txt", 200)]
+        first, last = web.ledger.visits[0], web.ledger.visits[-1]
+        assert one.response.start_s <= first.start_s
+        assert one.response.end_s >= last.end_s
+        assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+
+
+async def test_after_more_redirects_than_five_nothing_may_be_fetched() -> None:
+    """The sixth is not followed."""
+    web = chain_of(MAX_REDIRECTS + 1)
+    async with Opened(web) as robots:
+        await robots.visit()
+        assert isinstance((await robots.visit())[1], RobotsUnavailable)
+        assert len(web.ledger.visits) == MAX_REDIRECTS + 1
+
+
+async def test_rules_may_lie_on_another_host() -> None:
+    """They hold for the origin that was asked."""
+    pages = {"/robots.txt": redirect(302, "http://b.test/rules", None)}
+    web = SmallWeb({"a.test": Host(pages=pages), "b.test": Host(pages={"/rules": file("text/plain", RULES)})})
+    async with Opened(web) as robots:
+        await robots.knows()
+        assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+
+
+@pytest.mark.parametrize("page", [failure(302), redirect(302, "http://[::1", None)], ids=["nowhere", "unreadable"])
+async def test_a_redirect_that_leads_nowhere_is_an_answer_without_rules(page) -> None:
+    """So nothing may be fetched."""
+    async with Opened(web_with({"/robots.txt": page})) as robots:
+        await robots.visit()
+        assert isinstance((await robots.visit())[1], RobotsUnavailable)
+
+
+# What goes wrong on our side
+
+
+async def started(robots, *urls):
+    """Tasks of visits that wait: the first for the fetch, the others for the first."""
+    tasks = [asyncio.create_task(robots.visit(url)) for url in urls]
+    await settle()
+    return tasks
+
+
+async def test_a_cancelled_fetch_releases_those_who_wait_and_the_next_asks_again() -> None:
+    """They are not cancelled with it, nor do they wait for ever."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    first, second = await started(robots, OPEN, OPEN)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    one, step = await second
+    assert (one.ending, step) == (Ending.RELEASED, Step.STOP)
+    fetcher.answers.put_nowait(rules())
+    assert (await robots.visit())[0].ending is Ending.DEFERRED
+
+
+async def test_a_fetch_that_breaks_releases_those_who_wait() -> None:
+    """A fault of ours ends one visit, not the workers that waited for it."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    first, second = await started(robots, OPEN, OPEN)
+    fetcher.answers.put_nowait(KeyError("odd"))
+    assert isinstance((await first)[1], KeyError)
+    assert (await second)[0].ending is Ending.RELEASED
+
+
+async def test_one_who_is_cancelled_while_it_waits_disturbs_nobody() -> None:
+    """The fetch goes on, and the others get their answer."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    first, second, third = await started(robots, OPEN, OPEN, OPEN)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    fetcher.answers.put_nowait(rules())
+    assert (await first)[0].ending is Ending.DEFERRED
+    assert (await third)[1] is Step.PROCEED
+    assert fetcher.asked == ["http://a.test/robots.txt"]
+
+
+async def test_rules_are_shared_only_when_their_line_is_durable() -> None:
+    """Nobody goes on as long as it is not noted; then all do."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    may_note = asyncio.Event()
+
+    async def note(*_):
+        await may_note.wait()
+
+    robots.process._note = note
+    fetcher.answers.put_nowait(rules())
+    first, second = await started(robots, OPEN, OPEN)
+    assert not first.done()
+    assert not second.done()
+    may_note.set()
+    assert (await first)[0].ending is Ending.DEFERRED
+    assert (await second)[1] is Step.PROCEED

@@ -1,0 +1,45 @@
+"""The chain: processors in order until one says stop."""
+
+import pytest
+
+from crawler.chain import Step, run_chain
+from tests.crawler.builder import visit
+
+
+def processors(*steps):
+    """Processors that answer these steps (or raise), and the list in which they note their numbers."""
+    ran = []
+
+    def processor(number, step):
+        async def process(visit):
+            ran.append((number, visit))
+            if isinstance(step, Exception):
+                raise step
+            return step
+
+        return process
+
+    return [processor(number, step) for number, step in enumerate(steps)], ran
+
+
+async def test_every_processor_gets_the_visit_in_order() -> None:
+    """As long as all say proceed, none is left out."""
+    chain, ran = processors(Step.PROCEED, Step.PROCEED, Step.PROCEED)
+    one = visit()
+    await run_chain(chain, one)
+    assert ran == [(0, one), (1, one), (2, one)]
+
+
+async def test_nothing_runs_after_a_stop() -> None:
+    """The processor that says stop is the last."""
+    chain, ran = processors(Step.PROCEED, Step.STOP, Step.PROCEED)
+    await run_chain(chain, visit())
+    assert [number for number, _ in ran] == [0, 1]
+
+
+async def test_what_a_processor_raises_passes_through_and_ends_the_chain() -> None:
+    """The chain judges no error: that is the worker's business."""
+    chain, ran = processors(KeyError("odd"), Step.PROCEED)
+    with pytest.raises(KeyError, match="odd"):
+        await run_chain(chain, visit())
+    assert [number for number, _ in ran] == [0]

@@ -1,0 +1,456 @@
+"""One run from opening to report: its ends, its limits, its signals, its errors."""
+
+import asyncio
+import json
+import os
+import signal
+
+import pytest
+
+from crawler import controller as controller_module
+from crawler.controller import CrawlController, Ending, Outside, exit_code, first_of, opening_line
+from crawler.errors import JournalFull
+from crawler.exits import ExitCode
+from crawler.job import JobFolder
+from crawler.journal import Journal
+from crawler.order import CrawlOrder
+from crawler.processors.fetch import Fetcher
+from crawler.reports import RunFacts, SeedFact
+from crawler.seeds import Seed
+from crawler.statistics import CrawlStatistics
+from frontier.composition import FrontierOrder, open_frontier
+from frontier.errors import PolicyError, StoreUnavailable
+from frontier.models import Candidate, Outcome, OutcomeKind, WaitsFor
+from tests.crawler.builder import memory_frontier, until
+from tests.site.page import Host, Page, file, go, redirect
+from tests.site.server import SmallWeb
+
+SITE = {"/": Page(links=go("/1", "/2", "/3")), "/1": Page(), "/2": Page(), "/3": Page()}
+SEED = "http://a.test/"
+#: Longer than any fetch of a test that does not hang on purpose.
+PATIENCE_S = 30.0
+SHORT_S = 0.05
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+
+
+def web_of(pages):
+    return SmallWeb({"a.test": Host(pages=pages)})
+
+
+class Run:
+    """A controller over the small web, and what it told the outside."""
+
+    def __init__(self, web, job, *, seeds=(SEED,), **sections) -> None:
+        self.said = []
+        self.snapshots = []
+        self.forced = 0
+        self.is_shown = False
+        order = {
+            "politeness": {"min_delay": 0, "max_delay": 0, "max_connections": 4},
+            "crawl": {"workers": 4},
+            "fetch": {"allow_private": True, "timeout": PATIENCE_S},
+            "dns": {"hosts": web.hosts},
+        }
+        for name, section in sections.items():
+            order[name] = order.get(name, {}) | section
+        outside = Outside(say=self.said.append, show=self._show, force_exit=self._force_exit)
+        given = [Seed(url=url, source="command line") for url in seeds]
+        self.controller = CrawlController(CrawlOrder.model_validate(order), job, given, outside)
+
+    async def _show(self, take) -> None:
+        self.snapshots.append(take())
+        self.is_shown = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_shown = False
+            self.snapshots.append(take())
+
+    def _force_exit(self) -> None:
+        self.forced += 1
+
+
+async def crawl(web, tmp_path, **order):
+    """Run the job once; its exit code and what it said."""
+    with JobFolder.open(tmp_path / "job") as job:
+        run = Run(web, job, **order)
+        code = await run.controller.run()
+        assert not run.is_shown
+        return code, run
+
+
+def crawled(tmp_path):
+    """The URLs in pages.jsonl."""
+    lines = (tmp_path / "job" / "pages.jsonl").read_text().splitlines()
+    return sorted(json.loads(line)["url"] for line in lines)
+
+
+def kept(tmp_path, url=SEED):
+    """What the job's Frontier knows of a URL, after the run."""
+    with open_frontier(tmp_path / "job" / "state", FrontierOrder()) as frontier:
+        frontier.check()
+        return frontier.get(url.encode())
+
+
+ALL = [SEED, f"{SEED}1", f"{SEED}2", f"{SEED}3"]
+
+
+# Good ends
+
+
+async def test_a_crawl_runs_until_nothing_is_left_and_reports(tmp_path) -> None:
+    """First the opening line, last the reports, which are in the job's folder too."""
+    async with web_of(SITE) as web:
+        code, run = await crawl(web, tmp_path)
+    assert code is ExitCode.DONE
+    assert crawled(tmp_path) == ALL
+    first, last = run.said
+    assert first == f"new job {tmp_path}/job: 1 URLs queued"
+    reports = tmp_path / "job" / "reports"
+    assert last == (reports / "crawl-report.txt").read_text() + (reports / "seeds-report.txt").read_text()
+    assert "ended          finished: nothing is queued\n" in last
+    assert "this run       4 pages, 0 failed, 0 excluded, 1 robots.txt\n" in last
+
+
+async def test_a_finished_job_says_so_and_fetches_nothing(tmp_path) -> None:
+    """Nobody works, nothing is shown, and its seeds still count as answered."""
+    async with web_of(SITE) as web:
+        await crawl(web, tmp_path)
+        asked = web.ledger.counts()
+        code, run = await crawl(web, tmp_path)
+        assert web.ledger.counts() == asked
+    assert code is ExitCode.DONE
+    assert run.said[0] == f"job {tmp_path}/job is finished: 4 pages; use --fresh to start over"
+    assert run.snapshots == []
+
+
+async def test_robots_txt_is_not_asked_for_when_the_order_ignores_it(tmp_path) -> None:
+    """Only pages are fetched, the forbidden ones too."""
+    forbidding = {**SITE, "/robots.txt": file("text/plain", b"User-agent: *\nDisallow: /\n")}
+    async with web_of(forbidding) as web:
+        code, _ = await crawl(web, tmp_path, robots={"robots": "ignore"})
+        assert set(web.ledger.counts()) == set(ALL)
+    assert code is ExitCode.DONE
+
+
+async def test_a_seed_that_moves_takes_the_crawl_along(tmp_path) -> None:
+    """The seed's redirect is a seed: its host is in scope, and the report names it."""
+    table = {
+        "a.test": Host(pages={"/": redirect(301, "http://b.test/", None)}),
+        "b.test": Host(pages={"/": Page(links=go("http://b.test/1")), "/1": Page()}),
+    }
+    async with SmallWeb(table) as web:
+        _, run = await crawl(web, tmp_path)
+    assert crawled(tmp_path) == [SEED, "http://b.test/", "http://b.test/1"]
+    assert f"   301 CRAWLED    {SEED} http://b.test/\n" in run.said[-1]
+
+
+async def test_without_any_answer_the_exit_code_is_5(tmp_path) -> None:
+    """And the same command tries again."""
+    async with web_of(SITE) as web:
+        code, run = await crawl(web, tmp_path, fetch={"allow_private": False})
+        assert (code, crawled(tmp_path)) == (ExitCode.NO_SEED_ANSWERED, [])
+        assert "is not a public address" in run.said[-1]
+        code, run = await crawl(web, tmp_path)
+    assert run.said[0] == f"resuming job {tmp_path}/job: 1 URLs done, 1 queued"
+    assert (code, crawled(tmp_path)) == (ExitCode.DONE, ALL)
+
+
+async def test_progress_shows_what_the_crawl_does(tmp_path) -> None:
+    """Before the first lease, and after the last."""
+    async with web_of(SITE) as web:
+        _, run = await crawl(web, tmp_path)
+    before, after = run.snapshots
+    assert (before.pages, before.workers, before.gates) == (0, 4, 1)
+    assert (before.pending + before.active, before.queues) == (1, 1)
+    assert (after.pages, after.pending, after.active, after.queues) == (4, 0, 0, 0)
+    assert (after.wakes_in_s, after.waits_for) == (None, WaitsFor.URLS)
+    assert 0 <= before.elapsed_s <= after.elapsed_s
+
+
+async def test_progress_knows_when_the_next_gate_opens(tmp_path) -> None:
+    """Seconds from now, not a moment of time."""
+    async with web_of(SITE) as web:
+        rest = {"politeness": {"min_delay": 60, "max_delay": 60}, "robots": {"robots": "ignore"}}
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job, **rest)
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.controller._statistics.pages == 4)
+            run.controller.stop(Ending.TIME_LIMIT)
+            await running
+            slow = Run(web, job, seeds=(f"{SEED}new",), **rest)
+            running = asyncio.create_task(slow.controller.run())
+            await until(lambda: slow.snapshots)
+            slow.controller.stop(Ending.TIME_LIMIT)
+            await running
+    assert 0 < slow.snapshots[0].wakes_in_s <= 60
+
+
+# Limits
+
+
+async def test_the_limit_counts_the_pages_of_the_whole_job(tmp_path) -> None:
+    """Two, no more with the same limit, and one more with a higher one."""
+    async with web_of(SITE) as web:
+        for limit, pages in ((2, 2), (2, 2), (3, 3)):
+            code, run = await crawl(web, tmp_path, crawl={"limit": limit})
+            assert (code, len(crawled(tmp_path))) == (ExitCode.DONE, pages)
+            assert Ending.PAGE_LIMIT.value in run.said[-1]
+
+
+async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
+    """It waits for its gate, the time is up, and the rest stays queued."""
+    async with web_of(SITE) as web:
+        code, run = await crawl(
+            web,
+            tmp_path,
+            crawl={"time_limit": SHORT_S},
+            politeness={"min_delay": 3600, "max_delay": 3600, "max_connections": 1},
+        )
+    assert code is ExitCode.DONE
+    assert Ending.TIME_LIMIT.value in run.said[-1]
+    assert kept(tmp_path) is not None
+
+
+async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
+    """A crawl that ends by itself has simply finished."""
+    async with web_of(SITE) as web:
+        _, run = await crawl(web, tmp_path, crawl={"time_limit": 3600})
+    assert Ending.FINISHED.value in run.said[-1]
+
+
+class HangingFetcher(Fetcher):
+    """A fetch that does not even keep its own time-out (as a robots.txt with many slow redirects)."""
+
+    async def get(self, url):
+        await asyncio.Event().wait()
+
+
+async def test_a_fetch_that_outlasts_the_drain_is_cancelled_and_its_lease_released(tmp_path, monkeypatch) -> None:
+    """After the fetch time-out the run ends; the URL is queued as if it had never been tried."""
+    monkeypatch.setattr(controller_module, "Fetcher", HangingFetcher)
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job, fetch={"timeout": SHORT_S})
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.controller._statistics.active)
+            run.controller.stop(Ending.TIME_LIMIT)
+            assert await running is ExitCode.DONE
+    record = kept(tmp_path)
+    assert (record.state.value, record.attempts) == ("queued", 0)
+    assert (tmp_path / "job" / "logs" / "crawl.log").read_text() == ""
+
+
+# Signals
+
+
+class HeldFetcher(Fetcher):
+    """Fetches when the test lets it."""
+
+    may_fetch: asyncio.Event
+
+    async def get(self, url):
+        await self.may_fetch.wait()
+        return await super().get(url)
+
+
+@pytest.fixture
+def may_fetch(monkeypatch):
+    """Every fetch waits for this event."""
+    HeldFetcher.may_fetch = asyncio.Event()
+    monkeypatch.setattr(controller_module, "Fetcher", HeldFetcher)
+    return HeldFetcher.may_fetch
+
+
+async def signalled(may_fetch, tmp_path, *numbers, first=None):
+    """A run that holds a fetch: `first` stops it, then the signals come, then the fetch ends; the code and the run."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job, robots={"robots": "ignore"})
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.controller._statistics.active)
+            if first is not None:
+                run.controller.stop(first)
+            for number in numbers:
+                said = len(run.said)
+                os.kill(os.getpid(), number)
+                await until(lambda said=said: len(run.said) > said)
+            may_fetch.set()
+            return await running, run
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_first_signal_drains(tmp_path, may_fetch, number) -> None:
+    """It says what happens now; the fetch under way ends, no other begins, and the exit code is 11."""
+    code, run = await signalled(may_fetch, tmp_path, number)
+    assert (code, run.forced) == (ExitCode.DRAINED, 0)
+    assert run.said[1] == "draining: fetches under way may end; a second signal leaves at once"
+    assert Ending.SIGNAL.value in run.said[-1]
+    assert crawled(tmp_path) == [SEED]
+    assert kept(tmp_path, f"{SEED}1").state.value == "queued"
+
+
+async def test_the_second_signal_leaves_at_once(tmp_path, may_fetch) -> None:
+    """Whichever of the two it is."""
+    _, run = await signalled(may_fetch, tmp_path, signal.SIGINT, signal.SIGTERM)
+    assert run.forced == 1
+
+
+async def test_during_the_drain_of_a_limit_it_is_the_second_signal_too_that_leaves(tmp_path, may_fetch) -> None:
+    """The first one then changes nothing: the crawl ends for the reason that came first."""
+    code, run = await signalled(may_fetch, tmp_path, signal.SIGINT, signal.SIGINT, first=Ending.TIME_LIMIT)
+    assert (code, run.forced) == (ExitCode.DONE, 1)
+    assert Ending.TIME_LIMIT.value in run.said[-1]
+
+
+async def test_the_signals_are_the_systems_again_after_a_run(tmp_path) -> None:
+    """After a good end, and after a bad one."""
+    before = signal.getsignal(signal.SIGTERM)
+    async with web_of(SITE) as web:
+        await crawl(web, tmp_path)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with pytest.raises(PolicyError):
+            await crawl(web, tmp_path, frontier={"policy": "no-such-policy"})
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+# Errors
+
+
+def journal_that_raises(*errors):
+    """A journal whose writes fail, each with the next of the errors."""
+    left = list(errors)
+
+    class FailingJournal(Journal):
+        async def write(self, *lines):
+            if left:
+                raise left.pop(0)
+            await super().write(*lines)
+
+    return FailingJournal
+
+
+async def test_a_full_disk_ends_the_run_with_its_own_error(tmp_path, monkeypatch) -> None:
+    """No group around it, though many workers failed; everything is closed, and the job goes on later."""
+    async with web_of(SITE) as web:
+        with monkeypatch.context() as full:
+            full.setattr(controller_module, "Journal", journal_that_raises(*[JournalFull("the disk is full")] * 4))
+            with pytest.raises(JournalFull, match="the disk is full"):
+                await crawl(web, tmp_path)
+        code, _ = await crawl(web, tmp_path)
+    assert (code, crawled(tmp_path)) == (ExitCode.DONE, ALL)
+
+
+async def test_a_store_that_fails_in_the_middle_ends_the_run_with_its_own_error(tmp_path, monkeypatch) -> None:
+    """The same for the other room's errors."""
+    async with web_of(SITE) as web:
+        monkeypatch.setattr(controller_module, "Journal", journal_that_raises(StoreUnavailable("gone")))
+        with pytest.raises(StoreUnavailable, match="gone"):
+            await crawl(web, tmp_path)
+
+
+async def test_a_defect_is_not_mistaken_for_a_full_disk(tmp_path, monkeypatch) -> None:
+    """What nobody foresaw is shown whole, whatever else failed beside it."""
+    async with web_of(SITE) as web:
+        monkeypatch.setattr(controller_module, "Journal", journal_that_raises(KeyError("odd")))
+        with pytest.raises(ExceptionGroup) as failed:
+            await crawl(web, tmp_path, robots={"robots": "ignore"})
+    assert failed.group_contains(KeyError)
+
+
+async def test_an_error_beside_a_defect_does_not_hide_it(tmp_path, monkeypatch) -> None:
+    """Progress breaks while a worker finds the disk full."""
+    monkeypatch.setattr(controller_module, "Journal", journal_that_raises(JournalFull("full")))
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job)
+
+            async def show(_):
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    raise KeyError("odd")
+
+            run.controller._outside = Outside(say=run.said.append, show=show, force_exit=run._force_exit)
+            with pytest.raises(ExceptionGroup) as failed:
+                await run.controller.run()
+    assert failed.group_contains(KeyError)
+    assert failed.group_contains(JournalFull)
+
+
+async def test_a_report_that_cannot_be_written_is_an_error_of_ours(tmp_path) -> None:
+    """It names the file; the crawl itself is done."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job)
+            job.reports.rmdir()
+            with pytest.raises(controller_module.CrawlerError, match=r"crawl-report\.txt"):
+                await run.controller.run()
+    assert crawled(tmp_path) == ALL
+
+
+def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> None:
+    """Groups nest."""
+    first = JournalFull("first")
+    assert first_of(ExceptionGroup("", [ExceptionGroup("", [first]), JournalFull("second")])) is first
+    assert first_of(ExceptionGroup("", [first, JournalFull("second")])) is first
+
+
+# Words and numbers
+
+
+async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
+    """By what the folder was before, and by what is left."""
+    async with memory_frontier(SEED, f"{SEED}1") as frontier:
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core) == f"new job {tmp_path}/job: 2 URLs queued"
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core) == f"resuming job {tmp_path}/job: 0 URLs done, 2 queued"
+            for kind, status in ((OutcomeKind.DONE, 200), (OutcomeKind.FAILED, -1)):
+                frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
+            frontier.schedule([Candidate(url=f"{SEED}2")])
+            assert opening_line(job, frontier.core) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
+            frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
+            expected = f"job {tmp_path}/job is finished: 1 pages; use --fresh to start over"
+            assert opening_line(job, frontier.core) == expected
+
+
+@pytest.mark.parametrize(
+    ("ending", "statuses", "code"),
+    [
+        (Ending.FINISHED, [200], ExitCode.DONE),
+        (Ending.FINISHED, [404, -1], ExitCode.DONE),
+        (Ending.FINISHED, [-1, -5001], ExitCode.NO_SEED_ANSWERED),
+        (Ending.FINISHED, [-1, 0], ExitCode.DONE),  # one was not tried yet
+        (Ending.FINISHED, [], ExitCode.DONE),
+        (Ending.PAGE_LIMIT, [200], ExitCode.DONE),
+        (Ending.TIME_LIMIT, [200, 0], ExitCode.DONE),
+        (Ending.TIME_LIMIT, [-1], ExitCode.NO_SEED_ANSWERED),
+        (Ending.SIGNAL, [200], ExitCode.DRAINED),
+        (Ending.SIGNAL, [-1], ExitCode.DRAINED),
+    ],
+)
+def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
+    """A signal weighs most; no answer at all is said when every seed was tried."""
+    seeds = [SeedFact(f"http://{number}.test/", status, "", None) for number, status in enumerate(statuses)]
+    facts = RunFacts("job", ending.value, 1.0, seeds, CrawlStatistics(started_s=0.0), None)
+    assert exit_code(ending, facts) is code
+
+
+async def test_seeds_are_in_the_book_before_anything_is_fetched(tmp_path, may_fetch) -> None:
+    """A job that is killed at once knows what it is about."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job)
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.controller._statistics.active)
+            assert json.loads((job.state / "seeds.jsonl").read_text())["url"] == SEED
+            may_fetch.set()
+            await running

@@ -1,0 +1,122 @@
+"""Reports as literal text."""
+
+from collections import Counter
+
+import pytest
+
+from crawler.errors import NoFolder, storage_errors
+from crawler.reports import RunFacts, SeedFact, crawl_report, seeds_report, write_reports
+from crawler.statistics import CrawlStatistics
+from frontier.statistics import FrontierStatistics
+
+ANSWERED = SeedFact("http://b.test/", 200, "", None)
+MOVED = SeedFact("http://a.test/", 301, "", "http://www.a.test/")
+DEAD = SeedFact("http://dead.test/", -1, "no such name: dead.test", None)
+SHUT = SeedFact("http://c.test/", -9998, "", None)
+UNTRIED = SeedFact("http://z.test/", 0, "", None)
+
+
+def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals"):
+    return RunFacts(
+        job=job,
+        ended="finished: nothing is queued",
+        elapsed_s=elapsed_s,
+        seeds=list(seeds),
+        run=CrawlStatistics(
+            started_s=0.0,
+            pages=250,
+            failed=2,
+            excluded=1,
+            robots=3,
+            fetched_bytes=3 << 20,
+            by_status=Counter({200: 240, 404: 10, -2: 2}),
+        ),
+        frontier=FrontierStatistics(
+            pending=40,
+            waiting=1,
+            in_flight=2,
+            done=900,
+            failed=5,
+            disregarded=6,
+            queues={},
+            gates=1,
+            gates_open=1,
+            unsynced_rows=0,
+            seen={"expected_lost": lost},
+        ),
+    )
+
+
+def test_the_seeds_report_has_unanswered_seeds_first() -> None:
+    """Status, a word, the seed, and where it went or why it was not answered."""
+    assert seeds_report([ANSWERED, MOVED, UNTRIED, DEAD, SHUT]) == (
+        "[code] [status] [seed] [redirect or reason]\n"
+        " -9998 NOTCRAWLED http://c.test/ -9998 excluded by robots.txt\n"
+        "    -1 NOTCRAWLED http://dead.test/ no such name: dead.test\n"
+        "     0 NOTCRAWLED http://z.test/ 0 not tried yet\n"
+        "   301 CRAWLED    http://a.test/ http://www.a.test/\n"
+        "   200 CRAWLED    http://b.test/\n"
+    )
+
+
+def test_a_seeds_report_of_no_seeds_is_its_heading() -> None:
+    """Nothing is invented."""
+    assert seeds_report([]) == "[code] [status] [seed] [redirect or reason]\n"
+
+
+def test_the_crawl_report_tells_this_run_and_the_job() -> None:
+    """One fact a line, then what became of the URLs, the most frequent status first."""
+    assert crawl_report(facts(ANSWERED, DEAD, lost=0.02)) == (
+        "job            jobs/portals\n"
+        "ended          finished: nothing is queued\n"
+        "duration       2m 5s\n"
+        "seeds          1 answered, 1 not\n"
+        "this run       250 pages, 2 failed, 1 excluded, 3 robots.txt\n"
+        "fetched        3.0 MiB, 2.0 pages/s\n"
+        "job so far     900 pages, 5 failed, 6 excluded\n"
+        "still queued   42\n"
+        "lost to dedup  0.02 URLs expected\n"
+        "           240 200 OK\n"
+        "            10 404 Not Found\n"
+        "             2 -2 connect failed\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"elapsed_s": 0.0}, "fetched        3.0 MiB, 0.0 pages/s\n"),
+        ({"lost": 1e-9}, "lost to dedup  nothing\n"),
+        ({"lost": 1e-6}, "lost to dedup  1e-06 URLs expected\n"),
+    ],
+)
+def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
+    """No rate of no time, no losses that nobody will see."""
+    assert line in crawl_report(facts(**given))
+
+
+def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
+    """It has no such figure."""
+    exact = facts()
+    exact = exact._replace(frontier=exact.frontier._replace(seen={}))
+    assert "lost to dedup  nothing\n" in crawl_report(exact)
+
+
+def test_the_reports_are_written_where_the_job_keeps_them(tmp_path) -> None:
+    """The files hold what the functions say, in UTF-8."""
+    written = facts(ANSWERED, DEAD._replace(reason="kein Zugriff für uns"))
+    write_reports(tmp_path, written)
+    assert (tmp_path / "crawl-report.txt").read_bytes() == crawl_report(written).encode()
+    assert (tmp_path / "seeds-report.txt").read_bytes() == seeds_report(written.seeds).encode()
+
+
+def test_a_folder_whose_name_is_no_text_does_not_spoil_its_report(tmp_path) -> None:
+    """The bytes of its name are shown as such."""
+    write_reports(tmp_path, facts(job="jobs/\udcff"))
+    assert b"job            jobs/\\udcff\n" in (tmp_path / "crawl-report.txt").read_bytes()
+
+
+def test_a_report_that_cannot_be_written_names_its_file(tmp_path) -> None:
+    """The error is the system's; the caller says it in one line."""
+    with pytest.raises(NoFolder, match=r"crawl-report\.txt"), storage_errors(tmp_path):
+        write_reports(tmp_path / "missing", facts())

@@ -1,0 +1,336 @@
+"""The worker pool over a real Frontier: tickets, errors, and what survives a cancellation."""
+
+import asyncio
+
+import pytest
+import structlog
+
+from crawler.chain import Step
+from crawler.errors import DiskFull, JournalFailed
+from crawler.failures import Unfetchable
+from crawler.journal import Journal
+from crawler.processors.disposition import Disposition
+from crawler.statistics import CrawlStatistics
+from crawler.visit import Ending
+from crawler.workers import PageLimit, WorkerPool, to_the_end
+from frontier.errors import FrontierError, StoreUnavailable
+from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
+
+URLS = tuple(f"http://a.test/{number}" for number in range(4))
+
+
+class Crawl:
+    """A Frontier with URLs, a journal, and a pool with one processor."""
+
+    def __init__(self, frontier, journal, process, pages=None) -> None:
+        self.frontier = frontier
+        self.journal = journal
+        self.statistics = CrawlStatistics(started_s=clock())
+        self.reached = 0
+        dispose = Disposition(frontier, journal, self.statistics, clock)
+        self.limit = PageLimit(pages, on_reached=self._on_reached)
+        self.pool = WorkerPool(frontier, [process], dispose, self.statistics, self.limit)
+
+    def _on_reached(self) -> None:
+        self.reached += 1
+        self.frontier.stop_leasing()
+
+    async def run(self, workers=1):
+        """Let so many workers work to their end."""
+        tasks = [asyncio.create_task(self.pool.work(number)) for number in range(1, workers + 1)]
+        while any(not task.done() for task in tasks):
+            await asyncio.sleep(0)
+            if self.reached:
+                self.pool.wake_all(workers)
+                self.reached = 0
+        await asyncio.gather(*tasks)
+
+
+@pytest.fixture
+async def journal(tmp_path):
+    journal = Journal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+async def held(tmp_path):
+    journal = HeldJournal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    yield journal
+    await journal.close()
+
+
+def log_of(tmp_path):
+    """URL -> status and annotations in crawl.log."""
+    lines = [line.split() for line in (tmp_path / "crawl.log").read_text().splitlines()]
+    return {fields[3]: (int(fields[1]), fields[11]) for fields in lines}
+
+
+async def answered(visit):
+    await asyncio.sleep(0)
+    visit.response = response()
+    return Step.PROCEED
+
+
+# One bad page
+
+
+async def test_a_processor_that_raises_ends_its_page_with_minus_5_and_the_worker_goes_on(tmp_path, journal) -> None:
+    """One bad page costs one page; its line names the class of the error, and an event has the URL."""
+
+    async def process(visit):
+        if visit.lease.url == URLS[0]:
+            raise KeyError("odd")
+        return await answered(visit)
+
+    async with memory_frontier(*URLS) as frontier:
+        with structlog.testing.capture_logs() as events:
+            await Crawl(frontier, journal, process).run()
+        assert frontier.core.is_done
+    assert log_of(tmp_path) == {URLS[0]: (-5, "err=KeyError"), **dict.fromkeys(URLS[1:], (200, "-"))}
+    assert [(event["event"], event["url"], event["log_level"]) for event in events] == [
+        ("processor failed", URLS[0], "error")
+    ]
+
+
+async def test_a_failed_fetch_ends_its_page_with_its_status(tmp_path, journal) -> None:
+    """What a site does wrong is a status, and no event."""
+
+    async def process(visit):
+        raise Unfetchable("no host")
+
+    async with memory_frontier(*URLS[:2]) as frontier:
+        with structlog.testing.capture_logs() as events:
+            await Crawl(frontier, journal, process).run()
+    assert log_of(tmp_path) == dict.fromkeys(URLS[:2], (-7, "-"))
+    assert events == []
+
+
+@pytest.mark.parametrize("error", [DiskFull("full"), FrontierError("odd"), StoreUnavailable("gone")])
+async def test_a_fault_of_disk_or_store_ends_the_worker(tmp_path, journal, error) -> None:
+    """It is nobody's page: it goes up as it is, and the URL stays in the Frontier without a line."""
+
+    async def process(visit):
+        raise error
+
+    async with memory_frontier(*URLS) as frontier:
+        crawl = Crawl(frontier, journal, process)
+        with pytest.raises(type(error)):
+            await crawl.run()
+        assert frontier.core.statistics().done == 0
+        assert crawl.statistics.active == 0
+    assert log_of(tmp_path) == {}
+
+
+async def test_a_line_that_cannot_be_written_ends_the_worker_before_the_url_is_finished(tmp_path, journal) -> None:
+    """A page without its durable line is not done."""
+    await journal.close()
+    async with memory_frontier(*URLS) as frontier:
+        with pytest.raises(JournalFailed):
+            await Crawl(frontier, journal, answered).run()
+        assert frontier.core.statistics().done == 0
+
+
+async def test_a_worker_that_holds_a_url_is_active(journal) -> None:
+    """From the lease to the end of the disposition, and not while it waits."""
+    seen = []
+
+    async def process(visit):
+        seen.append(crawl.statistics.active)
+        return await answered(visit)
+
+    async with memory_frontier(*URLS) as frontier:
+        crawl = Crawl(frontier, journal, process)
+        assert crawl.statistics.active == 0
+        await crawl.run()
+        assert (seen, crawl.statistics.active) == ([1, 1, 1, 1], 0)
+
+
+# Cancellation, one test per await
+
+
+async def cancelled(task):
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_worker_cancelled_while_it_waits_for_a_ticket_holds_nothing(journal) -> None:
+    """No lease is out, and no ticket appears from nowhere."""
+    async with memory_frontier(*URLS) as frontier:
+        crawl = Crawl(frontier, journal, answered, pages=1)
+        await crawl.limit.take()
+        task = asyncio.create_task(crawl.pool.work(1))
+        await settle()
+        await cancelled(task)
+        assert frontier.core.in_flight == 0
+        other = asyncio.create_task(crawl.limit.take())
+        await settle()
+        assert not other.done(), "the only ticket is still taken"
+        await cancelled(other)
+
+
+async def test_a_worker_cancelled_while_it_waits_for_a_lease_gives_its_ticket_back(journal) -> None:
+    """Another worker can take it."""
+    async with memory_frontier(URLS[0]) as frontier:
+        crawl = Crawl(frontier, journal, answered, pages=1)
+        kept = await frontier.lease()  # so that there is hope, and nothing to be had
+        task = asyncio.create_task(crawl.pool.work(1))
+        await settle()
+        await cancelled(task)
+        await asyncio.wait_for(crawl.limit.take(), 1)
+        frontier.release(kept)
+
+
+async def test_a_worker_cancelled_in_the_chain_gives_its_lease_and_its_ticket_back(tmp_path, journal) -> None:
+    """The URL is queued as if it had never been leased, and has no line."""
+    fetching = asyncio.Event()
+
+    async def process(visit):
+        fetching.set()
+        await asyncio.Event().wait()
+
+    async with memory_frontier(URLS[0]) as frontier:
+        crawl = Crawl(frontier, journal, process, pages=1)
+        task = asyncio.create_task(crawl.pool.work(1))
+        await fetching.wait()
+        await cancelled(task)
+        assert (frontier.core.pending, frontier.core.in_flight) == (1, 0)
+        assert (await frontier.lease()).attempts == 0
+        assert crawl.statistics.active == 0
+        await asyncio.wait_for(crawl.limit.take(), 1)
+    assert log_of(tmp_path) == {}
+
+
+async def test_a_worker_cancelled_in_the_disposition_finishes_it_first(tmp_path, held) -> None:
+    """The line is written and the URL is done; only then the cancellation goes on."""
+    async with memory_frontier(URLS[0]) as frontier:
+        crawl = Crawl(frontier, held, answered)
+        task = asyncio.create_task(crawl.pool.work(1))
+        await held.is_asked.wait()
+        task.cancel()
+        await settle()
+        assert not task.done()
+        held.may_write.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert frontier.core.statistics().done == 1
+        assert crawl.statistics.active == 0
+    assert log_of(tmp_path) == {URLS[0]: (200, "-")}
+
+
+async def test_book_keeping_that_fails_while_it_is_seen_through_says_so() -> None:
+    """The error is not lost in the cancellation."""
+    may_fail = asyncio.Event()
+
+    async def work():
+        await may_fail.wait()
+        raise DiskFull("full")
+
+    task = asyncio.create_task(to_the_end(work()))
+    await settle()
+    task.cancel()
+    await settle()
+    may_fail.set()
+    with pytest.raises(DiskFull):
+        await task
+
+
+async def test_undisturbed_book_keeping_answers_and_raises_as_it_is() -> None:
+    """The shield changes nothing."""
+
+    async def work(result):
+        await asyncio.sleep(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    assert await to_the_end(work(7)) == 7
+    with pytest.raises(DiskFull):
+        await to_the_end(work(DiskFull("full")))
+
+
+# The limit of pages
+
+
+@pytest.mark.parametrize("workers", [1, 7, 40])
+async def test_the_limit_is_exact_however_many_workers_there_are(journal, workers) -> None:
+    """Ten pages are ten pages; all workers end."""
+    async with memory_frontier(*(f"http://a.test/{number}" for number in range(60))) as frontier:
+        crawl = Crawl(frontier, journal, answered, pages=10)
+        await crawl.run(workers)
+        assert frontier.core.statistics().done == 10
+        assert frontier.core.pending == 50
+
+
+def deferred(visit):
+    visit.ending, visit.response = Ending.DEFERRED, response()
+
+
+def released(visit):
+    visit.ending = Ending.RELEASED
+
+
+def retried(visit):
+    visit.response = response(429, Retry_After="0")
+
+
+def broken(visit):
+    raise KeyError("odd")
+
+
+def excluded(visit):
+    visit.ending = Ending.EXCLUDED
+
+
+@pytest.mark.parametrize(("end", "pages"), [(deferred, 4), (released, 4), (retried, 4), (broken, 3), (excluded, 3)])
+async def test_a_visit_that_brings_no_page_gives_its_ticket_back(journal, end, pages) -> None:
+    """A limit of as many pages as there are is reached though the first visit brings none."""
+    ended = []
+
+    async def process(visit):
+        if not ended:
+            ended.append(visit)
+            end(visit)
+            return Step.STOP
+        return await answered(visit)
+
+    async with memory_frontier(*URLS) as frontier:
+        with structlog.testing.capture_logs():
+            await asyncio.wait_for(Crawl(frontier, journal, process, pages=pages).run(2), 10)
+        assert frontier.core.statistics().done == pages
+
+
+async def test_workers_beyond_the_tickets_end_when_nothing_is_left(journal) -> None:
+    """The one that learns it gives its ticket to the next, until all know."""
+    async with memory_frontier(*URLS) as frontier:
+        await asyncio.wait_for(Crawl(frontier, journal, answered, pages=5).run(20), 10)
+        assert frontier.core.is_done
+
+
+async def test_a_limit_that_is_reached_already_lets_nothing_through(journal) -> None:
+    """No lease is handed out at all."""
+    async with memory_frontier(*URLS) as frontier:
+        await Crawl(frontier, journal, answered, pages=0).run(3)
+        assert (frontier.core.pending, frontier.core.statistics().done) == (4, 0)
+
+
+async def test_the_limit_is_told_once() -> None:
+    """Waking those who wait for a ticket is not reaching it again."""
+    reached = []
+    limit = PageLimit(1, on_reached=lambda: reached.append(True))
+    await limit.take()
+    limit.settle(is_page=True)
+    limit.wake_all(3)
+    for _ in range(3):
+        await asyncio.wait_for(limit.take(), 1)
+    assert reached == [True]
+
+
+async def test_without_a_limit_nobody_waits() -> None:
+    """Tickets are as many as anybody wants, and none is told."""
+    limit = PageLimit(None, on_reached=lambda: pytest.fail("there is no limit"))
+    for _ in range(5):
+        await limit.take()
+        limit.settle(is_page=True)
+    limit.wake_all(5)
