@@ -178,7 +178,7 @@ class CrawlController:
                 await self._until_ended(workers, frontier, pool)
                 progress.cancel()
         except ExceptionGroup as failures:
-            # Not `except*`: Python 3.11 before .4 wraps what is raised in it in a group again.
+            # Not `except*`: Python 3.11.2 (Debian 12) wraps what is raised in it in a group again.
             expected, defects = failures.split((CrawlerError, FrontierError))
             if expected is None or defects is not None:
                 raise

@@ -9,7 +9,7 @@ import pytest
 
 from crawler import controller as controller_module
 from crawler.controller import CrawlController, Ending, Outside, exit_code, first_of, opening_line
-from crawler.errors import JournalFull
+from crawler.errors import JobUnfinished, JournalFull
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
@@ -223,6 +223,18 @@ async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
     async with web_of(SITE) as web:
         _, run = await crawl(web, tmp_path, crawl={"time_limit": 3600})
     assert Ending.FINISHED.value in run.said[-1]
+    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
+    assert run.controller.stop not in [timer._callback for timer in timers]
+
+
+async def test_only_a_job_that_is_done_is_marked_so(tmp_path) -> None:
+    """A finished one may be started afresh without consent, one that a limit has stopped may not."""
+    async with web_of(SITE) as web:
+        await crawl(web, tmp_path, crawl={"limit": 2})
+        with pytest.raises(JobUnfinished):
+            JobFolder.open(tmp_path / "job", fresh=True, even_unfinished=False)
+        await crawl(web, tmp_path)
+    JobFolder.open(tmp_path / "job", fresh=True, even_unfinished=False).close()
 
 
 class HangingFetcher(Fetcher):

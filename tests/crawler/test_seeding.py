@@ -175,6 +175,10 @@ class SlowBook(SeedBook):
         self.inside -= 1
         return super().add(seed)
 
+    def close(self) -> None:
+        self.may_write.set()  # a test that fails must not leave a thread that waits
+        super().close()
+
 
 async def test_the_book_is_written_off_the_loop_and_by_one_at_a_time(tmp_path, scope, frontier) -> None:
     """A disk that takes its time holds up nobody else, and two redirects do not tear each other's lines."""

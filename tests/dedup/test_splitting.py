@@ -32,6 +32,17 @@ def test_a_leaf_splits_above_its_threshold_and_not_before(tmp_path: Path) -> Non
         assert shown.memory_bytes <= 5 * 512
 
 
+def test_keys_marked_one_by_one_split_leaves_as_a_batch_does(tmp_path: Path) -> None:
+    """No leaf holds more than its threshold, and all keys are known after many splits."""
+    with Dsbf.open(tmp_path / "d", TINY) as dsbf:
+        for key in keys(0, 200):
+            dsbf.mark_one(key)
+        assert dsbf.statistics().splits > 10
+        assert (dsbf._table._counts <= TINY.split_above).all()
+        assert not any(dsbf.is_unseen(key) for key in keys(0, 200))
+        dsbf.check()
+
+
 def test_forged_elements_that_no_hash_divides_end_the_splitting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
