@@ -22,7 +22,7 @@ from crawler.errors import CrawlerError, storage_errors
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
-from crawler.order import CrawlOrder
+from crawler.order import CrawlOrder, dump_order
 from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
 from crawler.processors.fetch import Fetcher
@@ -37,7 +37,7 @@ from crawler.statistics import CrawlStatistics
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.assignment import PolitenessScope
-from frontier.composition import FrontierOrder, open_frontier, steady_clock
+from frontier.composition import FrontierOrder, check_order, open_frontier, steady_clock
 from frontier.core import Frontier
 from frontier.errors import FrontierError
 from frontier.gates import Politeness
@@ -124,29 +124,23 @@ class CrawlController:
             seeding = Seeding(book, scope, frontier)
             await seeding.begin(self._seeds)
             self._outside.say(opening_line(self._job, frontier.core))
-            if not frontier.core.is_done:
+            if not frontier.core.is_done and not self._stop.is_set():
                 await self._crawl(
                     frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected))
                 )
             await frontier.flush()
-            if frontier.core.is_done:
-                self._job.mark_finished()
+            self._note_end(frontier.core)
             return await self._facts(frontier, seeding)
 
     def _open_frontier(self, on_change: Callable[[], None]) -> Frontier:
-        politeness = self._order.politeness
-        order = FrontierOrder(
-            policy=self._order.frontier.policy,
-            scope=PolitenessScope(self._order.frontier.politeness),
-            politeness=Politeness(
-                delay_factor=politeness.delay_factor,
-                min_delay_s=politeness.min_delay_s,
-                max_delay_s=politeness.max_delay_s,
-                slots=politeness.max_connections,
-            ),
-            max_unacknowledged=self._order.crawl.workers,
-        )
-        return open_frontier(self._job.state, order, clock=self._clock, on_change=on_change)
+        order = frontier_order(self._order)
+        frontier = open_frontier(self._job.state, order, clock=self._clock, on_change=on_change)
+        try:
+            self._job.write_order(dump_order(self._order))  # only now: the job may have refused the order
+        except BaseException:
+            frontier.close()
+            raise
+        return frontier
 
     def _pool(self, frontier: AsyncFrontier, journal: Journal, fetcher: Fetcher, candidates: Candidates) -> WorkerPool:
         order = self._order
@@ -205,6 +199,13 @@ class CrawlController:
             stopped.cancel()
             ended.cancel()
 
+    def _note_end(self, frontier: Frontier) -> None:
+        """A job with nothing left is finished, even if a limit was reached with its last page."""
+        if frontier.is_done:
+            self._job.mark_finished()
+            if self._ending is not Ending.SIGNAL:
+                self._ending = Ending.FINISHED
+
     def _signalled(self) -> None:
         if self._is_signalled:
             self._outside.force_exit()
@@ -241,6 +242,24 @@ class CrawlController:
             wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
             waits_for=wake.waits_for,
         )
+
+
+def frontier_order(order: CrawlOrder) -> FrontierOrder:
+    """What the crawl order asks of the Frontier. Raises: PolicyError."""
+    politeness = order.politeness
+    asked = FrontierOrder(
+        policy=order.frontier.policy,
+        scope=PolitenessScope(order.frontier.politeness),
+        politeness=Politeness(
+            delay_factor=politeness.delay_factor,
+            min_delay_s=politeness.min_delay_s,
+            max_delay_s=politeness.max_delay_s,
+            slots=politeness.max_connections,
+        ),
+        max_unacknowledged=order.crawl.workers,
+    )
+    check_order(asked)
+    return asked
 
 
 def opening_line(job: JobFolder, frontier: Frontier) -> str:

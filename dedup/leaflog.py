@@ -28,7 +28,7 @@ VERSION = 1
 _MAGIC = b"ANALEAF\n"
 _HEADER = struct.Struct("<8sIIQQIdQ12x")  # magic, version, k, m, n, split fan-out, f, leaf
 _FIELDS = ("magic", "version", "hashes", "leaf_bits", "expected", "split_fan_out", "false_positive", "leaf")
-_FEWEST_WAITING = 8192  # elements
+_FEWEST_WAITING = 1 << 15  # elements: 768 KiB; each writing costs an open and a write per leaf
 _WAITING_PER_LEAF = 64
 
 

@@ -52,7 +52,7 @@ def open_frontier(
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
     StoreFull, StoreUnavailable.
     """
-    _check(order)
+    check_order(order)
     clock = clock or steady_clock()
     store: FrontierStore = MemoryStore() if state is None else SqlStore(_made(state) / "frontier.db")
     try:
@@ -116,7 +116,8 @@ class DedupFilter:
         }
 
 
-def _check(order: FrontierOrder) -> None:
+def check_order(order: FrontierOrder) -> None:
+    """Raises: PolicyError for a policy that does not exist and for numbers that make no sense."""
     parse_policy(order.policy)
     politeness = order.politeness
     numbers = (politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s)

@@ -12,12 +12,12 @@ from pathlib import Path
 import structlog
 from rich.console import Console
 
-from crawler.controller import CrawlController, Outside
+from crawler.controller import CrawlController, Outside, frontier_order
 from crawler.errors import CrawlerError, NoSeeds, UsageError
 from crawler.exits import ExitCode
 from crawler.job import JobFolder, job_name
 from crawler.logs import configure_logs
-from crawler.order import CrawlOrder, dump_order, load_order
+from crawler.order import CrawlOrder, load_order
 from crawler.progress import CrawlSnapshot, Progress
 from crawler.seeds import Seed, read_seeds
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull
@@ -63,12 +63,12 @@ def run_crawl(command: CrawlCommand) -> int:
 def _run(command: CrawlCommand) -> int:
     order = load_order(command.order_file, command.flags)
     sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
+    frontier_order(order)  # a policy that does not exist must not leave a folder behind
     if not sources:
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
     directory = command.job or Path("jobs") / job_name(order, command.sources)
     seeds = _seeds(sources)
     with JobFolder.open(directory, fresh=command.fresh, even_unfinished=command.yes) as job:
-        job.write_order(dump_order(order))
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))

@@ -49,6 +49,7 @@ async def test_an_unknown_policy_is_refused_with_those_there_are(tmp_path):
     """Exit 4, naming the policy."""
     run = await anabranch("crawl", SEED, "--policy", "magic:3", "--job", "job", cwd=tmp_path)
     assert_one_line(run, 4, "magic:3", "bkdr:N")
+    assert not (tmp_path / "job").exists()
 
 
 async def test_an_empty_seed_file_is_named(tmp_path):
@@ -108,7 +109,9 @@ async def test_a_changed_policy_is_refused_and_named(tmp_path, small_web):
     order = write_order(tmp_path, small_web.hosts)
     command = ("crawl", SEED, "-c", order, "--job", "job")
     await anabranch(*command, "--limit", "3", cwd=tmp_path)
+    kept = (tmp_path / "job" / "order.toml").read_text()
     assert_one_line(await anabranch(*command, "--policy", "host", cwd=tmp_path), 4, "bkdr:997", "host")
+    assert (tmp_path / "job" / "order.toml").read_text() == kept
     assert (await anabranch(*command, cwd=tmp_path)).code == 0
     assert crawl_log(tmp_path / "job") == expected([SEED])
 

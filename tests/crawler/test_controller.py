@@ -19,7 +19,7 @@ from crawler.reports import RunFacts, SeedFact
 from crawler.seeds import Seed
 from crawler.statistics import CrawlStatistics
 from frontier.composition import FrontierOrder, open_frontier
-from frontier.errors import PolicyError, StoreUnavailable
+from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import Candidate, Outcome, OutcomeKind, WaitsFor
 from tests.crawler.builder import memory_frontier, until
 from tests.site.page import Host, Page, file, go, redirect
@@ -128,6 +128,26 @@ async def test_a_finished_job_says_so_and_fetches_nothing(tmp_path) -> None:
     assert code is ExitCode.DONE
     assert run.said[0] == f"job {tmp_path}/job is finished: 4 pages; use --fresh to start over"
     assert run.snapshots == []
+
+
+async def test_the_order_of_the_run_is_kept_in_the_folder_once_the_job_has_taken_it(tmp_path) -> None:
+    """A refused policy leaves the order of the last run in place."""
+    async with web_of(SITE) as web:
+        await crawl(web, tmp_path)
+        file = tmp_path / "job" / "order.toml"
+        assert "workers = 4" in file.read_text()
+        await crawl(web, tmp_path, crawl={"workers": 7})
+        with pytest.raises(FormatMismatch):
+            await crawl(web, tmp_path, frontier={"policy": "host"}, crawl={"workers": 9})
+        assert "workers = 7" in file.read_text()
+
+
+async def test_a_limit_reached_with_the_last_page_is_a_finished_job(tmp_path) -> None:
+    """Nothing is queued, so nothing is left to go on with."""
+    async with web_of(SITE) as web:
+        code, run = await crawl(web, tmp_path, crawl={"limit": len(ALL)})
+    assert code is ExitCode.DONE
+    assert "finished: nothing is queued" in run.said[-1]
 
 
 async def test_robots_txt_is_not_asked_for_when_the_order_ignores_it(tmp_path) -> None:

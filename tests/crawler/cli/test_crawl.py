@@ -221,14 +221,7 @@ def test_without_a_folder_the_job_is_named_after_its_seeds(monkeypatch) -> None:
     """Below jobs/."""
     Parts(monkeypatch)
     run_crawl(command("www.a.test", job=None))
-    assert Path("jobs/www.a.test/order.toml").exists()
-
-
-def test_the_order_of_the_run_is_kept_in_the_folder(monkeypatch) -> None:
-    """With the flags in it."""
-    Parts(monkeypatch)
-    run_crawl(command(SEED, workers=7))
-    assert "workers = 7" in Path("job/order.toml").read_text()
+    assert Path("jobs/www.a.test/state").is_dir()
 
 
 def test_a_bad_order_touches_nothing(capsys) -> None:
