@@ -7,15 +7,10 @@ frozen, and a key that nobody knows is refused: a misspelt delay must not become
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
-import os
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Literal
 
 import tomli_w
 from pydantic import (
@@ -26,26 +21,23 @@ from pydantic import (
     Field,
     PlainSerializer,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
-from crawler.errors import OrderError
 from crawler.quantities import exact_duration, exact_size, parse_duration, parse_size
 
-__all__ = ["VERSION", "CrawlOrder", "OrderError", "dump_order", "load_order", "parse_endpoint"]
+__all__ = ["VERSION", "CrawlOrder", "dump_order", "parse_endpoint"]
 
 #: The product's version, as pyproject.toml has it; servers see it in the User-Agent.
 VERSION = "0.1.0"
 
-_ENVIRONMENT = "ANABRANCH_"
+ENVIRONMENT = "ANABRANCH_"
 
 #: IPv6 address in brackets or IPv4 address, and the port.
 _ENDPOINT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::0*([0-9]{1,5}))?")
@@ -197,7 +189,7 @@ class CrawlOrder(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        env_prefix=_ENVIRONMENT,
+        env_prefix=ENVIRONMENT,
         env_nested_delimiter="__",
         enable_decoding=False,
     )
@@ -225,164 +217,6 @@ class CrawlOrder(BaseSettings):
         return (init_settings,)
 
 
-#: Section -> key -> type of the value, as the models have them.
-_KEYS: Mapping[str, Mapping[str, object]] = {
-    section: {field.alias or name: field.annotation for name, field in model.annotation.model_fields.items()}
-    for section, model in CrawlOrder.model_fields.items()
-    if isinstance(model.annotation, type) and issubclass(model.annotation, BaseModel)
-}
-
-#: Flag, as a key -> its section. `timeout` is the fetch's: the one of `[dns]` has no flag.
-_FLAGS: Mapping[str, str] = {
-    key: section for section, keys in _KEYS.items() for key in keys if (section, key) != ("dns", "timeout")
-}
-
-#: What the types of pydantic's errors begin with -> what to tell the operator.
-_COMPLAINTS: Mapping[str, str] = {
-    "int_": "must be a whole number",
-    "float_": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_": "must be true or false",
-    "string_type": "must be text",
-    "string_too_short": "must not be empty",
-    "string_pattern_mismatch": "must be one word, without control characters or parentheses",
-    "literal_error": "must be {expected}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "greater_than": "must be more than {gt:g}",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a section with keys",
-    "path_type": "must be the name of a file",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """What one source says, and how it writes a section or a key."""
-
-    tables: Mapping[str, Any]
-    section_form: str
-    key_form: str
-
-    def section(self, section: str) -> str:
-        return self.section_form.format(section=section, SECTION=section.upper())
-
-    def key(self, section: str, key: str) -> str:
-        forms = {"section": section, "key": key, "flag": key.replace("_", "-")}
-        return self.key_form.format(**forms, SECTION=section.upper(), KEY=key.upper())
-
-
-def load_order(file: Path | None, flags: Mapping[str, object]) -> CrawlOrder:
-    """The order of a file, the environment and flags (key -> value; None: not given); the latter win.
-
-    Raises: OrderError, one line that names the source and the key, says what is wrong and what would be right.
-    """
-    layers = [_flag_layer(flags), _environment_layer(), *([_file_layer(file)] if file else [])]
-    for layer in layers:
-        _check_known(layer)
-    merged: dict[str, dict[str, Any]] = {}
-    for layer in reversed(layers):
-        for section, table in layer.tables.items():
-            merged.setdefault(section, {}).update(table)
-    try:
-        return CrawlOrder.model_validate(merged)
-    except ValidationError as error:
-        raise OrderError(_in_words(error.errors(include_url=False), layers)) from error
-
-
 def dump_order(order: CrawlOrder) -> str:
     """The order as TOML, all keys, paths in full; `load_order` reads the same order out of it."""
     return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
-
-
-def _flag_layer(flags: Mapping[str, object]) -> _Layer:
-    tables: dict[str, dict[str, object]] = {}
-    for key, value in flags.items():
-        if key not in _FLAGS:
-            raise OrderError(f"--{key.replace('_', '-')} is unknown{_hint(key, _FLAGS, '--{}', '-')}")
-        if value is not None:
-            tables.setdefault(_FLAGS[key], {})[key] = value
-    return _Layer(tables, "flags", "--{flag}")
-
-
-def _environment_layer() -> _Layer:
-    """Variables with a section; lists and tables in them are words, `name=ip:port` for `[dns.hosts]`."""
-    form = f"environment: {_ENVIRONMENT}{{SECTION}}"
-    known = EnvSettingsSource(CrawlOrder)()
-    tables: dict[str, Any] = {section: {} for section in _environment_sections()} | known
-    for section, table in known.items():
-        for key, text in table.items() if isinstance(table, dict) else ():
-            kind = get_origin(_KEYS[section].get(key))
-            if kind is tuple and isinstance(text, str):
-                table[key] = text.split()
-            elif kind is dict and isinstance(text, str):
-                table[key] = dict(word.partition("=")[::2] for word in text.split())
-    return _Layer(tables, form, form + "__{KEY}")
-
-
-def _environment_sections() -> Iterable[str]:
-    """The sections that variables speak of, known or not. What has no section is not ours."""
-    for name in os.environ:
-        section, delimiter, _ = name.upper().removeprefix(_ENVIRONMENT).partition("__")
-        if delimiter and name.upper().startswith(_ENVIRONMENT):
-            yield section.lower()
-
-
-def _file_layer(file: Path) -> _Layer:
-    try:
-        content = file.read_bytes()
-        tables = tomllib.loads(content.decode("utf-8-sig"))
-    except OSError as error:
-        raise OrderError(f"{file}: cannot be read: {(error.strerror or str(error)).lower()}") from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise OrderError(f"{file}: not UTF-8 (at line {line}); save it as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise OrderError(f"{file}: not TOML: {' '.join(str(error).split())}") from error
-    job = tables.get("job")
-    if isinstance(job, dict) and isinstance(job.get("seed_files"), list):
-        names = job["seed_files"]
-        job["seed_files"] = [file.parent / name if isinstance(name, str) else name for name in names]
-    return _Layer(tables, f"{_braced(file)}: [{{section}}]", f"{_braced(file)}: [{{section}}] {{key}}")
-
-
-def _braced(file: Path) -> str:
-    return str(file).replace("{", "{{").replace("}", "}}")
-
-
-def _check_known(layer: _Layer) -> None:
-    for section, table in layer.tables.items():
-        if section not in _KEYS:
-            home = f"; it belongs to [{_FLAGS[section]}]" if section in _FLAGS else _hint(section, _KEYS, "[{}]")
-            raise OrderError(f"{layer.section(section)} is unknown{home}")
-        if not isinstance(table, Mapping):
-            raise OrderError(f"{layer.section(section)} must be a section with keys, not {table!r}")
-        for key in table:
-            if key not in _KEYS[section]:
-                elsewhere = f"; it belongs to [{_FLAGS[key]}]" if key in _FLAGS else ""
-                hint = elsewhere or _hint(key, _KEYS[section], "{}")
-                raise OrderError(f"{layer.key(section, key)} is unknown{hint}")
-
-
-def _hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean {form.format(close[0].replace('_', dash))}?" if close else ""
-
-
-def _in_words(errors: list[ErrorDetails], layers: list[_Layer]) -> str:
-    """One line: where the first fault was written and what it is, and how many more there are."""
-    first, *others = errors
-    section = str(first["loc"][0])
-    keys = first.get("ctx", {}).get("keys") or (str(first["loc"][1]),)
-    given = [layer.key(section, key) for layer in layers for key in keys if key in layer.tables.get(section, {})]
-    where = given[0] if given else f"[{section}] {keys[0]}"
-    inner = "".join(f" {part}" for part in first["loc"][2:] if isinstance(part, str) and part != "[key]")
-    more = f" (and {len(others)} more)" if others else ""
-    return f"{where}{inner}{':' if 'keys' in first.get('ctx', {}) else ''} {_complaint(first)}{more}"
-
-
-def _complaint(error: ErrorDetails) -> str:
-    kind = error["type"]
-    if kind in {"value_error", "contradiction"}:
-        return error["msg"].removeprefix("Value error, ")
-    words = next((words for start, words in _COMPLAINTS.items() if kind.startswith(start)), error["msg"])
-    return f"{words.format(**error.get('ctx', {}))}; not {error['input']!r}"

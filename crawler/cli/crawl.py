@@ -17,7 +17,8 @@ from crawler.errors import CrawlerError, NoSeeds, UsageError
 from crawler.exits import ExitCode
 from crawler.job import JobFolder, job_name
 from crawler.logs import configure_logs
-from crawler.order import CrawlOrder, load_order
+from crawler.order import CrawlOrder
+from crawler.order_sources import load_order
 from crawler.progress import CrawlSnapshot, Progress
 from crawler.seeds import Seed, read_seeds
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull

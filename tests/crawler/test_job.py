@@ -23,7 +23,7 @@ from crawler.errors import (
 )
 from crawler.exits import ExitCode
 from crawler.job import JobFolder, job_name
-from crawler.order import load_order
+from crawler.order_sources import load_order
 
 ROOT = Path(__file__).parents[2]
 

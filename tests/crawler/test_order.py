@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from crawler import order as order_module
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, OrderError
 from crawler.exits import ExitCode
-from crawler.order import VERSION, CrawlOrder, OrderError, dump_order, load_order, parse_endpoint
+from crawler.order import VERSION, CrawlOrder, dump_order, parse_endpoint
+from crawler.order_sources import KEYS, load_order
 
 ROOT = Path(__file__).parents[2]
 
@@ -237,7 +237,7 @@ def test_a_dumped_order_loads_as_the_same_order(file: Path) -> None:
 def test_a_dumped_default_order_has_every_key_but_the_name(file: Path) -> None:
     """It is also the list of what can be set."""
     dumped = tomllib.loads(dump_order(CrawlOrder()))
-    known = {section: set(keys) for section, keys in order_module._KEYS.items()}
+    known = {section: set(keys) for section, keys in KEYS.items()}
     assert {section: set(table) for section, table in dumped.items()} == known | {"job": {"seeds", "seed_files"}}
 
 
@@ -250,7 +250,7 @@ def test_relative_seed_files_are_dumped_in_full(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_key_that_is_a_flag_is_in_one_section_only() -> None:
     """Else a flag would not say what it sets."""
-    flags = [(section, key) for section, keys in order_module._KEYS.items() for key in keys]
+    flags = [(section, key) for section, keys in KEYS.items() for key in keys]
     keys = [key for section, key in flags if (section, key) != ("dns", "timeout")]
     assert len(keys) == len(set(keys))
     assert load_order(None, {"timeout": 7}).fetch.timeout_s == 7
@@ -324,7 +324,7 @@ def test_the_portals_order_shows_every_key_with_its_default() -> None:
     """It is the documentation of the order; what differs from the defaults is said in its first line."""
     shown = tomllib.loads((ROOT / "conf" / "portals.toml").read_text())
     assert {section: set(table) for section, table in shown.items()} == {
-        section: set(keys) for section, keys in order_module._KEYS.items()
+        section: set(keys) for section, keys in KEYS.items()
     }
     order = load_order(ROOT / "conf" / "portals.toml", {})
     changed = {name for name in CrawlOrder.model_fields if getattr(order, name) != getattr(CrawlOrder(), name)}

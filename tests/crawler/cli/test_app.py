@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from crawler.cli import crawl as crawl_module
 from crawler.cli import main
 from crawler.cli.app import ORDER_KEYS, app, crawl
-from crawler.order import VERSION, CrawlOrder, load_order
+from crawler.order import VERSION, CrawlOrder
+from crawler.order_sources import load_order
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
