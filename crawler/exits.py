@@ -13,6 +13,6 @@ class ExitCode(IntEnum):
     USAGE = 2  #: the command line makes no sense
     DISK_FULL = 3  #: nothing more can be written; the job can be resumed
     BAD_ORDER = 4  #: the crawl order is wrong, or the folder has another format
-    NO_SEED_ANSWERED = 5  #: no server of any seed gave an answer
+    NO_SEED_ANSWERED = 5  #: no seed got an HTTP answer, or nothing named is a seed
     DRAINED = 11  #: stopped by the first signal; the job can be resumed
     FORCED = 13  #: stopped at once by the second signal; the job can be resumed

@@ -115,7 +115,7 @@ async def test_seeds_are_added_and_limits_change_on_resume(tmp_path, slow_web):
 
 
 async def test_a_seed_that_never_answered_is_tried_again(tmp_path, slow_web):
-    """A dead seed exits with 5; when its host has come back, the same command crawls it."""
+    """A dead seed waits for its retries; when its host has come back, the same command crawls it."""
     hosts = slow_web.hosts
     dead = write_order(tmp_path, {**hosts, "blog.alpha.test": "127.0.0.1:1"}, fetch={"timeout": "2s"})
     command = ("crawl", SEED, "-c", dead, "--job", tmp_path / "job")
