@@ -14,11 +14,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from crawler.chain import Processor
 from crawler.dns import Resolver
-from crawler.errors import CrawlerError, storage_errors
+from crawler.errors import CrawlerError, StoreLost, storage_errors
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
@@ -27,9 +28,9 @@ from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
 from crawler.processors.fetch import Fetcher
 from crawler.processors.page import ExtractPage, FetchPage
-from crawler.processors.preconditions import RobotsPrecondition
+from crawler.processors.preconditions import NoRobots, RobotsPrecondition
 from crawler.progress import CrawlSnapshot
-from crawler.reports import RunFacts, crawl_report, seeds_report, write_reports
+from crawler.reports import SEEDS_REPORT, RunFacts, crawl_report, seeds_shown, write_reports
 from crawler.scope import Scope
 from crawler.seeding import Seeding
 from crawler.seeds import Seed, SeedBook
@@ -37,14 +38,20 @@ from crawler.statistics import CrawlStatistics
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.assignment import PolitenessScope
-from frontier.composition import FrontierOrder, check_order, open_frontier, steady_clock
+from frontier.composition import FrontierOrder, check_order, has_store, open_frontier, steady_clock
 from frontier.core import Frontier
-from frontier.errors import FrontierError
+from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.gates import Politeness
 from frontier.lifecycle import QueueState
 
+#: What may end a run without being a defect of ours.
+FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
 
-class Ending(Enum):
+#: The job's durable list of seeds, in its state folder.
+SEED_BOOK = "seeds.jsonl"
+
+
+class WhyEnded(Enum):
     """Why a run ended; the value is said in the reports."""
 
     FINISHED = "finished: nothing is queued"
@@ -73,7 +80,7 @@ class CrawlController:
         self._clock = steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
         self._stop = asyncio.Event()
-        self._ending = Ending.FINISHED
+        self._ending = WhyEnded.FINISHED
         self._is_signalled = False
 
     async def run(self) -> ExitCode:
@@ -91,10 +98,10 @@ class CrawlController:
                 loop.remove_signal_handler(number)
         with storage_errors(self._job.reports):
             write_reports(self._job.reports, facts)
-        self._outside.say(crawl_report(facts) + seeds_report(facts.seeds))
+        self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         return exit_code(self._ending, facts)
 
-    def stop(self, ending: Ending) -> None:
+    def stop(self, ending: WhyEnded) -> None:
         """End the crawl in order; the first reason counts."""
         if not self._stop.is_set():
             self._ending = ending
@@ -104,8 +111,13 @@ class CrawlController:
         """Open every part, crawl, close every part in the opposite order."""
         order = self._order
         async with AsyncExitStack() as parts:
-            book = SeedBook(self._job.state / "seeds.jsonl")
+            book = SeedBook(self._job.state / SEED_BOOK)
             parts.callback(book.close)
+            if book and not has_store(self._job.state):
+                raise StoreLost(
+                    f"{self._job.state}: frontier.db is missing or empty, and with it the queue; "
+                    "restore it from a copy, or start over with --fresh --yes"
+                )
             frontier = await parts.enter_async_context(AsyncFrontier(self._open_frontier))
             journal = Journal(self._job.crawl_log, self._job.pages)
             parts.push_async_callback(journal.close)
@@ -153,11 +165,10 @@ class CrawlController:
             set_delay=frontier.set_delay,
             note=dispose.note_robots,
         )
-        chain: tuple[Processor, ...] = (FetchPage(fetcher.get), ExtractPage(), candidates)
-        if order.robots.robots == "obey":
-            chain = (robots, *chain)
-        left = max(order.crawl.limit - frontier.core.statistics().done, 0) if order.crawl.limit else None
-        limit = PageLimit(left, on_reached=lambda: self.stop(Ending.PAGE_LIMIT))
+        first = robots if order.robots.robots == "obey" else NoRobots(frontier.set_delay)
+        chain: tuple[Processor, ...] = (first, FetchPage(fetcher.get), ExtractPage(), candidates)
+        left = max(order.crawl.limit - frontier.core.counts().done, 0) if order.crawl.limit else None
+        limit = PageLimit(left, on_reached=lambda: self.stop(WhyEnded.PAGE_LIMIT))
         return WorkerPool(frontier, chain, dispose, self._statistics, limit)
 
     async def _crawl(self, frontier: AsyncFrontier, pool: WorkerPool) -> None:
@@ -173,7 +184,7 @@ class CrawlController:
                 progress.cancel()
         except ExceptionGroup as failures:
             # Not `except*`: Python 3.11.2 (Debian 12) wraps what is raised in it in a group again.
-            expected, defects = failures.split((CrawlerError, FrontierError))
+            expected, defects = failures.split(FORESEEABLE)
             if expected is None or defects is not None:
                 raise
             raise first_of(expected) from failures
@@ -183,7 +194,7 @@ class CrawlController:
     ) -> None:
         time_limit_s = self._order.crawl.time_limit_s
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(time_limit_s, self.stop, Ending.TIME_LIMIT) if time_limit_s else None
+        timer = loop.call_later(time_limit_s, self.stop, WhyEnded.TIME_LIMIT) if time_limit_s else None
         stopped = asyncio.create_task(self._stop.wait())
         ended = asyncio.create_task(all_done(workers))
         try:
@@ -203,14 +214,14 @@ class CrawlController:
         """A job with nothing left is finished, even if a limit was reached with its last page."""
         if frontier.is_done:
             self._job.mark_finished()
-            if self._ending is not Ending.SIGNAL:
-                self._ending = Ending.FINISHED
+            if self._ending is not WhyEnded.SIGNAL:
+                self._ending = WhyEnded.FINISHED
 
     def _signalled(self) -> None:
         if self._is_signalled:
             self._outside.force_exit()
         self._is_signalled = True
-        self.stop(Ending.SIGNAL)
+        self.stop(WhyEnded.SIGNAL)
         self._outside.say("draining: fetches under way may end; a second signal leaves at once")
 
     async def _facts(self, frontier: AsyncFrontier, seeding: Seeding) -> RunFacts:
@@ -224,7 +235,7 @@ class CrawlController:
         )
 
     def _snapshot(self, frontier: Frontier) -> CrawlSnapshot:
-        now, run, wake = frontier.statistics(), self._statistics, frontier.wake()
+        now, run, wake = frontier.counts(), self._statistics, frontier.wake()
         return CrawlSnapshot(
             elapsed_s=self._clock() - run.started_s,
             pages=run.pages,
@@ -237,11 +248,16 @@ class CrawlController:
             pending=now.pending,
             waiting=now.waiting,
             gates=now.gates,
-            gates_open=now.gates_open,
             queues=sum(now.queues.values()) - now.queues[QueueState.EMPTY.value],
             wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
             waits_for=wake.waits_for,
         )
+
+
+def has_seeds(directory: Path) -> bool:
+    """The folder is a job that has seeds to go on with."""
+    book = directory / "state" / SEED_BOOK
+    return book.is_file() and book.stat().st_size > 0
 
 
 def frontier_order(order: CrawlOrder) -> FrontierOrder:
@@ -264,7 +280,7 @@ def frontier_order(order: CrawlOrder) -> FrontierOrder:
 
 def opening_line(job: JobFolder, frontier: Frontier) -> str:
     """The first line of a run: new, resumed or finished. Pure but for the counts it reads."""
-    counts = frontier.statistics()
+    counts = frontier.counts()
     ended = counts.done + counts.failed + counts.disregarded
     if not job.existed:
         return f"new job {job.directory}: {counts.pending} URLs queued"
@@ -273,9 +289,9 @@ def opening_line(job: JobFolder, frontier: Frontier) -> str:
     return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
 
 
-def exit_code(ending: Ending, facts: RunFacts) -> ExitCode:
+def exit_code(ending: WhyEnded, facts: RunFacts) -> ExitCode:
     """The exit code of a run that ended in order. Pure."""
-    if ending is Ending.SIGNAL:
+    if ending is WhyEnded.SIGNAL:
         return ExitCode.DRAINED
     tried = [seed for seed in facts.seeds if seed.status]
     if facts.seeds and len(tried) == len(facts.seeds) and not any(seed.is_answered for seed in tried):

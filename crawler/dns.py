@@ -7,15 +7,15 @@ Around it stand a cache and single flight: however many workers ask for a host, 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import aiodns
 import pycares
 
+from crawler.addresses import Address, ip_literal, parse_address
 from crawler.failures import NameNotFound, NameTimeout
 
 if TYPE_CHECKING:
@@ -47,17 +47,7 @@ MAX_HOSTS = 10_000
 #: Questions per name server; c-ares doubles the wait of the second.
 TRIES = 2
 
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _DNS_PORT = 53
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where a host can be reached."""
-
-    host: str  #: IP literal, without brackets
-    port: int | None = None  #: None = the URL's own port
-    family: socket.AddressFamily
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +56,6 @@ class _Answer:
     addresses: tuple[Address, ...] = ()
     failure: NameFailure | None = None
     reason: str = ""  #: the failure's message
-
-
-def parse_address(text: str) -> Address:
-    """An IP literal with or without a port: "127.0.0.1", "127.0.0.1:8080", "::1", "[::1]:8080".
-
-    Raises: ValueError, one line that names the text.
-    """
-    whole = _literal(text)
-    if whole is not None:
-        return whole
-    head, _, port = text.rpartition(":")
-    address = _literal(head)
-    if address is None or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise ValueError(f"{text!r} is no IP address with an optional port, such as 127.0.0.1:5353")
-    return replace(address, port=int(port))
 
 
 class Resolver:
@@ -120,7 +95,7 @@ class Resolver:
         fixed = self._hosts.get(host)
         if fixed is not None:
             return fixed
-        literal = _literal(host)
+        literal = ip_literal(host)
         if literal is not None:
             return (literal,)
         answer = self._cached(host)
@@ -204,15 +179,6 @@ class Resolver:
             failure=failure,
             reason=f"no address for {host}: {reason}",
         )
-
-
-def _literal(text: str) -> Address | None:
-    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    try:
-        ip = ipaddress.ip_address(bare)
-    except ValueError:
-        return None
-    return Address(host=str(ip), family=_FAMILIES[ip.version])
 
 
 def _server(address: Address) -> str:

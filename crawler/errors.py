@@ -41,6 +41,10 @@ class NoSeeds(CrawlerError):
     exit_code: ClassVar[ExitCode] = ExitCode.NO_SEED_ANSWERED
 
 
+class StoreLost(CrawlerError):
+    """The job has seeds but its store is gone: going on would silently crawl nothing."""
+
+
 class NotAJobFolder(CrawlerError):
     """The folder holds other things than a job; nothing in it was touched."""
 

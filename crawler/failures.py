@@ -93,7 +93,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ConnectFailed: (5.0, 60.0),
     ConnectionLost: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
-    RobotsUnavailable: (30.0, 300.0),  # longer than the robots cache keeps a failure
+    RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py
     AddressRefused: (),
     Unfetchable: (),
     **dict.fromkeys(HOST_BUSY, (0.0,) * (HOST_BUSY_TRIES - 1)),

@@ -16,11 +16,12 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from crawler.durablefiles import UNFINISHED, replace_file, sync_folder
 from crawler.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
 from crawler.order import CrawlOrder
+from crawler.seeds import STDIN, is_file
 from crawler.urls import host_of, seed_url
 
 __all__ = ["JobFolder", "job_name"]
@@ -32,10 +33,9 @@ _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is opened again
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
-_UNFINISHED = ".new"  # ends the name of a file that is not whole yet
 
 #: What a job writes beside its state.
-_WRITTEN = ("order.toml", f"order.toml{_UNFINISHED}", "pages.jsonl", "logs", "reports")
+_WRITTEN = ("order.toml", f"order.toml{UNFINISHED}", "pages.jsonl", "logs", "reports")
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -75,19 +75,17 @@ class JobFolder:
     def write_order(self, text: str) -> None:
         """Keep the order that this run works by in `order.toml`. Raises: StorageError."""
         with storage_errors(self.directory / "order.toml"):
-            _replace(self.directory / "order.toml", text)
+            replace_file(self.directory / "order.toml", text.encode())
 
     def mark_finished(self) -> None:
         """Keep that nothing is left to do, so that `fresh` needs no consent. Opening forgets it. Raises: StorageError."""
         with storage_errors(self.state / _FINISHED_MARK):
-            _replace(self.state / _FINISHED_MARK, "")
+            replace_file(self.state / _FINISHED_MARK, b"")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -103,17 +101,12 @@ def job_name(order: CrawlOrder, arguments: Sequence[str]) -> str:
     """The name of the job's folder: `[job] name`, else the first seed file's stem, else the first seed's host."""
     if order.job.name is not None:
         return order.job.name
-    files = [Path(argument) for argument in arguments if argument != "-" and _is_file(argument)]
+    files = [Path(argument) for argument in arguments if argument != STDIN and is_file(argument)]
     files += order.job.seed_files
     if files:
         return _fit(files[0].stem)
     urls = filter(None, map(seed_url, (*arguments, *order.job.seeds)))
     return _fit(next((host_of(url) for url in urls), ""))
-
-
-def _is_file(argument: str) -> bool:
-    """It exists and is no folder; a URL that is too long for a file name is none."""
-    return os.path.exists(argument) and not os.path.isdir(argument)  # noqa: PTH110, PTH112 - pathlib raises here
 
 
 def _fit(name: str) -> str:
@@ -137,7 +130,7 @@ def _refuse_strangers(directory: Path) -> None:
 def _is_being_made(state: Path) -> bool:
     """The state of a job whose making was broken off, or goes on elsewhere: it has its lock and little else."""
     names = {entry.name for entry in state.iterdir()} if state.is_dir() else {""}
-    return names <= {_LOCK_FILE, _FORMAT_FILE, _FORMAT_FILE + _UNFINISHED}
+    return names <= {_LOCK_FILE, _FORMAT_FILE, _FORMAT_FILE + UNFINISHED}
 
 
 def _take_lock(directory: Path) -> int:
@@ -178,12 +171,13 @@ def _settle(directory: Path, *, fresh: bool) -> bool:
     if is_fresh:
         _remove_old(directory)
     if version != VERSION:
-        _replace(state / _FORMAT_FILE, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
+        said = json.dumps({"format": FORMAT, "version": VERSION})
+        replace_file(state / _FORMAT_FILE, f"{said}\n".encode())
     for folder in (directory / "logs", directory / "reports"):
         _make_folder(folder)
     for mark in (_FRESH_MARK, _FINISHED_MARK):
         (state / mark).unlink(missing_ok=True)
-    _sync_folder(state)
+    sync_folder(state)
     return version is not None and not is_fresh
 
 
@@ -207,7 +201,7 @@ def _remove_old(directory: Path) -> None:
     The lock stays: a lock on a file that has no name would keep nobody out.
     """
     state = directory / "state"
-    _replace(state / _FRESH_MARK, "")
+    replace_file(state / _FRESH_MARK, b"")
     kept = {_LOCK_FILE, _FORMAT_FILE, _FRESH_MARK}
     doomed = [entry for entry in state.iterdir() if entry.name not in kept]
     for path in (*doomed, *(directory / name for name in _WRITTEN)):
@@ -215,8 +209,8 @@ def _remove_old(directory: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    _sync_folder(directory)
-    _sync_folder(state)
+    sync_folder(directory)
+    sync_folder(state)
 
 
 def _make_folder(folder: Path) -> None:
@@ -225,23 +219,4 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _replace(file: Path, text: str) -> None:
-    """The file has the old text or the new one, whatever happens."""
-    unfinished = file.with_name(file.name + _UNFINISHED)
-    with unfinished.open("w", encoding="utf-8") as writer:
-        writer.write(text)
-        writer.flush()
-        os.fsync(writer.fileno())
-    unfinished.replace(file)
-    _sync_folder(file.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(folder.parent)

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crawler.durablefiles import AppendOnlyFile
 from crawler.errors import JournalFailed, journal_error, storage_errors
-
-#: Linux syncs a file's data and length without its times; elsewhere there is only the full sync.
-_sync = getattr(os, "fdatasync", os.fsync)
-
-#: How much is read at once while the end of the last whole line is looked for.
-_BLOCK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +33,11 @@ class Journal:
     """
 
     def __init__(self, *paths: Path) -> None:
-        self._files: list[_File] = []
+        self._files: list[AppendOnlyFile] = []
         with contextlib.ExitStack() as opened:
             for path in paths:
-                self._files.append(_File(path))
+                with storage_errors(path):
+                    self._files.append(AppendOnlyFile(path))
                 opened.callback(self._files[-1].close)
             opened.pop_all()
         self._changed = threading.Condition()  # guards the four below
@@ -128,72 +123,3 @@ def _let_go(group: Sequence[_Entry], failed: tuple[OSError, Path] | None) -> Non
             error = journal_error(*failed)
             error.__cause__ = failed[0]
             entry.written.set_exception(error)
-
-
-class _File:
-    """One file of the journal: appended to, and cut back to what is acknowledged after a failure."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with storage_errors(path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                self._kept_bytes = self._end_of_last_line()
-                self._cut()
-                _sync_folder(path.parent)
-            except OSError:
-                self.close()
-                raise
-        self._written_bytes = self._kept_bytes
-
-    def append(self, data: bytes) -> None:
-        """Write and sync; nothing at all for no data. Raises: OSError, with a part of the data maybe written."""
-        if not data:
-            return
-        rest = memoryview(data)
-        while rest:  # a second time only if the disk took a part: then it says why
-            count = os.write(self._descriptor, rest)
-            self._written_bytes += count
-            rest = rest[count:]
-        _sync(self._descriptor)
-
-    def keep(self) -> None:
-        """All that is written is acknowledged."""
-        self._kept_bytes = self._written_bytes
-
-    def take_back(self) -> None:
-        """Cut what is not acknowledged; if the disk refuses that too, opening cuts a torn line at least."""
-        if self._written_bytes > self._kept_bytes:
-            with contextlib.suppress(OSError):
-                self._cut()
-                self._written_bytes = self._kept_bytes
-
-    def close(self) -> None:
-        """What counts is synced, so closing has nothing to say."""
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
-
-    def _cut(self) -> None:
-        if os.fstat(self._descriptor).st_size > self._kept_bytes:
-            os.ftruncate(self._descriptor, self._kept_bytes)
-            _sync(self._descriptor)
-
-    def _end_of_last_line(self) -> int:
-        """Bytes up to and with the last newline. Cost: the torn line is read, backwards."""
-        end = os.fstat(self._descriptor).st_size
-        while end:
-            start = max(end - _BLOCK_BYTES, 0)
-            newline = os.pread(self._descriptor, end - start, start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-        return 0
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new file's name durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,8 +7,7 @@ frozen, and a key that nobody knows is refused: a misspelt delay must not become
 
 from __future__ import annotations
 
-import ipaddress
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,38 +29,20 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from crawler.addresses import parse_address
 from crawler.quantities import exact_duration, exact_size, parse_duration, parse_size
+from crawler.seeds import is_file
 
-__all__ = ["VERSION", "CrawlOrder", "dump_order", "parse_endpoint"]
+__all__ = ["VERSION", "CrawlOrder", "dump_order"]
 
 #: The product's version, as pyproject.toml has it; servers see it in the User-Agent.
 VERSION = "0.1.0"
 
 ENVIRONMENT = "ANABRANCH_"
 
-#: IPv6 address in brackets or IPv4 address, and the port.
-_ENDPOINT = re.compile(r"(?:\[(.+)\]|([^:]+))(?::0*([0-9]{1,5}))?")
-
-
-def parse_endpoint(text: str) -> tuple[str, int | None]:
-    """IP literal and port (None if not given) of `ip[:port]`; an IPv6 address stands in brackets.
-
-    Raises: ValueError for names, for IPv6 without brackets, for ports outside 1 to 65535.
-    """
-    found = _ENDPOINT.fullmatch(text)
-    ipv6, ipv4, port = found.groups() if found else (None, "", None)
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
-    try:
-        address = ipaddress.IPv6Address(ipv6) if ipv6 else ipaddress.IPv4Address(ipv4)
-    except ValueError:
-        address = None
-    if address is None or (port and not 1 <= int(port) <= 65535):
-        raise ValueError(f"must be ip or ip:port, like 127.0.0.1:5353 or [::1]:53; not {text!r}")
-    return str(address), int(port) if port else None
-
 
 def _checked_endpoint(text: str) -> str:
-    parse_endpoint(text)
+    parse_address(text)
     return text
 
 
@@ -81,6 +62,7 @@ def _folder_name(name: str) -> str:
 Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration)]
 Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size)]
 Count = Annotated[int, BeforeValidator(_number), Field(ge=0)]
+Positive = Annotated[int, BeforeValidator(_number), Field(ge=1)]
 Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 # The folder of an order that was dumped is another one, so paths are dumped in full.
@@ -135,7 +117,7 @@ class PolitenessSection(_Section):
     )
     min_delay_s: Duration = Field(default=3.0, alias="min_delay")
     max_delay_s: Duration = Field(default=30.0, alias="max_delay")
-    max_connections: Annotated[Count, Field(ge=1)] = 1  #: fetches at once per host
+    max_connections: Annotated[Positive, Field(le=10_000)] = 1  #: fetches at once per host
 
     @model_validator(mode="after")
     def _in_order(self) -> PolitenessSection:
@@ -162,7 +144,7 @@ class RobotsSection(_Section):
 class CrawlSection(_Section):
     """How much at once, and how much in all."""
 
-    workers: Annotated[Count, Field(ge=1)] = 100
+    workers: Annotated[Positive, Field(le=10_000)] = 100
     limit: Count = 0  #: pages; 0: no limit
     time_limit_s: Duration = Field(default=0.0, alias="time_limit")  #: 0: no limit
 
@@ -220,3 +202,12 @@ class CrawlOrder(BaseSettings):
 def dump_order(order: CrawlOrder) -> str:
     """The order as TOML, all keys, paths in full; `load_order` reads the same order out of it."""
     return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def with_sources(order: CrawlOrder, sources: Sequence[str]) -> CrawlOrder:
+    """The order with the seeds and seed files that were really used; standard input leaves no trace in it."""
+    named = [source for source in sources if source != "-"]
+    files = tuple(Path(source) for source in named if is_file(source))
+    seeds = tuple(source for source in named if not is_file(source))
+    job = order.job.model_copy(update={"seeds": seeds, "seed_files": files})
+    return order.model_copy(update={"job": job})

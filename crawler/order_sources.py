@@ -40,6 +40,7 @@ _COMPLAINTS: Mapping[str, str] = {
     "string_pattern_mismatch": "must be one word, without control characters or parentheses",
     "literal_error": "must be {expected}",
     "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
     "greater_than": "must be more than {gt:g}",
     "tuple_type": "must be a list",
     "dict_type": "must be a section with keys",

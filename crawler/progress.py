@@ -32,7 +32,6 @@ class CrawlSnapshot(NamedTuple):
     pending: int  #: URLs queued, waiting ones included
     waiting: int  #: of these, waiting for a retry
     gates: int
-    gates_open: int
     queues: int  #: work queues with URLs
     wakes_in_s: float | None  #: until a gate opens or a retry comes due
     waits_for: WaitsFor
@@ -49,7 +48,7 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
         f"{now.pages} pages ({rate:.1f}/s, {format_bytes(int(speed))}/s)",
         f"{now.pending} queued in {now.queues} queues",
         f"{now.active}/{now.workers} active",
-        f"{now.gates_open}/{now.gates} gates open",
+        f"{now.gates} gates",
     ]
     troubles = {"failed": now.failed, "excluded": now.excluded, "waiting for a retry": now.waiting}
     parts += [f"{number} {word}" for word, number in troubles.items() if number]

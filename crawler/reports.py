@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,20 @@ from crawler.statistics import CrawlStatistics
 from crawler.status import describe
 from frontier.statistics import FrontierStatistics
 
+#: So many content types have a line of their own; the rest share one.
+MIME_LINES = 10
+
+#: Servers send what they like: longer types are cut.
+_SHOWN_CHARS = 60
+
 #: Fewer URLs than this are expected to be lost: the report says nothing is.
 NEGLIGIBLE = 1e-6
+
+
+SEEDS_REPORT = "seeds-report.txt"
+
+#: Seeds that the command shows at its end.
+SEEDS_SHOWN = 20
 
 
 class SeedFact(NamedTuple):
@@ -50,6 +63,15 @@ def seeds_report(seeds: Iterable[SeedFact]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def seeds_shown(seeds: Sequence[SeedFact], file: Path) -> str:
+    """The seeds report as it is said: at most `SEEDS_SHOWN` seeds, and where the others stand."""
+    report = seeds_report(seeds)
+    if len(seeds) <= SEEDS_SHOWN:
+        return report
+    shown = report.splitlines(keepends=True)[: SEEDS_SHOWN + 1]
+    return f"{''.join(shown)}… and {len(seeds) - SEEDS_SHOWN} more seeds in {file}\n"
+
+
 def crawl_report(facts: RunFacts) -> str:
     """The crawl summary: this run, and the job as a whole."""
     run, frontier = facts.run, facts.frontier
@@ -71,7 +93,16 @@ def crawl_report(facts: RunFacts) -> str:
     ]
     lines = [f"{name:<14} {value}" for name, value in rows]
     lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
+    lines += [f"{number:>14} {mime}" for mime, number in _mime_types(run.by_mime)]
     return "\n".join(lines) + "\n"
+
+
+def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:
+    """The most frequent types, fit for a terminal, then the number of pages that all others have."""
+    ranked = by_mime.most_common()
+    shown = [(mime.encode("unicode_escape").decode()[:_SHOWN_CHARS], number) for mime, number in ranked[:MIME_LINES]]
+    others = sum(number for _, number in ranked[MIME_LINES:])
+    return shown + ([("other types", others)] if others else [])
 
 
 def _expected_lost(frontier: FrontierStatistics) -> float:
@@ -80,6 +111,6 @@ def _expected_lost(frontier: FrontierStatistics) -> float:
 
 def write_reports(folder: Path, facts: RunFacts) -> None:
     """Write `crawl-report.txt` and `seeds-report.txt`. Raises: OSError."""
-    reports = {"crawl-report.txt": crawl_report(facts), "seeds-report.txt": seeds_report(facts.seeds)}
+    reports = {"crawl-report.txt": crawl_report(facts), SEEDS_REPORT: seeds_report(facts.seeds)}
     for name, text in reports.items():
         (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")  # a path may be no text

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 from protego import Protego
 
+from crawler.urls import authority_of
+
 #: RFC 9309 section 2.5: at least 500 KiB must be read; we read no more.
 MAX_ROBOTS_BYTES = 500 * 1024
 
 #: RFC 9309 section 2.4: rules should not be used for longer than a day.
 LIFETIME_S = 24 * 3600.0
 #: A host that could not be asked is asked again soon.
-UNREACHABLE_LIFETIME_S = 20.0
+UNREACHABLE_LIFETIME_S = 3600.0
 
 #: Origins that a cache holds, by default.
 MAX_ORIGINS = 10_000
@@ -85,10 +87,7 @@ def parse_robots(status: int, body: bytes, product: str) -> RobotsRules:
 
 def robots_url(url: str) -> str:
     """Where the rules for a canonical http(s) URL stand: "https://a.test:8443/robots.txt"."""
-    scheme, _, rest = url.partition("://")
-    for end in "/?#":
-        rest = rest.partition(end)[0]
-    return f"{scheme}://{rest}/robots.txt"
+    return f"{url.partition('://')[0]}://{authority_of(url)}/robots.txt"
 
 
 class _Kept(NamedTuple):
@@ -97,7 +96,7 @@ class _Kept(NamedTuple):
 
 
 class RobotsCache:
-    """Rules by origin (scheme, host, port) for 24 hours; DISALLOW_ALL for 20 seconds (its URLs' retries ask again).
+    """Rules by origin (scheme, host, port) for 24 hours; DISALLOW_ALL for one hour.
 
     A parsed "Disallow: /" is an answer and stays for 24 hours too. Holds at most `max_origins`; the
     one that was asked for longest ago goes first. Times are epoch seconds. All calls O(1).

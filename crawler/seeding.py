@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from crawler.cancellation import to_the_end
 from crawler.reports import SeedFact
 from crawler.scope import Scope
 from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
 from crawler.status import FetchStatus
-from crawler.workers import to_the_end
 from frontier.aio import AsyncFrontier
-from frontier.models import Candidate, OutcomeKind, UrlRecord, UrlState, VerdictKind
+from frontier.models import Candidate, OutcomeKind, UrlRecord, VerdictKind
 
 #: Seeds that are scheduled at a time.
 CHUNK = 1000
@@ -33,7 +33,8 @@ class Seeding:
         seeds = list(self._book)
         for seed in seeds:
             self._scope.add_seed(seed.url)
-        candidates = list(filter(None, map(self._candidate, seeds)))
+        ended = await self._ended(seeds)
+        candidates = list(filter(None, (_candidate(seed, ended.get(seed.url)) for seed in seeds)))
         for start in range(0, len(candidates), CHUNK):
             await self._schedule(candidates[start : start + CHUNK])
 
@@ -48,20 +49,20 @@ class Seeding:
         """How each seed given by the operator fared."""
         seeds = list(self._book)
         targets = {seed.via: seed.url for seed in seeds if seed.via is not None}
-        found = []
-        for seed in seeds:
-            if seed.via is None:
-                record = await asyncio.to_thread(self._frontier.core.get, seed.url.encode())
-                status = record.status if record is not None else 0
-                reason = statistics.seed_failures.get(seed.url, "")
-                found.append(SeedFact(seed.url, status, reason, targets.get(seed.url)))
-        return found
+        given = [seed.url for seed in seeds if seed.via is None]
+        ended = await self._ended(seeds)
+        return [
+            SeedFact(
+                url, ended[url].status if url in ended else 0, statistics.seed_failures.get(url, ""), targets.get(url)
+            )
+            for url in given
+        ]
 
-    def _candidate(self, seed: Seed) -> Candidate | None:
-        """What to schedule for a seed; the target of a redirect comes with its page, so only if it was never answered."""
-        record = self._frontier.core.get(seed.url.encode())
-        is_again = record is not None and unanswered(record)
-        return Candidate(url=seed.url, force=is_again) if is_again or seed.via is None else None
+    async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
+        """What is known of the seeds that have ended, by URL; one question, off the loop."""
+        keys = [seed.url.encode() for seed in seeds]
+        ended = await asyncio.to_thread(self._frontier.core.ended, keys)
+        return {key.decode(): record for key, record in ended.items()}
 
     async def _schedule(self, candidates: list[Candidate]) -> None:
         while candidates:
@@ -76,6 +77,12 @@ class Seeding:
 
 
 def unanswered(record: UrlRecord) -> bool:
-    """The URL was given up without an HTTP answer, so it is worth another try: the site or the order may have changed."""
+    """An ended URL was given up without an HTTP answer: worth another try, the site or the order may have changed."""
     failed = record.outcome == OutcomeKind.FAILED.value and record.status <= 0
-    return record.state is UrlState.ENDED and (failed or record.status == FetchStatus.BLOCKED)
+    return failed or record.status == FetchStatus.BLOCKED
+
+
+def _candidate(seed: Seed, ended: UrlRecord | None) -> Candidate | None:
+    """What to schedule for a seed; the target of a redirect comes with its page, so only if it was never answered."""
+    is_again = ended is not None and unanswered(ended)
+    return Candidate(url=seed.url, force=is_again) if is_again or seed.via is None else None

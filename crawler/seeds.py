@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, ClassVar, Self
 
+from crawler.durablefiles import AppendOnlyFile
 from crawler.errors import CrawlerError, storage_errors
 from crawler.exits import ExitCode
 from crawler.urls import canonical, seed_url
@@ -78,7 +77,7 @@ def read_seeds(arguments: Sequence[str], stdin: BinaryIO) -> SeedList:
 def _read_argument(argument: str, stdin: BinaryIO) -> Iterator[Seed | BadSeed]:
     if argument == STDIN:
         yield from _read_lines(stdin, STDIN)
-    elif _is_file(argument):
+    elif is_file(argument):
         try:
             with Path(argument).open("rb") as lines:
                 yield from _read_lines(lines, argument)
@@ -92,7 +91,7 @@ def _read_argument(argument: str, stdin: BinaryIO) -> Iterator[Seed | BadSeed]:
         yield _seed(argument, COMMAND_LINE)
 
 
-def _is_file(argument: str) -> bool:
+def is_file(argument: str) -> bool:
     """It exists and is no folder (a folder may well be named like a host). A name too long for a file is none."""
     try:
         path = Path(argument)
@@ -144,21 +143,17 @@ class SeedBook:
         self._path = path
         self._seeds: dict[str, Seed] = {}
         with storage_errors(path):
-            self._file = path.open("a+b", buffering=0)
+            self._file = AppendOnlyFile(path)
             try:
-                self._end = self._read()
-                self._cut()
-                _sync_folder(path.parent)
+                self._read()
             except BaseException:
-                self._file.close()
+                self.close()
                 raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -171,11 +166,11 @@ class SeedBook:
         return url in self._seeds
 
     def add(self, seed: Seed) -> bool:
-        """Write a seed down; False if its URL is in the book already. Cost of a new one: one fsync."""
+        """Write a seed down; False if its URL is in the book already. Cost of a new one: one sync."""
         return bool(self.add_all((seed,)))
 
     def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
-        """Write down those that are new, and return them. One fsync for all."""
+        """Write down those that are new, and return them. One sync for all."""
         new: dict[str, Seed] = {}
         for seed in seeds:
             if seed.url not in self._seeds:
@@ -189,30 +184,17 @@ class SeedBook:
         """Close the file. Idempotent."""
         self._file.close()
 
-    def _read(self) -> int:
-        """Read every whole line; the offset where the last one ends."""
-        self._file.seek(0)
-        text, newline, _torn = self._file.read().rpartition(b"\n")
-        for number, line in enumerate(text.split(b"\n") if newline else (), start=1):
+    def _read(self) -> None:
+        """Read every line: what was torn is cut already."""
+        for number, line in enumerate(self._path.read_bytes().split(b"\n")[:-1], start=1):
             seed = _parsed(line, f"{self._path}:{number}")
             self._seeds.setdefault(seed.url, seed)
-        return len(text) + len(newline)
 
     def _append(self, lines: bytes) -> None:
         """All of it is durable, or an error is raised and the next append begins where this one did."""
         with storage_errors(self._path):
-            self._cut()
-            rest = memoryview(lines)
-            while rest:
-                rest = rest[self._file.write(rest) :]
-            os.fsync(self._file.fileno())
-        self._end += len(lines)
-
-    def _cut(self) -> None:
-        """Drop what stands behind the last line that counts."""
-        if self._file.seek(0, os.SEEK_END) > self._end:
-            self._file.truncate(self._end)
-            os.fsync(self._file.fileno())
+            self._file.append(lines)
+        self._file.keep()
 
 
 def _line(seed: Seed) -> bytes:
@@ -230,11 +212,3 @@ def _parsed(line: bytes, place: str) -> Seed:
     if not is_sound:
         raise damaged
     return seed
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

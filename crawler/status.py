@@ -19,10 +19,7 @@ class FetchStatus(IntEnum):
     TIMED_OUT = -4
     PROCESSOR_FAILED = -5
     UNFETCHABLE = -7
-    DEFERRED = -50
     ROBOTS_FAILED = -61
-    TOO_MANY_HOPS = -4001
-    OUT_OF_SCOPE = -5000
     BLOCKED = -5001
     ROBOTS_EXCLUDED = -9998
 
@@ -45,10 +42,7 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.TIMED_OUT: ("timed out", StatusClass.FAILED),
     FetchStatus.PROCESSOR_FAILED: ("a processor failed", StatusClass.FAILED),
     FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
-    FetchStatus.DEFERRED: ("put off until a prerequisite is there", StatusClass.FAILED),
     FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),
-    FetchStatus.TOO_MANY_HOPS: ("too many hops from the seed", StatusClass.DISREGARDED),
-    FetchStatus.OUT_OF_SCOPE: ("out of scope", StatusClass.DISREGARDED),
     FetchStatus.BLOCKED: ("blocked: private or loopback address", StatusClass.DISREGARDED),
     FetchStatus.ROBOTS_EXCLUDED: ("excluded by robots.txt", StatusClass.DISREGARDED),
 }

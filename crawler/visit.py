@@ -18,7 +18,7 @@ class Ending(Enum):
     NONE = auto()  #: the fetch decides
     EXCLUDED = auto()  #: robots.txt forbids it
     DEFERRED = auto()  #: something else was fetched in its place; back to its old place
-    UNRULED = auto()  #: its robots.txt was fetched in its place, and the host said that it is busy
+    UNRULED = auto()  #: its robots.txt was fetched in its place, and could not be had: the host rests
     RELEASED = auto()  #: nothing was fetched; back to its old place, the slot does not rest
 
 
@@ -43,23 +43,17 @@ class Visit:
         return (timed.start_s, timed.end_s) if timed is not None and timed.end_s else None
 
     @property
-    def page(self) -> Response | None:
-        """The answer that the URL's lines show; None if there is none, or only a busy host's to its robots.txt."""
-        return None if self.ending is Ending.UNRULED else self.response
-
-    @property
-    def busy(self) -> Response | None:
-        """The answer, to the URL or in its place, by which the host asked for a rest; None if it did not."""
-        asks = self.response is not None and self.response.status in HOST_BUSY and self.broken is None
-        return self.response if asks else None
+    def is_busy(self) -> bool:
+        """The host answered the URL itself, and asked for a rest."""
+        if self.response is None or self.broken is not None or self.ending is not Ending.NONE:
+            return False
+        return self.response.status in HOST_BUSY
 
     @property
     def status(self) -> int:
         """The fetch status of the URL: HTTP's, or one of Heritrix's negative codes."""
         if self.ending is Ending.EXCLUDED:
             return FetchStatus.ROBOTS_EXCLUDED
-        if self.ending is Ending.UNRULED:
-            return FetchStatus.ROBOTS_FAILED
         if self.broken is not None:
             return FetchStatus.PROCESSOR_FAILED
         if self.failure is not None:
@@ -69,6 +63,6 @@ class Visit:
     @property
     def mime(self) -> str:
         """Content type without parameters, lower case; empty if unknown."""
-        if self.page is None:
+        if self.response is None:
             return ""
-        return self.page.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self.response.headers.get("Content-Type", "").partition(";")[0].strip().lower()

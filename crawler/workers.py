@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
+from crawler.cancellation import to_the_end
 from crawler.chain import Processor, run_chain
 from crawler.errors import CrawlerError
 from crawler.failures import FetchError
@@ -15,9 +16,7 @@ from crawler.statistics import CrawlStatistics
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier, Drained
 from frontier.errors import FrontierError
-from frontier.models import Lease, OutcomeKind
-
-T = TypeVar("T")
+from frontier.models import Lease, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
 
@@ -98,11 +97,16 @@ class WorkerPool:
             try:
                 await self._run(visit)
             except asyncio.CancelledError:
-                self._frontier.release(lease)
+                self._give_back(lease)
                 raise
             return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
         finally:
             self._statistics.active -= 1
+
+    def _give_back(self, lease: Lease) -> None:
+        """A chain was cancelled: the URL is first again, and its slot rests, since a fetch may have been under way."""
+        tried = Outcome(kind=OutcomeKind.DEFERRED, start_s=lease.since_s, end_s=self._frontier.core.now_s())
+        self._frontier.finish(lease, tried)
 
     async def _run(self, visit: Visit) -> None:
         """Run the chain; what a page or a site does wrong ends in the visit, not in the worker."""
@@ -115,13 +119,3 @@ class WorkerPool:
         except Exception as error:
             visit.broken = error
             log.exception("processor failed", url=visit.lease.url)
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await book-keeping that a cancellation may not tear apart: it is finished first, then the cancellation goes on."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

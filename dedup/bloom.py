@@ -23,13 +23,8 @@ _FEWEST_BITS = 64
 _FEWEST_CHILDREN = 2
 
 
-def false_positive_rate(m: int, k: int, n: int) -> float:
-    """Rate of a filter of m bits and k hashes that holds n elements: (1 - e^(-kn/m))^k."""
-    return (-math.expm1(-k * n / m)) ** k
-
-
 def false_positive_rates(m: int, k: int, n: IntArray) -> NDArray[np.float64]:
-    """`false_positive_rate` for many n at once."""
+    """Rates of filters of m bits and k hashes that hold n elements each: (1 - e^(-kn/m))^k."""
     return np.asarray((-np.expm1(-k * n / m)) ** k, dtype=np.float64)
 
 

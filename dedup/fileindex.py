@@ -50,10 +50,6 @@ class FileIndex:
         """Number of files."""
         return 1 << 8 * sum(self.levels[:-1])
 
-    def locate(self, address: int) -> tuple[PurePosixPath, int]:
-        """File and bit offset of an address."""
-        return self.name(address // self.file_bits), address % self.file_bits
-
     def name(self, file: int) -> PurePosixPath:
         """Path of the file of that number, below the store's folder."""
         digits = f"{file:0{2 * sum(self.levels[:-1])}X}"

@@ -60,10 +60,6 @@ class Tree:
         """Splits that made this tree: inner nodes other than the root."""
         return int(np.count_nonzero(self.fan_out)) - 1
 
-    def is_leaf(self, node: int) -> bool:
-        """True if the node has no children."""
-        return not self.fan_out[node]
-
     def children(self, node: int) -> range:
         """Numbers of a node's children."""
         first = int(self.first_child[node])

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -96,13 +95,19 @@ class LossCount:
         """True if enough keys came since the last step."""
         return keys - self._keys >= max(_STEP_KEYS, self._keys // _STEP_SHARE)
 
-    def step(self, keys: int, false_drop: float) -> float:
-        """Take the integral up to this number of keys; answers the sum."""
-        odds = false_drop / max(1 - false_drop, 1e-9)
+    def step(self, keys: int, false_drop: float) -> None:
+        """Take the integral up to this number of keys."""
         with self._lock:
-            self._lost += max(0, keys - self._keys) * (self._odds + odds) / 2
-            self._keys, self._odds = keys, odds
-            return self._lost
+            self._lost = self._sum(keys, _odds(false_drop))
+            self._keys, self._odds = keys, _odds(false_drop)
+
+    def at(self, keys: int, false_drop: float) -> float:
+        """What the sum would be after a step to this number of keys; nothing is changed."""
+        with self._lock:
+            return self._sum(keys, _odds(false_drop))
+
+    def _sum(self, keys: int, odds: float) -> float:
+        return self._lost + max(0, keys - self._keys) * (self._odds + odds) / 2
 
     def save(self) -> None:
         """Write the sum durably if it moved. Raises: OSError."""
@@ -195,12 +200,12 @@ class UniqFilter:
         return self._smm.fill * self._dsbf.rates()[0]
 
     def statistics(self) -> UniqStatistics:
-        """The filter at this moment. Cost: O(leaves)."""
+        """The filter at this moment; nothing is changed. Cost: O(leaves)."""
         shape, false_drop = self._dsbf.statistics(), self.false_drop()
         return UniqStatistics(
             keys=shape.elements,
             false_drop=false_drop,
-            expected_lost=self._losses.step(shape.elements, false_drop),
+            expected_lost=self._losses.at(shape.elements, false_drop),
             smm_bits_set=self._smm.bits_set,
             smm_fill=self._smm.fill,
             dsbf=shape,
@@ -226,13 +231,15 @@ class UniqFilter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<UniqFilter {self._smm!r} {self._dsbf!r}>"
+
+
+def _odds(probability: float) -> float:
+    return probability / max(1 - probability, 1e-9)
 
 
 def _require(*paths: Path) -> None:

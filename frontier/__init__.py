@@ -11,8 +11,9 @@ if there is nothing to be had, `wake()` says when there will be. `finish()` ends
 
     intake ─▶ stores (rows, one thread) ─▶ workqueues (windows) ─▶ schedule (gates) ─▶ Lease ─▶ finish ─▶ stores
 
-The core (`core.Frontier`) is synchronous, reads one injected clock and does no I/O; `aio.AsyncFrontier` is its thin face for
-tasks. `composition` builds both from a `FrontierOrder`, and is the only place that knows the room `dedup`.
+The core (`core.Frontier`) is synchronous, reads one injected clock and waits for no store: the only I/O of its own is the
+marking of the filter. `aio.AsyncFrontier` is its thin face for tasks. `composition` builds the core from a `FrontierOrder`,
+and is the only place that knows the room `dedup`.
 """
 
 from frontier.aio import AsyncFrontier, Drained

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from frontier.core import Frontier
 from frontier.errors import FrontierError
@@ -21,19 +22,34 @@ class Drained(Exception):
 
 
 class AsyncFrontier:
-    """A Frontier for tasks of one event loop.
+    """A Frontier for tasks of one event loop; usable inside `async with`.
 
-    `open` gets the function that the store's thread may call, and answers the opened Frontier.
+    `open` gets the function that the store's thread may call, and answers the opened Frontier. It is called in another
+    thread, for it may take its time; from then on `core` belongs to the loop.
     """
 
+    core: Frontier  #: what this is the face of
+
     def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002 - it is what it does
+        self._open = open
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[Lease]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
-        self.core = open(self._wake_from_thread)
 
     async def __aenter__(self) -> AsyncFrontier:
+        """Open the Frontier, off the loop. Raises what `open` raises; a cancelled opening leaves nothing open."""
+        opening = self._loop.run_in_executor(None, self._open, self._wake_from_thread)
+        try:
+            await asyncio.wait({opening})
+        except asyncio.CancelledError as cancelled:
+            await _to_the_end(opening)  # a thread cannot be stopped
+            if opening.exception() is None:
+                closing = self._loop.run_in_executor(None, opening.result().close)
+                await _to_the_end(closing)
+                raise cancelled from closing.exception()
+            raise cancelled from opening.exception()
+        self.core = opening.result()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -96,9 +112,12 @@ class AsyncFrontier:
         self._pump()
 
     async def flush(self) -> None:
-        """As `Frontier.flush`, off the loop."""
+        """Return when all that was said before is durable; the waiting is done off the loop. Raises: StoreUnavailable."""
         await asyncio.to_thread(self.core.wait_until_durable)
-        self.core.flush()
+        try:
+            self.core.take_answers()
+        finally:
+            self._pump()
 
     async def close(self) -> None:
         """Stop leasing and close the Frontier, off the loop."""
@@ -151,3 +170,10 @@ class AsyncFrontier:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(error)
+
+
+async def _to_the_end(work: asyncio.Future[Any]) -> None:
+    """Wait for a thread's work, however often the waiting task is cancelled; the caller raises the cancellation."""
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({work})

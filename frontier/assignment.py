@@ -21,7 +21,7 @@ class PolitenessScope(Enum):
 
     HOST = "host"  #: every URL of a host passes one gate, whatever its queue
     QUEUE = "queue"  #: a gate per queue: the published behaviour, which hits a host with as many connections as queues
-    OFF = "off"  #: a gate per host that never closes: for one's own sites
+    OFF = "off"  #: a gate per host without rests; only a Crawl-delay or a 429 closes it: for one's own sites
 
 
 def authority_of(url: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What must be true of lanes and queues at any moment (the invariants I1, I2 and I6 of the design)."""
+"""What must be true of lanes and queues at any moment: the invariants I1, I2 and I6 of `docs/invariants.md`."""
 
 from __future__ import annotations
 
@@ -8,26 +8,34 @@ from collections.abc import Set
 from frontier.errors import InvariantBroken
 from frontier.lifecycle import RESTS_IN
 from frontier.schedule import Schedule
-from frontier.workqueues import PER_QUEUE, Lane, Place, QueueIndex, WorkQueue
+from frontier.stores.base import Counters
+from frontier.workqueues import PER_QUEUE, Lane, Place, WorkQueue
 
 
-def check_lanes(index: QueueIndex, schedule: Schedule, leases: Set[int]) -> None:
+def check_lanes(schedule: Schedule, leases: Set[int]) -> None:
     """Recount everything from the lanes up. Cost: one pass over lanes and windows. Raises: InvariantBroken."""
     by_queue: defaultdict[int, list[Lane]] = defaultdict(list)
     out_by_gate: defaultdict[int, int] = defaultdict(int)
     leased: set[int] = set()
-    for lane in index:
+    for lane in schedule.index:
         by_queue[lane.queue.id].append(lane)
         out_by_gate[lane.gate] += len(lane.leased)
         leased |= lane.leased
         _check_lane(lane)
     if leased != leases:
         raise InvariantBroken(f"lanes and leases disagree about {leased ^ leases}")
-    for queue in index.queues():
+    for queue in schedule.index.queues():
         _check_queue(queue, by_queue[queue.id])
     for gate in schedule.gates():
         if gate.out != out_by_gate[gate.id]:
             raise InvariantBroken(f"{gate} should have {out_by_gate[gate.id]} leases out")
+
+
+def check_counters(kept: Counters, here: Counters) -> None:
+    """Compare the store's totals with those in memory. Raises: InvariantBroken."""
+    # A duplicate that died took its ordinal with it.
+    if kept._replace(last_ordinal=0) != here._replace(last_ordinal=0):
+        raise InvariantBroken(f"the store counts {kept}, the Frontier {here}")
 
 
 def _check_lane(lane: Lane) -> None:

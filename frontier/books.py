@@ -8,6 +8,7 @@ from frontier.backlog import Backlog
 from frontier.errors import FrontierError, InvariantBroken, StoreFull
 from frontier.intake import Intake
 from frontier.models import Candidate, OutcomeKind, Verdict
+from frontier.schedule import Schedule
 from frontier.seen import SeenFilter
 from frontier.stores.base import Batch, Counters, FrontierStore, HeadsRead, StoreFailed, Synced
 
@@ -18,11 +19,12 @@ class Books:
     After the store or the filter failed, every call raises what it failed with.
     """
 
-    def __init__(self, store: FrontierStore, intake: Intake, counters: Counters, max_unacknowledged: int) -> None:
+    def __init__(
+        self, store: FrontierStore, intake: Intake, schedule: Schedule, counters: Counters, max_unacknowledged: int
+    ) -> None:
         self._store = store
         self._intake = intake
-        self.schedule = intake.schedule
-        self._index = intake.index
+        self._schedule = schedule
         self.backlog = Backlog(max_unacknowledged)
         self.failure: FrontierError | None = None
         self.queued = counters.queued  #: rows in the store: queued, waiting and leased
@@ -42,21 +44,19 @@ class Books:
         self.queued += len(batch.new)
         return verdicts
 
-    def note_end(self, kind: OutcomeKind) -> None:
-        """A row left its queue for good."""
-        self.ended[kind] += 1
-        self.queued -= 1
-
     def say(self, batch: Batch, finishes: int = 0) -> None:
-        """Hand the batch to the store, unless it is empty."""
+        """Hand the batch to the store, unless it is empty. The rows that end in it leave their queues for good."""
         if batch.is_empty:
             return
+        for ended in batch.ended:
+            self.ended[ended.outcome] += 1
+            self.queued -= 1
         self.backlog.add(batch, finishes)
         self._store.write(batch)
 
     def ask_heads(self) -> bool:
         """Ask for the heads that the schedule wants; True if there were any."""
-        wanted = self.schedule.take_wanted()
+        wanted = self._schedule.take_wanted()
         for lane, limit in wanted:
             self._store.ask_heads(lane.id, limit)
         return bool(wanted)
@@ -109,15 +109,15 @@ class Books:
             self._store.close(clean=clean)
 
     def _heads_read(self, answer: HeadsRead) -> None:
-        lane = self._index.get(answer.lane)
-        if not self.schedule.heads_read(lane, answer.heads) and self.backlog.is_empty:
+        lane = self._schedule.index.get(answer.lane)
+        if not self._schedule.heads_read(lane, answer.heads) and self.backlog.is_empty:
             raise InvariantBroken(f"{lane} should have {lane.stored} rows in the store, and none was found")
 
     def _synced(self, answer: Synced) -> None:
         self.backlog.synced(answer.number)
         for row in answer.duplicates:
             self.queued -= 1
-            self.schedule.rows_lost(self._index.get((row.queue, row.gate)))
+            self._schedule.rows_lost(self._schedule.index.get((row.queue, row.gate)))
         try:
             self._intake.mark_synced(answer.number)
         except OSError as error:

@@ -12,6 +12,7 @@ from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.uniq import UniqFilter, UniqParameters
 from frontier.assignment import PolitenessScope, parse_policy
+from frontier.books import Books
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
 from frontier.gates import Politeness
@@ -24,6 +25,8 @@ from frontier.stores.memory import MemoryStore
 from frontier.stores.sql import SqlStore
 from frontier.workqueues import QueueIndex
 
+#: The store's file in the state folder.
+STORE_FILE = "frontier.db"
 #: Keys that are marked again at a time after an unclean end.
 MARK_CHUNK = 10_000
 
@@ -54,7 +57,7 @@ def open_frontier(
     """
     check_order(order)
     clock = clock or steady_clock()
-    store: FrontierStore = MemoryStore() if state is None else SqlStore(_made(state) / "frontier.db")
+    store: FrontierStore = MemoryStore() if state is None else SqlStore(_made(state) / STORE_FILE)
     try:
         opening = store.open(_identity(order), on_change)
         seen = _open_filter(state, order, store, opening)
@@ -67,14 +70,14 @@ def open_frontier(
     intake = Intake(parse_policy(order.policy), order.scope, politeness, seen, index, schedule)
     intake.last_ordinal = opening.counters.last_ordinal
     _take_up(opening, index, schedule, intake, clock())
-    return Frontier(
-        store=store,
-        seen=seen,
-        intake=intake,
-        clock=clock,
-        max_unacknowledged=order.max_unacknowledged,
-        counters=opening.counters,
-    )
+    books = Books(store, intake, schedule, opening.counters, order.max_unacknowledged)
+    return Frontier(store=store, seen=seen, intake=intake, schedule=schedule, books=books, clock=clock)
+
+
+def has_store(state: Path) -> bool:
+    """The folder holds the store of a Frontier that was opened there before."""
+    file = state / STORE_FILE
+    return file.is_file() and file.stat().st_size > 0
 
 
 def steady_clock() -> Callable[[], float]:

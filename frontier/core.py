@@ -1,19 +1,18 @@
 """The Frontier: which URL may be fetched next, and when.
 
-A synchronous core that never waits: it reads one injected clock, keeps decisions in memory and says every change to its
-store as one batch per call. What the store answers is drained at the start of each call. Nothing here does I/O, except in the
-methods whose docstring says that they block.
+A synchronous core that waits for no store and no time: it reads one injected clock, keeps decisions in memory and says
+every change to its store as one batch per call. What the store answers is drained at the start of each call; for what became
+durable that marks the filter, which writes to its buffers and mapped files (and splits a full leaf) there and then. All
+other I/O is in the methods whose docstring says that they block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
-from frontier.audit import check_lanes
+from frontier.audit import check_counters, check_lanes
 from frontier.books import Books
 from frontier.endings import end_row, end_slot
-from frontier.errors import InvariantBroken
 from frontier.gates import Gate
 from frontier.intake import Intake
 from frontier.leases import Leases
@@ -28,20 +27,17 @@ from frontier.models import (
     WaitsFor,
     Wake,
 )
+from frontier.schedule import Schedule
 from frontier.seen import SeenFilter
-from frontier.statistics import FrontierStatistics, snapshot
-from frontier.stores.base import (
-    Counters,
-    FrontierStore,
-)
-from frontier.workqueues import Lane
+from frontier.statistics import FrontierCounts, FrontierStatistics, count, examine
+from frontier.stores.base import FrontierStore
 
 
 class Frontier:
     """Work queues behind gates, over a store and a filter. Not thread-safe; many may live in one process.
 
-    schedule, lease, wake, finish, release, block, unblock, set_delay and the counts never wait. Errors: after the store
-    failed, every call but `close` raises what it failed with (`StoreUnavailable`).
+    schedule, lease, wake, finish, release, block, unblock, set_delay and the counts never wait for the store. Errors: after
+    the store failed, every call but `close` raises what it failed with (`StoreUnavailable`).
     """
 
     def __init__(
@@ -50,26 +46,23 @@ class Frontier:
         store: FrontierStore,
         seen: SeenFilter,
         intake: Intake,
+        schedule: Schedule,
+        books: Books,
         clock: Callable[[], float],
-        max_unacknowledged: int,
-        counters: Counters,
     ) -> None:
         self._store = store
         self._seen = seen
         self._intake = intake
-        self._index = intake.index
-        self._schedule = intake.schedule
+        self._schedule = schedule
+        self._books = books
         self._clock = clock
-        self._books = Books(store, intake, counters, max_unacknowledged)
         self._leases = Leases()
         self._is_closed = False
 
     def __enter__(self) -> Frontier:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -100,7 +93,9 @@ class Frontier:
             asked = self._books.ask_heads()
             if served is not None:
                 lane, head = served
-                return self._leases.hand_out(lane, self._gate_of(lane), head, now_s)
+                gate = self._schedule.gate(lane.gate)
+                assert gate is not None, "a lane stands at a gate that exists"
+                return self._leases.hand_out(lane, gate, head, now_s)
             if not asked or not self._books.drain():
                 return None
 
@@ -129,7 +124,7 @@ class Frontier:
         batch = self._books.begin()
         now_s = self._clock()
         end_slot(held, outcome, now_s, batch)
-        end_row(held, outcome, now_s, batch, self._books)
+        end_row(held, outcome, now_s, batch, self._schedule)
         verdicts = self._books.accept(discovered, lease.ordinal, batch) if discovered else []
         self._books.say(batch, finishes=1)
         return verdicts
@@ -186,16 +181,28 @@ class Frontier:
         """The number of the last call whose changes are committed and synced."""
         return self._books.backlog.durable
 
-    def statistics(self) -> FrontierStatistics:
-        """A snapshot. Costs a look at every gate."""
+    def take_answers(self) -> None:
+        """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
         self._books.drain()
-        return snapshot(self._books, self._intake, self.in_flight, self._clock())._replace(seen=self._seen.facts())
+
+    def counts(self) -> FrontierCounts:
+        """How much of what there is, O(1): for displays that are renewed often."""
+        self._books.drain()
+        return count(self._books, self._schedule, self.in_flight)
+
+    def statistics(self) -> FrontierStatistics:
+        """The counts and more. Costs a look at every gate and at every leaf of the filter."""
+        return examine(self.counts(), self._books, self._schedule, self._clock())._replace(seen=self._seen.facts())
 
     # Blocking
 
     def get(self, key: bytes) -> UrlRecord | None:
-        """What is known of the URL with this dedup key (blocks; may be called from any thread)."""
+        """What is known of the URL with this dedup key (blocks, for a queued one as long as a scan takes; any thread)."""
         return self._store.look_up(key)
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """What is known of those of these URLs that have ended, by dedup key (blocks; may be called from any thread)."""
+        return self._store.ended(keys)
 
     def wait_until_durable(self) -> None:
         """Return when the store has all that was said (blocks; may be called from any thread)."""
@@ -208,24 +215,14 @@ class Frontier:
     def check(self) -> None:
         """Compare what is in memory with the store, row by row (blocks). Raises: InvariantBroken."""
         self.flush()
-        check_lanes(self._index, self._schedule, self._leases.ordinals())
-        kept, here = self._store.counters(), self._books.counters()
-        # A duplicate that died took its ordinal with it.
-        if kept._replace(last_ordinal=0) != here._replace(last_ordinal=0):
-            raise InvariantBroken(f"the store counts {kept}, the Frontier {here}")
+        check_lanes(self._schedule, self._leases.ordinals())
+        check_counters(self._store.counters(), self._books.counters())
 
     def close(self) -> None:
         """Write all, sync the filter, mark the state clean, let go (blocks). A second call is harmless."""
         if not self._is_closed:
             self._is_closed = True
             self._books.close(self._seen)
-
-    # Inside
-
-    def _gate_of(self, lane: Lane) -> Gate:
-        gate = self._schedule.gate(lane.gate)
-        assert gate is not None, "a lane stands at a gate that exists"
-        return gate
 
     def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
         self._books.drain()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from frontier.books import Books
 from frontier.leases import Held
 from frontier.models import ENDING, WAITING, Head, Outcome, OutcomeKind
+from frontier.schedule import Schedule
 from frontier.stores.base import Batch, Ended, Moved
 
 
@@ -20,13 +20,11 @@ def end_slot(held: Held, outcome: Outcome, now_s: float, batch: Batch) -> None:
     batch.gates.append(gate.row())
 
 
-def end_row(held: Held, outcome: Outcome, now_s: float, batch: Batch, books: Books) -> None:
+def end_row(held: Held, outcome: Outcome, now_s: float, batch: Batch, schedule: Schedule) -> None:
     """The row ends, waits for a retry behind its lane, or goes back to its old place."""
-    schedule = books.schedule
     lane, head, row = held.lane, held.head, held.head.row
     if outcome.kind in ENDING:
         batch.ended.append(Ended(row, outcome.status, outcome.kind))
-        books.note_end(outcome.kind)
         schedule.row_ended(lane)
     elif outcome.kind is OutcomeKind.RETRY:
         waits = row._replace(

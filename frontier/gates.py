@@ -36,9 +36,10 @@ class Politeness:
 
 
 class Gate:
-    """Slots of one host (or other key). Every operation costs O(log k)."""
+    """Slots of one host (or other key). Every operation costs O(log k), amortised."""
 
     __slots__ = (
+        "_rested_s",
         "_rests",
         "blocked_until_s",
         "id",
@@ -61,7 +62,8 @@ class Gate:
         self.spacing_s = 0.0
         self.last_rest_s = politeness.min_delay_s
         self.served_s = 0.0  #: when a slot was last taken; among open gates the longest unserved is first
-        self._rests: list[float] = []  #: heap: when each resting slot has rested
+        self._rests: list[float] = []  #: heap: when each resting slot has rested; out + resting <= slots, unless spaced
+        self._rested_s = 0.0  #: when the last of them has rested; 0 = none rests
 
     def __repr__(self) -> str:
         return f"<Gate {self.key} {self.out}/{self.slots} out, blocked until {self.blocked_until_s:.3f}>"
@@ -80,13 +82,13 @@ class Gate:
         resting = len(self._rests)
         if resting < free:
             return closed_until_s
-        # One slot of `free` is needed, `resting` of them rest: the one that has rested first.
-        rested = self._rests[0] if resting == free else sorted(self._rests)[resting - free]
-        return max(rested, closed_until_s)
+        # More rests than slots: a Crawl-delay has left one slot of several, and it must be the last to have rested.
+        return max(self._rests[0] if resting == free else self._rested_s, closed_until_s)
 
     def take(self, now_s: float) -> None:
         """Take a slot; the caller has seen that the gate is open."""
         assert self.opens_s() <= now_s, "a slot is taken through a closed gate"
+        self._forget_rested(now_s)
         self.out += 1
         self.served_s = now_s
 
@@ -103,6 +105,7 @@ class Gate:
         until_s = end_s + self.last_rest_s
         if until_s > now_s:
             heappush(self._rests, until_s)
+            self._rested_s = max(self._rested_s, until_s)
         return until_s
 
     def block(self, until_s: float) -> None:
@@ -111,7 +114,7 @@ class Gate:
 
     def row(self) -> GateRow:
         """What must survive a restart."""
-        rests_until_s = max(self._rests, default=self.resumes_s)
+        rests_until_s = max(self._rested_s, self.resumes_s)
         return GateRow(self.id, self.key, rests_until_s, self.blocked_until_s, self.spacing_s, self.last_rest_s)
 
     def restore(self, row: GateRow, now_s: float, *, clean: bool) -> None:
@@ -132,3 +135,5 @@ class Gate:
     def _forget_rested(self, now_s: float) -> None:
         while self._rests and self._rests[0] <= now_s:
             heappop(self._rests)
+        if not self._rests:
+            self._rested_s = 0.0

@@ -49,24 +49,24 @@ class Intake:
         self._scope = scope
         self._politeness = politeness
         self._seen = seen
-        self.index = index
-        self.schedule = schedule
+        self._index = index
+        self._schedule = schedule
         self._pending: set[bytes] = set()
         self._unmarked: deque[tuple[int, list[bytes]]] = deque()
         self.last_ordinal = 0
 
     def accept(self, candidates: Sequence[Candidate], via: int, batch: Batch) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch."""
-        verdicts = [_admissible(candidate) for candidate in candidates]
-        self._drop_seen(candidates, verdicts)
+        verdicts = self._judge(candidates)
         fresh = [candidate for candidate, verdict in zip(candidates, verdicts, strict=True) if verdict is NEW]
+        if not fresh:
+            return verdicts
         queues = self._assign([candidate.url for candidate in fresh])
         for candidate, queue in zip(fresh, queues, strict=True):
             self._enqueue(candidate, queue, via, batch)
-        if fresh:
-            keys = [row.dedup_key() for row in batch.new]
-            self._pending.update(keys)
-            self._unmarked.append((batch.number, keys))
+        keys = [row.dedup_key() for row in batch.new]
+        self._pending.update(keys)
+        self._unmarked.append((batch.number, keys))
         return verdicts
 
     def mark_synced(self, number: int) -> None:
@@ -80,7 +80,7 @@ class Intake:
 
     def gate(self, key: GateKey, batch: Batch) -> Gate:
         """The gate of this key; made, and noted in the batch, if it is new."""
-        gate = self.schedule.gate(name_id(key))
+        gate = self._schedule.gate(name_id(key))
         if gate is None:
             gate = self.make_gate(key)
             batch.gates.append(gate.row())
@@ -89,23 +89,26 @@ class Intake:
     def make_gate(self, key: GateKey) -> Gate:
         """Make the gate of this key, which has none."""
         gate = Gate(name_id(key), key, self._politeness)
-        self.schedule.add_gate(gate)
+        self._schedule.add_gate(gate)
         return gate
 
-    def _drop_seen(self, candidates: Sequence[Candidate], verdicts: list[Verdict]) -> None:
-        keys = [
-            candidate.dedup_key() if verdict is NEW else b""
-            for candidate, verdict in zip(candidates, verdicts, strict=True)
-        ]
-        unseen = self._seen.unseen(keys)
+    def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """Most links are known, so the filter is asked first and only what is new is looked at closely."""
+        keys = [_key(candidate) for candidate in candidates]
+        unseen = self._seen.unseen([b"" if key is None else key for key in keys])
         in_batch: set[bytes] = set()
-        for place, (candidate, key) in enumerate(zip(candidates, keys, strict=True)):
-            if verdicts[place] is not NEW:
-                continue
-            known = not unseen[place] or key in self._pending
-            if key in in_batch or (known and not candidate.force):
-                verdicts[place] = SEEN
-            in_batch.add(key)
+        facts = zip(candidates, keys, unseen, strict=True)
+        return [self._verdict(candidate, key, is_unseen, in_batch) for candidate, key, is_unseen in facts]
+
+    def _verdict(self, candidate: Candidate, key: bytes | None, is_unseen: bool, in_batch: set[bytes]) -> Verdict:
+        if key is None:
+            return _NOT_UTF8
+        is_known = not is_unseen or key in self._pending
+        verdict = SEEN if key in in_batch or (is_known and not candidate.force) else NEW
+        if verdict is NEW and authority_of(candidate.url) is None:
+            return _NO_HOST
+        in_batch.add(key)
+        return verdict
 
     def _enqueue(self, candidate: Candidate, queue_key: QueueKey, via: int, batch: Batch) -> None:
         lane = self._lane(candidate.url, queue_key, batch)
@@ -126,25 +129,25 @@ class Intake:
         batch.new.append(row)
         if candidate.force:
             batch.forced.add(row.ordinal)
-        self.schedule.rows_stored(lane, row.precedence)
+        self._schedule.rows_stored(lane, row.precedence)
 
     def _lane(self, url: str, queue_key: QueueKey, batch: Batch) -> Lane:
         authority = authority_of(url)
         assert authority is not None, "candidates without a host are refused before"
         gate = self.gate(gate_key(self._scope, queue_key, authority), batch)
-        queue, is_new = self.index.queue(queue_key)
+        queue, is_new = self._index.queue(queue_key)
         if is_new:
             batch.queues.append(QueueRow(queue.id, queue_key))
-        lane, is_new = self.index.lane(queue, gate.id)
+        lane, is_new = self._index.lane(queue, gate.id)
         if is_new:
             batch.lanes.append(LaneRow(queue.id, gate.id, queue.precedence, lane.arrival, 0))
         return lane
 
 
-def _admissible(candidate: Candidate) -> Verdict:
-    """NEW as far as the URL itself can tell."""
+def _key(candidate: Candidate) -> bytes | None:
+    """What the filter knows the candidate by; None if its URL cannot be kept."""
     try:
-        candidate.url.encode()
+        encoded = candidate.url.encode()
     except UnicodeEncodeError:
-        return _NOT_UTF8
-    return NEW if authority_of(candidate.url) else _NO_HOST
+        return None
+    return encoded if candidate.key is None else candidate.key

@@ -21,9 +21,8 @@ FRONT = 1 << 8 | 1
 WAITING = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A URL that someone would like to have fetched."""
+class Candidate(NamedTuple):
+    """A URL that someone would like to have fetched. A tuple, because every link of every page becomes one."""
 
     url: str  #: absolute and canonical; the Frontier does not change it
     key: bytes | None = None  #: what dedup sees; the URL in UTF-8 if None

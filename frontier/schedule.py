@@ -28,7 +28,7 @@ class Schedule:
     """All lines, and the heap of their gates. Every operation costs O(log active)."""
 
     def __init__(self, index: QueueIndex) -> None:
-        self._index = index
+        self.index = index  #: all queues and lanes
         self._lines: dict[int, Line] = {}
         self._open_gates = GateHeap()
         self._retries = Retries()
@@ -36,6 +36,7 @@ class Schedule:
         self._stamps = 0
         self.asked = 0  #: lanes whose heads are on their way
         self.out = 0  #: leases out
+        self.gate_count = 0
 
     @property
     def waiting(self) -> int:
@@ -49,6 +50,7 @@ class Schedule:
     def add_gate(self, gate: Gate) -> None:
         """Make the line of a new gate."""
         self._lines[gate.id] = Line(gate)
+        self.gate_count += 1
 
     def gate(self, gate_id: int) -> Gate | None:
         """The gate with this id, if there is one."""
@@ -126,7 +128,7 @@ class Schedule:
         queue.out -= 1
         if keep:
             lane.put_first(head)
-        lane.arrival = self._index.next_arrival()
+        lane.arrival = self.index.next_arrival()
         self._unplace(lane)
         parked, queue.parked = queue.parked, []
         for other in parked:
@@ -169,7 +171,7 @@ class Schedule:
         self.out += 1
         if lane.wants_heads():
             self._ask(lane)
-        self._index.settle(lane.queue)
+        self.index.settle(lane.queue)
         self._activate(line)
         line.entry = None  # its turn is used up
         self._open_gates.enlist(line)
@@ -208,7 +210,7 @@ class Schedule:
             if place in (Place.READY, Place.STORED):
                 self._push(line.ready if place is Place.READY else line.stored, lane)
                 self._open_gates.enlist(line)
-        self._index.settle(lane.queue)
+        self.index.settle(lane.queue)
 
     def _push(self, heap: list[Entry], lane: Lane) -> None:
         self._stamps += 1

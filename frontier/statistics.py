@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from frontier.books import Books
-from frontier.intake import Intake
 from frontier.lifecycle import QueueState
+from frontier.schedule import Schedule
 
 
-class FrontierStatistics(NamedTuple):
-    """What the Frontier holds at one moment."""
+class FrontierCounts(NamedTuple):
+    """How much the Frontier holds at one moment."""
 
     pending: int  #: URLs queued and not leased, waiting ones included
     waiting: int  #: URLs of these that wait for a retry
@@ -20,6 +20,19 @@ class FrontierStatistics(NamedTuple):
     failed: int
     disregarded: int
     queues: Mapping[str, int]  #: work queues by state
+    gates: int
+
+
+class FrontierStatistics(NamedTuple):
+    """The fields of `FrontierCounts`, and what takes a closer look."""
+
+    pending: int
+    waiting: int
+    in_flight: int
+    done: int
+    failed: int
+    disregarded: int
+    queues: Mapping[str, int]
     gates: int
     gates_open: int  #: gates with a free slot now
     unsynced_rows: int  #: rows said to the store and not durable yet
@@ -31,20 +44,26 @@ class FrontierStatistics(NamedTuple):
         return self.pending + self.in_flight + self.done + self.failed + self.disregarded
 
 
-def snapshot(books: Books, intake: Intake, in_flight: int, now_s: float) -> FrontierStatistics:
-    """All but the filter's figures. Costs a look at every gate."""
-    gates = list(intake.schedule.gates())
+def count(books: Books, schedule: Schedule, in_flight: int) -> FrontierCounts:
+    """The counts, which are kept up to date. Costs O(1)."""
     counters = books.counters()
-    return FrontierStatistics(
+    return FrontierCounts(
         pending=counters.queued - in_flight,
-        waiting=intake.schedule.waiting,
+        waiting=schedule.waiting,
         in_flight=in_flight,
         done=counters.done,
         failed=counters.failed,
         disregarded=counters.disregarded,
-        queues={state.value: intake.index.states[state] for state in QueueState},
-        gates=len(gates),
-        gates_open=sum(gate.opens_s() <= now_s for gate in gates),
+        queues={state.value: schedule.index.states[state] for state in QueueState},
+        gates=schedule.gate_count,
+    )
+
+
+def examine(counts: FrontierCounts, books: Books, schedule: Schedule, now_s: float) -> FrontierStatistics:
+    """All but the filter's figures. Costs a look at every gate."""
+    return FrontierStatistics(
+        *counts,
+        gates_open=sum(gate.opens_s() <= now_s for gate in schedule.gates()),
         unsynced_rows=books.backlog.rows,
         seen={},
     )

@@ -5,9 +5,14 @@ Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlche
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
-    """The command `anabranch`."""
-    from crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
+    """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing."""
+    try:
+        from crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
 
-    app(prog_name="anabranch")
+        app(prog_name="anabranch")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -20,6 +20,9 @@ _LIMITS = "Scope and limits"
 _FETCH = "Fetching"
 _JOB = "Job"
 
+#: What `crawl` is told beside the keys of the crawl order; every other flag is a key.
+NO_KEYS = frozenset({"sources", "order_file", "job", "fresh", "yes", "verbose", "quiet"})
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -98,30 +101,6 @@ def crawl(
         fresh=fresh,
         yes=yes,
         verbosity=-1 if quiet else verbose,
-        flags={key: value for key, value in ctx.params.items() if key in ORDER_KEYS},
+        flags={key: value for key, value in ctx.params.items() if key not in NO_KEYS},
     )
     raise typer.Exit(run_crawl(command))
-
-
-#: The flags that are keys of the crawl order.
-ORDER_KEYS = frozenset(
-    {
-        "name",
-        "contact",
-        "policy",
-        "politeness",
-        "max_connections",
-        "delay_factor",
-        "min_delay",
-        "max_delay",
-        "robots",
-        "scope",
-        "max_hops",
-        "limit",
-        "time_limit",
-        "workers",
-        "timeout",
-        "max_body",
-        "allow_private",
-    }
-)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,25 +13,25 @@ from pathlib import Path
 import structlog
 from rich.console import Console
 
-from crawler.controller import CrawlController, Outside, frontier_order
+from crawler.controller import CrawlController, Outside, frontier_order, has_seeds
 from crawler.errors import CrawlerError, NoSeeds, UsageError
 from crawler.exits import ExitCode
 from crawler.job import JobFolder, job_name
 from crawler.logs import configure_logs
-from crawler.order import CrawlOrder
+from crawler.order import CrawlOrder, with_sources
 from crawler.order_sources import load_order
 from crawler.progress import CrawlSnapshot, Progress
 from crawler.seeds import Seed, read_seeds
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull
+from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
-#: What an error of the Frontier means for the caller of the command; the first that fits counts.
+#: What a foreseeable error of the Frontier means for the caller; the first that fits counts. Others are defects.
 FRONTIER_EXITS: dict[type[FrontierError], ExitCode] = {
     StoreFull: ExitCode.DISK_FULL,
+    StoreUnavailable: ExitCode.STORE_OR_JOB_IN_USE,
     FormatMismatch: ExitCode.BAD_ORDER,
     PolicyError: ExitCode.BAD_ORDER,
-    FrontierError: ExitCode.STORE_OR_JOB_IN_USE,
 }
 
 
@@ -54,7 +55,7 @@ def run_crawl(command: CrawlCommand) -> int:
         return _run(command)
     except CrawlerError as error:
         return _fail(error, error.exit_code)
-    except FrontierError as error:
+    except tuple(FRONTIER_EXITS) as error:
         code = next(code for kind, code in FRONTIER_EXITS.items() if isinstance(error, kind))
         return _fail(error, code)
     except KeyboardInterrupt:
@@ -65,19 +66,36 @@ def _run(command: CrawlCommand) -> int:
     order = load_order(command.order_file, command.flags)
     sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
     frontier_order(order)  # a policy that does not exist must not leave a folder behind
-    if not sources:
-        raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    directory = command.job or Path("jobs") / job_name(order, command.sources)
-    seeds = _seeds(sources)
+    directory = _directory(command, order)
+    seeds = _seeds(sources, directory)
+    if sources:
+        order = with_sources(order, sources)
     with JobFolder.open(directory, fresh=command.fresh, even_unfinished=command.yes) as job:
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))
 
 
-def _seeds(sources: Sequence[str]) -> tuple[Seed, ...]:
-    """The seeds among the sources; what is none is reported and skipped. Raises: NoSeeds."""
-    found = read_seeds(sources, sys.stdin.buffer)
+def _directory(command: CrawlCommand, order: CrawlOrder) -> Path:
+    """The job's folder. Raises: UsageError for a name that could not be shown or logged."""
+    directory = command.job or Path("jobs") / job_name(order, command.sources)
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{directory!r}: the name is not UTF-8; choose another --job") from error
+    return directory
+
+
+def _seeds(sources: Sequence[str], directory: Path) -> tuple[Seed, ...]:
+    """The seeds among the sources; what is none is reported and skipped. A job that exists has its own.
+
+    Raises: UsageError, NoSeeds.
+    """
+    if not sources:
+        if has_seeds(directory):
+            return ()
+        raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
+    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
     if not found.seeds:
         raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
@@ -106,9 +124,12 @@ def _say(text: str) -> None:
     shown = text.rstrip("\n").encode(encoding, "backslashreplace").decode(encoding)
     try:
         print(shown, flush=True)  # noqa: T201 - the command's own output
-    except BrokenPipeError:
-        # The reader has gone (`| head -1`). What is flushed at the end of the process must not fail again.
+    except OSError as error:
+        # The reader has gone (`| head -1`), or it is a file on a full disk: the job has its reports all the same. What is
+        # flushed at the end of the process must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            log.warning("standard output cannot be written; see the job's reports", reason=error.strerror)
 
 
 def _keep_quiet(text: str) -> None:

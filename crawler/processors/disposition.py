@@ -50,7 +50,7 @@ class Disposition:
             self._frontier.release(visit.lease)
             return None
         if outcome.kind in ENDING:
-            digest = None if visit.page is None else digest_of(visit.page.body)
+            digest = None if visit.response is None else digest_of(visit.response.body)
             await self._journal.write(self._log_line(visit, digest), self._page_line(visit, digest))
         self._frontier.finish(visit.lease, outcome, visit.discovered)
         self._statistics.count(visit, outcome.kind)
@@ -79,7 +79,7 @@ class Disposition:
         entry = CrawlLogEntry(
             logged_s=self._clock(),
             status=visit.status,
-            size_bytes=None if visit.page is None else len(visit.page.body),
+            size_bytes=None if visit.response is None else len(visit.response.body),
             url=visit.lease.url,
             hops=visit.lease.hops,
             via=visit.lease.via,
@@ -94,7 +94,7 @@ class Disposition:
 
     @staticmethod
     def _page_line(visit: Visit, digest: str | None) -> bytes | None:
-        response = visit.page
+        response = visit.response
         if response is None or visit.status <= 0:
             return None
         return page_line(
@@ -113,19 +113,30 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
     """The outcome of a visit; None to release its lease unprocessed. Pure."""
     if visit.ending is Ending.RELEASED:
         return None
-    start_s, end_s = visit.fetched or (None, None)
-    kind, after_s, rest_s = _KINDS[class_of(visit.status)], 0.0, 0.0
-    if visit.ending is Ending.DEFERRED:
-        kind = OutcomeKind.DEFERRED
-    elif (busy := visit.busy) is not None:
-        rest_s = host_rest_s(busy.headers, now_s)
-        again_s = retry_after(busy.status, visit.lease.attempts)
-        kind, after_s = (OutcomeKind.FAILED, 0.0) if again_s is None else (OutcomeKind.RETRY, again_s)
-    elif visit.failure is not None:
-        again_s = retry_after(visit.failure, visit.lease.attempts)
-        if again_s is not None:
-            kind, after_s = OutcomeKind.RETRY, again_s
-    return Outcome(kind=kind, status=visit.status, start_s=start_s, end_s=end_s, after_s=after_s, host_rest_s=rest_s)
+    if visit.broken is not None and visit.fetched is None:
+        times: tuple[float | None, float | None] = (visit.lease.since_s, now_s)  # a fetch may have been under way
+    else:
+        times = visit.fetched or (None, None)
+    kind, after_s = _kind_of(visit)
+    rest_s = 0.0
+    if visit.response is not None and (visit.ending is Ending.UNRULED or visit.is_busy):
+        rest_s = host_rest_s(visit.response.headers, now_s)
+    return Outcome(
+        kind=kind, status=visit.status, start_s=times[0], end_s=times[1], after_s=after_s, host_rest_s=rest_s
+    )
+
+
+def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
+    """How the URL ends, and for a retry after how many seconds."""
+    if visit.ending in (Ending.DEFERRED, Ending.UNRULED):
+        return OutcomeKind.DEFERRED, 0.0
+    failure = visit.status if visit.is_busy else visit.failure
+    if failure is None:
+        return _KINDS[class_of(visit.status)], 0.0
+    again_s = retry_after(failure, visit.lease.attempts)
+    if again_s is not None:
+        return OutcomeKind.RETRY, again_s
+    return (OutcomeKind.FAILED if visit.is_busy else _KINDS[class_of(visit.status)]), 0.0
 
 
 def annotations_of(visit: Visit) -> tuple[str, ...]:
@@ -133,7 +144,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
     found = []
     if visit.lease.attempts:
         found.append(f"{visit.lease.attempts + 1}t")
-    if visit.page is not None and visit.page.truncated:
+    if visit.response is not None and visit.response.truncated:
         found.append("lenTrunc")
     if visit.dropped_links:
         found.append(f"dol:{visit.dropped_links}")

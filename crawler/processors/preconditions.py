@@ -8,10 +8,11 @@ any other fetch.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.failures import HOST_BUSY, FetchError, RobotsUnavailable
+from crawler.failures import HOST_BUSY, HOST_BUSY_TRIES, FetchError, RobotsUnavailable
 from crawler.processors.fetch import Fetcher, Response
 from crawler.robots import DISALLOW_ALL, RobotsCache, RobotsRules, parse_robots, robots_url
 from crawler.urls import canonical
@@ -22,6 +23,21 @@ from frontier.models import GateKey
 MAX_REDIRECTS = 5
 
 NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
+
+
+class NoRobots:
+    """Lets every visit pass, and takes back the Crawl-delays that an earlier run of the job had learnt."""
+
+    def __init__(self, set_delay: Callable[[GateKey, float], None]) -> None:
+        self._set_delay = set_delay
+        self._freed: set[GateKey] = set()
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Free the gate at its first visit."""
+        if visit.lease.gate not in self._freed:
+            self._freed.add(visit.lease.gate)
+            self._set_delay(visit.lease.gate, 0.0)
+        return Step.PROCEED
 
 
 class RobotsPrecondition:
@@ -44,6 +60,8 @@ class RobotsPrecondition:
         self._set_delay = set_delay
         self._note = note
         self._cache = RobotsCache()
+        self._refusals: Counter[str] = Counter()  #: origin -> how often in a row its robots.txt could not be had
+        self._delays: defaultdict[GateKey, dict[str, float]] = defaultdict(dict)  #: Crawl-delays by gate and origin
         self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
 
     async def __call__(self, visit: Visit) -> Step:
@@ -76,7 +94,7 @@ class RobotsPrecondition:
             response = await self._follow(origin)
             visit.response = response
             await self._note(visit, origin, response)
-            waiters.set_result(self._learn(visit, response))
+            waiters.set_result(self._learn(origin, visit, response))
         except FetchError as error:
             waiters.set_exception(error)
             waiters.exception()  # it is raised here too, so nobody need have waited
@@ -86,17 +104,34 @@ class RobotsPrecondition:
             if not waiters.done():
                 waiters.set_result(None)  # cancelled or broken: who waits goes back to the gate and asks again
 
-    def _learn(self, visit: Visit, response: Response) -> RobotsRules | None:
-        """Keep the rules; None if the host is busy and must be asked again."""
-        if response.status in HOST_BUSY:
-            visit.ending = Ending.UNRULED
-            return None
+    def _learn(self, origin: str, visit: Visit, response: Response) -> RobotsRules | None:
+        """Keep the rules; None if they could not be had and must be asked for again when the host has rested.
+
+        RFC 9309 lets nothing be fetched meanwhile. After `HOST_BUSY_TRIES` in a row that stands for as long as the cache
+        keeps it, and the host's URLs fail.
+        """
         visit.ending = Ending.DEFERRED
         rules = parse_robots(response.status, response.body, self._product)
+        if response.status in HOST_BUSY or rules is DISALLOW_ALL:
+            self._refusals[origin] += 1
+            if self._refusals[origin] < HOST_BUSY_TRIES:
+                visit.ending = Ending.UNRULED
+                return None
+            rules = DISALLOW_ALL
+        del self._refusals[origin]
         self._cache.put(visit.lease.url, rules, self._clock())
-        if rules.crawl_delay_s:
-            self._set_delay(visit.lease.gate, min(rules.crawl_delay_s, self._max_crawl_delay_s))
+        self._keep_distance(origin, visit.lease.gate, rules.crawl_delay_s or 0.0)
         return rules
+
+    def _keep_distance(self, origin: str, gate: GateKey, delay_s: float) -> None:
+        """A gate keeps the longest Crawl-delay of its origins; one that was taken back is forgotten."""
+        delays = self._delays[gate]
+        delays[origin] = min(delay_s, self._max_crawl_delay_s)
+        self._set_delay(gate, max(delays.values()))
+        if not delays[origin]:
+            del delays[origin]
+        if not delays:
+            del self._delays[gate]
 
     async def _follow(self, url: str) -> Response:
         """The answer at the end of at most five redirects, with the times of the whole."""

@@ -7,7 +7,7 @@ or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -141,7 +141,7 @@ class FrontierStore(Protocol):
         """Create or open the store and mark it unclean (blocks).
 
         `identity` names what may not change between openings (policy, filter …). `on_change` is called from any
-        thread when there are answers to take.
+        thread when there are answers to take, unless they came inside the very call that asked for them.
 
         Raises: FormatMismatch for another version or identity, StoreInUse, StoreFull, StoreUnavailable.
         """
@@ -164,7 +164,11 @@ class FrontierStore(Protocol):
         ...
 
     def look_up(self, key: bytes) -> UrlRecord | None:
-        """What is known of the URL with this dedup key (blocks)."""
+        """What is known of the URL with this dedup key (blocks; may cost a scan)."""
+        ...
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """What is known of those of these URLs that have ended, by dedup key (blocks; seeks only, never a scan)."""
         ...
 
     def keys(self, chunk: int) -> Iterator[list[bytes]]:

@@ -7,7 +7,7 @@ it takes time.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from frontier.fingerprints import seen_fingerprint
@@ -38,12 +38,10 @@ class MemoryStore:
         self._seen: dict[int, int] = {}
         self._last_ordinal = 0
         self._answers: list[Answer] = []
-        self._on_change: Callable[[], None] = _nobody
 
     def open(self, identity: dict[str, str], on_change: Callable[[], None]) -> Opening:
-        """Begin empty: a memory store has no past, so any identity is right."""
-        del identity
-        self._on_change = on_change
+        """Begin empty: no past, so any identity is right; answers come inside the calls, so nobody need be woken."""
+        del identity, on_change
         return Opening(clean=True, counters=Counters(), queues=[], lanes=[], gates=[], waiting=[])
 
     def write(self, batch: Batch) -> None:
@@ -82,6 +80,11 @@ class MemoryStore:
             return UrlRecord(row.url, state, 0, "", row.attempts, ordinal)
         row, status, outcome = self._ended[ordinal]
         return UrlRecord(row.url, UrlState.ENDED, status, outcome.value, row.attempts, ordinal)
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """Look each key up among the ended rows."""
+        records = {key: self.look_up(key) for key in keys}
+        return {key: record for key, record in records.items() if record and record.state is UrlState.ENDED}
 
     def keys(self, chunk: int) -> Iterator[list[bytes]]:
         """Every key, queued rows first."""
@@ -137,7 +140,3 @@ class MemoryStore:
     def _url_of(self, ordinal: int) -> str | None:
         ended = self._ended.get(ordinal)
         return None if ended is None else ended.row.url
-
-
-def _nobody() -> None:
-    """Called before anybody listens."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection, func, select
+from sqlalchemy import Row as SqlRow
 
 from frontier.errors import InvariantBroken
 from frontier.fingerprints import seen_fingerprint
@@ -61,10 +63,23 @@ def look_up(connection: Connection, key: bytes) -> UrlRecord | None:
         return None
     ended = connection.execute(select(DONE).where(DONE.c.ordinal == ordinal)).one_or_none()
     if ended is not None:
-        return UrlRecord(ended.url, UrlState.ENDED, ended.status, ended.outcome, ended.attempts, ordinal)
+        return _ended_record(ended)
     columns = select(URL.c.url, URL.c.due_s, URL.c.attempts)
     url, due_s, attempts = connection.execute(columns.where(URL.c.ordinal == ordinal).limit(1)).one()
     return UrlRecord(url, UrlState.QUEUED if due_s is None else UrlState.WAITING, 0, "", attempts, ordinal)
+
+
+def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+    """What is known of those of these URLs that have ended, by key. Cost: two seeks for each."""
+    fingerprints = {key: seen_fingerprint(key) for key in keys}
+    known = seen_ordinals(connection, list(fingerprints.values()))
+    ordinals = sorted(known.values())
+    records: dict[int, UrlRecord] = {}
+    for start in range(0, len(ordinals), _CHUNK):
+        rows = connection.execute(select(DONE).where(DONE.c.ordinal.in_(ordinals[start : start + _CHUNK])))
+        records.update((row.ordinal, _ended_record(row)) for row in rows)
+    places = {key: known.get(fingerprint) for key, fingerprint in fingerprints.items()}
+    return {key: records[ordinal] for key, ordinal in places.items() if ordinal in records}
 
 
 KeyPage = tuple[list[bytes], tuple[int, ...] | None]  # (keys, where to go on; None = that was all)
@@ -92,6 +107,11 @@ def recount(connection: Connection) -> Counters:
     _check_lanes(connection, counted.queued)
     _check_seen(connection)
     return counted
+
+
+def _ended_record(row: SqlRow[Any]) -> UrlRecord:
+    """A row of `done` as the record that callers get."""
+    return UrlRecord(row.url, UrlState.ENDED, row.status, row.outcome, row.attempts, row.ordinal)
 
 
 def _keys(connection: Connection, statement: str, after: tuple[int, ...], limit: int) -> KeyPage:

@@ -7,7 +7,7 @@ face: it never touches the tables itself.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from frontier.models import UrlRecord
 from frontier.stores import sqlite
 from frontier.stores.base import Answer, Batch, Counters, LaneId, Opening
 from frontier.stores.opening import mark, open_tables
-from frontier.stores.reading import FIRST_ORDINAL, FIRST_PLACE, ended_keys, look_up, queued_keys, recount
+from frontier.stores.reading import FIRST_ORDINAL, FIRST_PLACE, ended_keys, look_up, look_up_ended, queued_keys, recount
 from frontier.stores.thread import Fifo, HeadsAsked, Item, Question, Work, refuse
 
 T = TypeVar("T")
@@ -83,6 +83,10 @@ class SqlStore:
     def look_up(self, key: bytes) -> UrlRecord | None:
         """What is known of the URL with this dedup key (blocks; for a queued URL it costs a scan, see `reading`)."""
         return self._wait_for(partial(look_up, key=key))
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """What is known of those of these URLs that have ended, by dedup key (blocks; two seeks for each)."""
+        return self._wait_for(partial(look_up_ended, keys=keys))
 
     def keys(self, chunk: int) -> Iterator[list[bytes]]:
         """Every dedup key in the store, ended rows included, in chunks, read as they are taken (blocks).

@@ -105,7 +105,6 @@ class Work:
         self._post = post
         self._translate = translate
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
-        self.unwritten: list[Batch] = []  #: the batches of the transaction that failed, whole
 
     def do(self, group: list[Item]) -> None:
         """Work off one group. After a failure nothing is written any more, and whoever waits is told."""
@@ -122,7 +121,6 @@ class Work:
             cause, error = error, StoreUnavailable(str(error))
             error.__cause__ = cause
         self.failure = error
-        self.unwritten = [item for item in group if isinstance(item, Batch)]
         refuse(group, error)
         self._post([StoreFailed(error)])
 

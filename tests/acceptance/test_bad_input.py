@@ -146,6 +146,50 @@ async def test_a_folder_that_is_no_job_is_left_alone(tmp_path):
     assert [entry.name for entry in (tmp_path / "thesis").iterdir()] == ["chapter.txt"]
 
 
+@pytest.mark.parametrize("harm", ["removed", "emptied"])
+async def test_a_job_that_lost_its_store_is_never_called_finished(tmp_path, small_web, harm):
+    """Without frontier.db the queue is gone: exit 1 and what to do, not "finished"."""
+    order = write_order(tmp_path, small_web.hosts)
+    command = ("crawl", SEED, "-c", order, "--job", "job")
+    await anabranch(*command, "--limit", "3", cwd=tmp_path)
+    store = tmp_path / "job" / "state" / "frontier.db"
+    store.unlink() if harm == "removed" else store.write_bytes(b"")
+    assert_one_line(await anabranch(*command, cwd=tmp_path), 1, "frontier.db", "--fresh --yes")
+
+
+async def test_a_job_goes_on_without_its_seeds_being_named_again(tmp_path, small_web):
+    """`crawl --job DIR` resumes; a folder that is no job has no seeds."""
+    order = write_order(tmp_path, small_web.hosts)
+    await anabranch("crawl", SEED, "-c", order, "--job", "job", "--limit", "3", cwd=tmp_path)
+    run = await anabranch("crawl", "-c", order, "--job", "job", cwd=tmp_path)
+    assert run.code == 0, run.err
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+    assert_one_line(await anabranch("crawl", "--job", "other", cwd=tmp_path), 2, "seed")
+
+
+def shell(tmp_path, line):
+    """Run a line of shell with the command in front; its exit code and standard error."""
+    text = f"{sys.executable} -m crawler {line}"
+    run = subprocess.run(
+        ["bash", "-c", text], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
+    )
+    return run.returncode, run.stderr
+
+
+def test_odd_standard_streams_and_names_give_no_traceback(tmp_path):
+    """A closed standard input, a full standard output, a folder's name that is no text."""
+    options = "--allow-private --min-delay 0 --contact http://x.test/"
+    stories = {
+        f"crawl - {options} --job a <&-": 5,
+        f"crawl http://127.0.0.1:1/ {options} --time-limit 1s --job b > /dev/full": 0,
+        f"crawl http://127.0.0.1:1/ {options} --job $'\\xff'": 2,
+    }
+    for line, wanted in stories.items():
+        code, err = shell(tmp_path, line)
+        assert "Traceback" not in err, err
+        assert code == wanted, err
+
+
 def _can_unshare():
     if shutil.which("unshare") is None:
         return False

@@ -202,6 +202,30 @@ def test_look_up_knows_each_state(teller: Teller) -> None:
     assert teller.store.look_up(b"k") == ("http://a.test/3", UrlState.ENDED, -2, "failed", 0, 3)
 
 
+def test_ended_knows_what_has_ended_and_nothing_else(teller: Teller) -> None:
+    """By key; unknown, queued and waiting URLs, and ended ones that were forced again, are left out."""
+    rows = [row(1), row(2), row(3, key=b"k"), row(4), row(5)]
+    teller.say(rows)
+    failed = Ended(rows[2], -2, OutcomeKind.FAILED)
+    teller.say(moved=[Moved(rows[1], waiting(rows[1], 9.0))], ended=[failed, done(rows[3]), done(rows[4])])
+    teller.say([row(6, rows[4].url)], forced=[6])
+    found = teller.store.ended([b"nobody", *(row.dedup_key() for row in rows)])
+    assert found == {
+        b"k": UrlRecord("http://a.test/3", UrlState.ENDED, -2, "failed", 0, 3),
+        b"http://a.test/4": UrlRecord("http://a.test/4", UrlState.ENDED, 200, "done", 0, 4),
+    }
+    assert teller.store.ended([]) == {}
+
+
+def test_any_number_of_ended_urls_is_found(teller: Teller) -> None:
+    """More than one statement may name."""
+    rows = [row(ordinal) for ordinal in range(1, 1202)]
+    teller.say(rows)
+    teller.say(ended=[done(row) for row in rows])
+    found = teller.store.ended([row.dedup_key() for row in rows])
+    assert [record.ordinal for record in found.values()] == list(range(1, 1202))
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 5, 100])
 def test_keys_are_all_keys_in_chunks(teller: Teller, chunk: int) -> None:
     """Queued, waiting and ended ones, each once, none in a chunk that is empty or too large."""

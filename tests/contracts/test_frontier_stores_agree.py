@@ -72,10 +72,11 @@ class Pair:
             teller.store.ask_heads(lane, limit)
 
 
-def facts(store: FrontierStore) -> tuple[list[UrlRecord | None], Counters, list[bytes]]:
+def facts(store: FrontierStore) -> tuple[list[UrlRecord | None], dict[bytes, UrlRecord], Counters, list[bytes]]:
     """What a store knows, counted and one by one."""
     keys = sorted(key for chunk in store.keys(3) for key in chunk)
-    return [store.look_up(key.encode()) for key in KEYS], store.counters(), keys
+    named = [key.encode() for key in KEYS]
+    return [store.look_up(key) for key in named], store.ended(named), store.counters(), keys
 
 
 @settings(max_examples=60, deadline=None)

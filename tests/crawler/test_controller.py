@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import signal
+import threading
 
 import pytest
 
 from crawler import controller as controller_module
-from crawler.controller import CrawlController, Ending, Outside, exit_code, first_of, opening_line
+from crawler.controller import CrawlController, Outside, WhyEnded, exit_code, first_of, opening_line
 from crawler.errors import JobUnfinished, JournalFull
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
@@ -20,7 +21,7 @@ from crawler.seeds import Seed
 from crawler.statistics import CrawlStatistics
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
-from frontier.models import Candidate, Outcome, OutcomeKind, WaitsFor
+from frontier.models import Candidate, GateKey, Outcome, OutcomeKind, WaitsFor
 from tests.crawler.builder import memory_frontier, until
 from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
@@ -159,6 +160,18 @@ async def test_robots_txt_is_not_asked_for_when_the_order_ignores_it(tmp_path) -
     assert code is ExitCode.DONE
 
 
+async def test_a_crawl_delay_of_an_earlier_run_is_taken_back_when_the_order_ignores_robots_txt(tmp_path) -> None:
+    """The gate was parked for an hour after each fetch, and is so no longer."""
+    async with web_of(SITE) as web:
+        with (
+            JobFolder.open(tmp_path / "job") as job,
+            open_frontier(job.state, FrontierOrder(max_unacknowledged=4)) as frontier,
+        ):
+            frontier.set_delay(GateKey("a.test"), 3600.0)
+        code, _ = await asyncio.wait_for(crawl(web, tmp_path, robots={"robots": "ignore"}), 20)
+    assert (code, crawled(tmp_path)) == (ExitCode.DONE, ALL)
+
+
 async def test_a_seed_that_moves_takes_the_crawl_along(tmp_path) -> None:
     """The seed's redirect is a seed: its host is in scope, and the report names it."""
     table = {
@@ -202,12 +215,12 @@ async def test_progress_knows_when_the_next_gate_opens(tmp_path) -> None:
             run = Run(web, job, **rest)
             running = asyncio.create_task(run.controller.run())
             await until(lambda: run.controller._statistics.pages == 4)
-            run.controller.stop(Ending.TIME_LIMIT)
+            run.controller.stop(WhyEnded.TIME_LIMIT)
             await running
             slow = Run(web, job, seeds=(f"{SEED}new",), **rest)
             running = asyncio.create_task(slow.controller.run())
             await until(lambda: slow.snapshots)
-            slow.controller.stop(Ending.TIME_LIMIT)
+            slow.controller.stop(WhyEnded.TIME_LIMIT)
             await running
     assert 0 < slow.snapshots[0].wakes_in_s <= 60
 
@@ -221,7 +234,7 @@ async def test_the_limit_counts_the_pages_of_the_whole_job(tmp_path) -> None:
         for limit, pages in ((2, 2), (2, 2), (3, 3)):
             code, run = await crawl(web, tmp_path, crawl={"limit": limit})
             assert (code, len(crawled(tmp_path))) == (ExitCode.DONE, pages)
-            assert Ending.PAGE_LIMIT.value in run.said[-1]
+            assert WhyEnded.PAGE_LIMIT.value in run.said[-1]
 
 
 async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
@@ -234,7 +247,7 @@ async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
             politeness={"min_delay": 3600, "max_delay": 3600, "max_connections": 1},
         )
     assert code is ExitCode.DONE
-    assert Ending.TIME_LIMIT.value in run.said[-1]
+    assert WhyEnded.TIME_LIMIT.value in run.said[-1]
     assert kept(tmp_path) is not None
 
 
@@ -242,7 +255,7 @@ async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
     """A crawl that ends by itself has simply finished."""
     async with web_of(SITE) as web:
         _, run = await crawl(web, tmp_path, crawl={"time_limit": 3600})
-    assert Ending.FINISHED.value in run.said[-1]
+    assert WhyEnded.FINISHED.value in run.said[-1]
     timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
     assert run.controller.stop not in [timer._callback for timer in timers]
 
@@ -264,15 +277,15 @@ class HangingFetcher(Fetcher):
         await asyncio.Event().wait()
 
 
-async def test_a_fetch_that_outlasts_the_drain_is_cancelled_and_its_lease_released(tmp_path, monkeypatch) -> None:
-    """After the fetch time-out the run ends; the URL is queued as if it had never been tried."""
+async def test_a_fetch_that_outlasts_the_drain_is_cancelled_and_its_url_goes_back(tmp_path, monkeypatch) -> None:
+    """After the fetch time-out the run ends; the URL is queued as before, and no attempt is counted."""
     monkeypatch.setattr(controller_module, "Fetcher", HangingFetcher)
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job, fetch={"timeout": SHORT_S})
             running = asyncio.create_task(run.controller.run())
             await until(lambda: run.controller._statistics.active)
-            run.controller.stop(Ending.TIME_LIMIT)
+            run.controller.stop(WhyEnded.TIME_LIMIT)
             assert await running is ExitCode.DONE
     record = kept(tmp_path)
     assert (record.state.value, record.attempts) == ("queued", 0)
@@ -323,9 +336,36 @@ async def test_the_first_signal_drains(tmp_path, may_fetch, number) -> None:
     code, run = await signalled(may_fetch, tmp_path, number)
     assert (code, run.forced) == (ExitCode.DRAINED, 0)
     assert run.said[1] == "draining: fetches under way may end; a second signal leaves at once"
-    assert Ending.SIGNAL.value in run.said[-1]
+    assert WhyEnded.SIGNAL.value in run.said[-1]
     assert crawled(tmp_path) == [SEED]
     assert kept(tmp_path, f"{SEED}1").state.value == "queued"
+
+
+async def test_a_signal_that_comes_while_the_job_opens_ends_the_run_in_order(tmp_path, monkeypatch) -> None:
+    """It is heard at once; when the opening is through, the seeds are queued for the next run and nothing is fetched."""
+    has_begun, may_open = threading.Event(), threading.Event()
+
+    def open_slowly(*arguments, **more):
+        has_begun.set()
+        may_open.wait()
+        return open_frontier(*arguments, **more)
+
+    monkeypatch.setattr(controller_module, "open_frontier", open_slowly)
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job)
+            running = asyncio.create_task(run.controller.run())
+            await until(has_begun.is_set)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(lambda: run.said)
+            assert not running.done()
+            may_open.set()
+            code = await running
+        assert not web.ledger.counts()
+    assert (code, run.forced, run.snapshots) == (ExitCode.DRAINED, 0, [])
+    assert run.said[0] == "draining: fetches under way may end; a second signal leaves at once"
+    assert WhyEnded.SIGNAL.value in run.said[-1]
+    assert kept(tmp_path).state.value == "queued"
 
 
 async def test_the_second_signal_leaves_at_once(tmp_path, may_fetch) -> None:
@@ -336,9 +376,9 @@ async def test_the_second_signal_leaves_at_once(tmp_path, may_fetch) -> None:
 
 async def test_during_the_drain_of_a_limit_it_is_the_second_signal_too_that_leaves(tmp_path, may_fetch) -> None:
     """The first one then changes nothing: the crawl ends for the reason that came first."""
-    code, run = await signalled(may_fetch, tmp_path, signal.SIGINT, signal.SIGINT, first=Ending.TIME_LIMIT)
+    code, run = await signalled(may_fetch, tmp_path, signal.SIGINT, signal.SIGINT, first=WhyEnded.TIME_LIMIT)
     assert (code, run.forced) == (ExitCode.DONE, 1)
-    assert Ending.TIME_LIMIT.value in run.said[-1]
+    assert WhyEnded.TIME_LIMIT.value in run.said[-1]
 
 
 async def test_the_signals_are_the_systems_again_after_a_run(tmp_path) -> None:
@@ -457,16 +497,16 @@ async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -
 @pytest.mark.parametrize(
     ("ending", "statuses", "code"),
     [
-        (Ending.FINISHED, [200], ExitCode.DONE),
-        (Ending.FINISHED, [404, -1], ExitCode.DONE),
-        (Ending.FINISHED, [-1, -5001], ExitCode.NO_SEED_ANSWERED),
-        (Ending.FINISHED, [-1, 0], ExitCode.DONE),  # one was not tried yet
-        (Ending.FINISHED, [], ExitCode.DONE),
-        (Ending.PAGE_LIMIT, [200], ExitCode.DONE),
-        (Ending.TIME_LIMIT, [200, 0], ExitCode.DONE),
-        (Ending.TIME_LIMIT, [-1], ExitCode.NO_SEED_ANSWERED),
-        (Ending.SIGNAL, [200], ExitCode.DRAINED),
-        (Ending.SIGNAL, [-1], ExitCode.DRAINED),
+        (WhyEnded.FINISHED, [200], ExitCode.DONE),
+        (WhyEnded.FINISHED, [404, -1], ExitCode.DONE),
+        (WhyEnded.FINISHED, [-1, -5001], ExitCode.NO_SEED_ANSWERED),
+        (WhyEnded.FINISHED, [-1, 0], ExitCode.DONE),  # one was not tried yet
+        (WhyEnded.FINISHED, [], ExitCode.DONE),
+        (WhyEnded.PAGE_LIMIT, [200], ExitCode.DONE),
+        (WhyEnded.TIME_LIMIT, [200, 0], ExitCode.DONE),
+        (WhyEnded.TIME_LIMIT, [-1], ExitCode.NO_SEED_ANSWERED),
+        (WhyEnded.SIGNAL, [200], ExitCode.DRAINED),
+        (WhyEnded.SIGNAL, [-1], ExitCode.DRAINED),
     ],
 )
 def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:

@@ -69,7 +69,7 @@ def test_every_failure_stands_in_the_retry_table() -> None:
         (ConnectFailed("x"), [5.0, 60.0]),
         (ConnectionLost("x"), [5.0, 60.0]),
         (FetchTimeout("x"), [5.0, 60.0]),
-        (RobotsUnavailable("x"), [30.0, 300.0]),
+        (RobotsUnavailable("x"), []),
         (404, []),
         (500, []),
         (200, []),

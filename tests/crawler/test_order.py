@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from crawler.errors import CrawlerError, OrderError
 from crawler.exits import ExitCode
-from crawler.order import VERSION, CrawlOrder, dump_order, parse_endpoint
+from crawler.order import VERSION, CrawlOrder, dump_order, with_sources
 from crawler.order_sources import KEYS, load_order
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
             "[dns]\nservers = ['127.0.0.1', 'ns.test']",
             "FILE: [dns] servers must be ip or ip:port, like 127.0.0.1:5353 ",
         ),
-        ("[dns.hosts]\n'a.test' = '::1'", "FILE: [dns] hosts a.test must be ip or ip:port, like 127.0.0.1:5353 or "),
+        ("[dns.hosts]\n'a.test' = '[::1'", "FILE: [dns] hosts a.test must be ip or ip:port, like 127.0.0.1:5353 or "),
         ("[dns.hosts]\n'a b' = '1.2.3.4'", "FILE: [dns] hosts a b must be one word"),
         (
             "[politeness]\nmin_delay = 60",
@@ -248,6 +248,25 @@ def test_relative_seed_files_are_dumped_in_full(monkeypatch: pytest.MonkeyPatch,
     assert tomllib.loads(dumped)["job"]["seed_files"] == [str(tmp_path / "s.txt")]
 
 
+def test_the_sources_really_used_stand_in_for_those_of_the_order(tmp_path: Path) -> None:
+    """Files and URLs apart, in their order; standard input cannot be read again; all else stays as it was."""
+    file = tmp_path / "s.txt"
+    file.touch()
+    order = load_order(None, {"name": "j", "workers": 7, "seeds": ["http://old.test/"], "seed_files": ["old.txt"]})
+    used = with_sources(order, ["http://b.test/", "-", str(file), "a.test"])
+    assert (used.job.seeds, used.job.seed_files) == (("http://b.test/", "a.test"), (file,))
+    assert (used.job.name, used.crawl) == ("j", order.crawl)
+    assert order.job.seeds == ("http://old.test/",)
+
+
+def test_a_source_that_is_no_file_is_a_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when seeds are read: a folder named like a host is none, and a URL may be too long for a file's name."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.test").mkdir()
+    sources = ["a.test", f"http://b.test/{'x' * 5000}"]
+    assert with_sources(CrawlOrder(), sources).job.seeds == tuple(sources)
+
+
 def test_a_key_that_is_a_flag_is_in_one_section_only() -> None:
     """Else a flag would not say what it sets."""
     flags = [(section, key) for section, keys in KEYS.items() for key in keys]
@@ -268,48 +287,6 @@ def test_the_user_agent_says_who_crawls(contact: str, user_agent: str) -> None:
 def test_the_version_is_the_distributions() -> None:
     """It is written in two places that must agree."""
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
-
-
-@pytest.mark.parametrize(
-    ("text", "endpoint"),
-    [
-        ("127.0.0.1", ("127.0.0.1", None)),
-        ("127.0.0.1:53", ("127.0.0.1", 53)),
-        ("[::1]", ("::1", None)),
-        ("[::1]:65535", ("::1", 65535)),
-    ],
-)
-def test_an_endpoint_is_an_address_with_or_without_a_port(text: str, endpoint: tuple[str, int | None]) -> None:
-    """IPv6 stands in brackets, so that its last group is no port."""
-    assert parse_endpoint(text) == endpoint
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        ":53",
-        "localhost",
-        "a.test:53",
-        "1.2.3",
-        "1.2.3.4:",
-        "1.2.3.4:0",
-        "1.2.3.4:65536",
-        "1.2.3.4:x",
-        "1.2.3.4:\u0663",
-        "::1",
-        "::1:53",
-        "[1.2.3.4]",
-        "[::1",
-        "::1]",
-        "[::1]53",
-        "[]",
-    ],
-)
-def test_what_is_no_endpoint_is_refused(text: str) -> None:
-    """Names are refused: looking up the name server's name would need a name server."""
-    with pytest.raises(ValueError, match="must be ip or ip:port"):
-        parse_endpoint(text)
 
 
 @pytest.mark.parametrize("name", ["minimal.toml", "portals.toml"])

@@ -22,7 +22,6 @@ NOW = CrawlSnapshot(
     pending=4000,
     waiting=0,
     gates=5,
-    gates_open=2,
     queues=997,
     wakes_in_s=1.5,
     waits_for=WaitsFor.TIME,
@@ -36,7 +35,7 @@ def now(**changed):
 def test_the_line_says_how_far_and_how_fast() -> None:
     """Without an earlier snapshot the rates are over the whole run."""
     assert progress_line(NOW) == (
-        "1m 5s · 130 pages (2.0/s, 1.0 MiB/s) · 4000 queued in 997 queues · 3/100 active · 2/5 gates open"
+        "1m 5s · 130 pages (2.0/s, 1.0 MiB/s) · 4000 queued in 997 queues · 3/100 active · 5 gates"
     )
 
 
@@ -58,8 +57,8 @@ def test_at_the_very_beginning_there_is_no_rate() -> None:
 
 def test_troubles_are_named_when_there_are_any() -> None:
     """Zero of a trouble is none."""
-    assert progress_line(now(failed=1, waiting=3)).endswith(" gates open · 1 failed · 3 waiting for a retry")
-    assert progress_line(now(excluded=2)).endswith(" gates open · 2 excluded")
+    assert progress_line(now(failed=1, waiting=3)).endswith(" gates · 1 failed · 3 waiting for a retry")
+    assert progress_line(now(excluded=2)).endswith(" gates · 2 excluded")
 
 
 def test_the_line_ends_with_why_nobody_works() -> None:

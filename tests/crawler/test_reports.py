@@ -16,7 +16,7 @@ SHUT = SeedFact("http://c.test/", -9998, "", None)
 UNTRIED = SeedFact("http://z.test/", 0, "", None)
 
 
-def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals"):
+def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None):
     return RunFacts(
         job=job,
         ended="finished: nothing is queued",
@@ -30,6 +30,7 @@ def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals"):
             robots=3,
             fetched_bytes=3 << 20,
             by_status=Counter({200: 240, 404: 10, -2: 2}),
+            by_mime=mimes or Counter({"text/html": 247, "no-type": 3}),
         ),
         frontier=FrontierStatistics(
             pending=40,
@@ -65,7 +66,7 @@ def test_a_seeds_report_of_no_seeds_is_its_heading() -> None:
 
 
 def test_the_crawl_report_tells_this_run_and_the_job() -> None:
-    """One fact a line, then what became of the URLs, the most frequent status first."""
+    """One fact a line, then what became of the URLs, then what the pages are; the most frequent first."""
     assert crawl_report(facts(ANSWERED, DEAD, lost=0.02)) == (
         "job            jobs/portals\n"
         "ended          finished: nothing is queued\n"
@@ -79,6 +80,8 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
         "           240 200 OK\n"
         "            10 404 Not Found\n"
         "             2 -2 connect failed\n"
+        "           247 text/html\n"
+        "             3 no-type\n"
     )
 
 
@@ -93,6 +96,20 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
 def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
     """No rate of no time, no losses that nobody will see."""
     assert line in crawl_report(facts(**given))
+
+
+def test_rare_types_share_a_line() -> None:
+    """However many types the servers invent, the report stays short."""
+    mimes = Counter({f"a/{number:02}": 20 - number for number in range(13)})
+    lines = crawl_report(facts(mimes=mimes)).splitlines()[-11:]
+    assert lines[0] == "            20 a/00"
+    assert lines[-2:] == ["            11 a/09", "            27 other types"]
+
+
+def test_a_type_is_shown_without_harm_to_the_terminal() -> None:
+    """Servers write the header: control characters are escaped, long types cut."""
+    lines = crawl_report(facts(mimes=Counter({"\x1b[2j\udcff": 2, "x" * 200: 1}))).splitlines()[-2:]
+    assert lines == ["             2 \\x1b[2j\\udcff", "             1 " + "x" * 60]
 
 
 def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:

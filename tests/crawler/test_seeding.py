@@ -13,6 +13,7 @@ from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate, Outcome, OutcomeKind
+from frontier.stores.memory import MemoryStore
 from tests.crawler.builder import clock, memory_frontier, settle
 from tests.frontier.builder import HASTE, DelayingStore, build
 
@@ -123,6 +124,40 @@ async def test_the_target_of_a_redirect_comes_with_its_page(seeding, book, scope
     await seeding.begin([])
     assert frontier.core.is_done
     assert scope.accepts(f"{B}1", "RL"), "its place is open"
+
+
+class AskedStore(MemoryStore):
+    """Notes who asks how much about ended URLs; a look-up of a single one, which may cost a scan, is a defect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = []
+
+    def look_up(self, key):
+        assert self.is_answering, "one question for all seeds, not one each"
+        return super().look_up(key)
+
+    is_answering = False
+
+    def ended(self, keys):
+        self.asked.append((len(keys), threading.current_thread() is threading.main_thread()))
+        self.is_answering = True
+        try:
+            return super().ended(keys)
+        finally:
+            self.is_answering = False
+
+
+async def test_the_seeds_are_asked_about_once_and_off_the_loop(book, scope) -> None:
+    """However many they are: at the start, and again at the end."""
+    store = AskedStore()
+    core = build(store=store, politeness=HASTE).core
+    async with AsyncFrontier(lambda on_change: core) as frontier:
+        seeding = Seeding(book, scope, frontier)
+        await seeding.begin(given(A, B, C))
+        await end(frontier, DONE, 200)
+        await seeding.facts(CrawlStatistics(started_s=clock()))
+    assert store.asked == [(3, False), (3, False)]
 
 
 async def test_many_seeds_go_in_by_and_by(seeding, frontier, monkeypatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler import durablefiles
 from crawler.errors import DiskFull, NoFolder
 from crawler.exits import ExitCode
 from crawler.seeds import BadSeed, Seed, SeedBook, SeedBookDamaged, SeedList, read_seeds
@@ -219,6 +220,7 @@ class TestBook:
             synced.append((os.path.samestat(status, path.stat()), path.stat().st_size))
 
         monkeypatch.setattr(os, "fsync", note)
+        monkeypatch.setattr(durablefiles, "sync_file", note)
         with SeedBook(path) as book:
             assert synced == [(False, 0)]
             book.add_all([A, B])

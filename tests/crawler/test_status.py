@@ -17,10 +17,7 @@ def test_the_numbers_are_those_of_heritrix() -> None:
         "TIMED_OUT": -4,
         "PROCESSOR_FAILED": -5,
         "UNFETCHABLE": -7,
-        "DEFERRED": -50,
         "ROBOTS_FAILED": -61,
-        "TOO_MANY_HOPS": -4001,
-        "OUT_OF_SCOPE": -5000,
         "BLOCKED": -5001,
         "ROBOTS_EXCLUDED": -9998,
     }
@@ -58,7 +55,7 @@ def test_describe_gives_number_and_words(status: int, text: str) -> None:
         (0, StatusClass.FAILED),
         (-3, StatusClass.FAILED),
         (-12345, StatusClass.FAILED),
-        (-5000, StatusClass.DISREGARDED),
+        (-5001, StatusClass.DISREGARDED),
         (-9998, StatusClass.DISREGARDED),
     ],
 )

@@ -17,7 +17,7 @@ TIMED = ConnectFailed("refused").timed(START_S, END_S)
         ({"failure": ConnectFailed("refused")}, -2),
         ({"answer": response(200), "broken": KeyError("odd")}, -5),
         ({"ending": Ending.EXCLUDED}, -9998),
-        ({"ending": Ending.UNRULED, "answer": response(503)}, -61),
+        ({"failure": RobotsUnavailable("not now")}, -61),
         ({"ending": Ending.DEFERRED, "answer": response(200)}, 200),
     ],
 )
@@ -58,20 +58,22 @@ def test_without_an_answer_there_is_no_mime_type() -> None:
     assert visit().mime == ""
 
 
-def test_a_busy_hosts_answer_to_robots_txt_is_not_the_pages() -> None:
-    """The URL itself was not fetched: it has no page, no type, but the answer tells how long the host rests."""
-    busy = response(503, b"sorry", Content_Type="text/plain")
-    one = visit(ending=Ending.UNRULED, answer=busy)
-    assert (one.page, one.mime, one.busy) == (None, "", busy)
-
-
 @pytest.mark.parametrize(("status", "is_busy"), [(429, True), (503, True), (500, False), (200, False)])
 def test_a_host_says_by_429_and_503_that_it_is_busy(status, is_busy) -> None:
     """No other answer asks for a rest."""
-    answer = response(status)
-    assert visit(answer=answer).busy is (answer if is_busy else None)
+    assert visit(answer=response(status)).is_busy is is_busy
 
 
-def test_a_broken_visit_asks_for_no_rest() -> None:
-    """What failed was ours, and the URL is not tried again."""
-    assert visit(answer=response(503), broken=KeyError("odd")).busy is None
+@pytest.mark.parametrize(
+    "left",
+    [
+        {},
+        {"answer": response(503), "broken": KeyError("odd")},
+        {"answer": response(503), "ending": Ending.UNRULED},
+        {"answer": response(503), "ending": Ending.DEFERRED},
+    ],
+    ids=["no answer", "broken", "unruled", "deferred"],
+)
+def test_only_the_urls_own_answer_says_that_its_host_is_busy(left) -> None:
+    """Not what broke in our hands, and not what was fetched in the URL's place."""
+    assert not visit(**left).is_busy

@@ -12,8 +12,10 @@ from crawler.journal import Journal
 from crawler.processors.disposition import Disposition
 from crawler.statistics import CrawlStatistics
 from crawler.visit import Ending
-from crawler.workers import PageLimit, WorkerPool, to_the_end
+from crawler.workers import PageLimit, WorkerPool
 from frontier.errors import FrontierError, StoreUnavailable
+from frontier.gates import Politeness
+from frontier.models import OutcomeKind
 from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
 
 URLS = tuple(f"http://a.test/{number}" for number in range(4))
@@ -183,7 +185,7 @@ async def test_a_worker_cancelled_while_it_waits_for_a_lease_gives_its_ticket_ba
 
 
 async def test_a_worker_cancelled_in_the_chain_gives_its_lease_and_its_ticket_back(tmp_path, journal) -> None:
-    """The URL is queued as if it had never been leased, and has no line."""
+    """The URL is first again, no attempt is counted, and it has no line."""
     fetching = asyncio.Event()
 
     async def process(visit):
@@ -202,14 +204,41 @@ async def test_a_worker_cancelled_in_the_chain_gives_its_lease_and_its_ticket_ba
     assert log_of(tmp_path) == {}
 
 
-async def test_a_worker_cancelled_in_the_disposition_finishes_it_first(tmp_path, held) -> None:
-    """The line is written and the URL is done; only then the cancellation goes on."""
+async def test_the_slot_of_a_cancelled_chain_rests_from_its_lease_on(journal) -> None:
+    """A fetch may have been under way, so the host is not asked again at once."""
+    fetching = asyncio.Event()
+    leased = []
+
+    async def process(visit):
+        leased.append(visit.lease)
+        fetching.set()
+        await asyncio.Event().wait()
+
+    patience = Politeness(delay_factor=0.0, min_delay_s=3600.0, max_delay_s=3600.0)
+    async with memory_frontier(*URLS[:2], politeness=patience) as frontier:
+        finished = []
+        finish = frontier.finish
+        frontier.finish = lambda lease, outcome: finished.append((lease, outcome)) or finish(lease, outcome)
+        task = asyncio.create_task(Crawl(frontier, journal, process).pool.work(1))
+        await fetching.wait()
+        await cancelled(task)
+        (lease, outcome) = finished[0]
+        assert (lease, outcome.kind, outcome.start_s) == (leased[0], OutcomeKind.DEFERRED, leased[0].since_s)
+        assert outcome.end_s >= outcome.start_s
+        assert frontier.core.lease() is None, "the host rests"
+        assert frontier.core.wake().at_s == outcome.end_s + 3600.0
+
+
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_a_worker_cancelled_in_the_disposition_finishes_it_first(tmp_path, held, cancels) -> None:
+    """The line is written and the URL is done, however often it is cancelled; only then the cancellation goes on."""
     async with memory_frontier(URLS[0]) as frontier:
         crawl = Crawl(frontier, held, answered)
         task = asyncio.create_task(crawl.pool.work(1))
         await held.is_asked.wait()
-        task.cancel()
-        await settle()
+        for _ in range(cancels):
+            task.cancel()
+            await settle()
         assert not task.done()
         held.may_write.set()
         with pytest.raises(asyncio.CancelledError):
@@ -217,37 +246,6 @@ async def test_a_worker_cancelled_in_the_disposition_finishes_it_first(tmp_path,
         assert frontier.core.statistics().done == 1
         assert crawl.statistics.active == 0
     assert log_of(tmp_path) == {URLS[0]: (200, "-")}
-
-
-async def test_book_keeping_that_fails_while_it_is_seen_through_says_so() -> None:
-    """The error is not lost in the cancellation."""
-    may_fail = asyncio.Event()
-
-    async def work():
-        await may_fail.wait()
-        raise DiskFull("full")
-
-    task = asyncio.create_task(to_the_end(work()))
-    await settle()
-    task.cancel()
-    await settle()
-    may_fail.set()
-    with pytest.raises(DiskFull):
-        await task
-
-
-async def test_undisturbed_book_keeping_answers_and_raises_as_it_is() -> None:
-    """The shield changes nothing."""
-
-    async def work(result):
-        await asyncio.sleep(0)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    assert await to_the_end(work(7)) == 7
-    with pytest.raises(DiskFull):
-        await to_the_end(work(DiskFull("full")))
 
 
 # The limit of pages
@@ -267,6 +265,10 @@ def deferred(visit):
     visit.ending, visit.response = Ending.DEFERRED, response()
 
 
+def unruled(visit):
+    visit.ending, visit.response = Ending.UNRULED, response(503, Retry_After="0")
+
+
 def released(visit):
     visit.ending = Ending.RELEASED
 
@@ -283,7 +285,10 @@ def excluded(visit):
     visit.ending = Ending.EXCLUDED
 
 
-@pytest.mark.parametrize(("end", "pages"), [(deferred, 4), (released, 4), (retried, 4), (broken, 3), (excluded, 3)])
+ENDS = [(deferred, 4), (unruled, 4), (released, 4), (retried, 4), (broken, 3), (excluded, 3)]
+
+
+@pytest.mark.parametrize(("end", "pages"), ENDS)
 async def test_a_visit_that_brings_no_page_gives_its_ticket_back(journal, end, pages) -> None:
     """A limit of as many pages as there are is reached though the first visit brings none."""
     ended = []

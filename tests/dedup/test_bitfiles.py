@@ -51,7 +51,7 @@ def test_one_address_goes_the_same_way_as_a_batch(
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_a_bit_is_where_the_index_says(tmp_path: Path, *, one_by_one: bool) -> None:
-    """File and offset of `FileIndex.locate`, the most significant bit of a byte first."""
+    """The file of the index, and the rest of the address as offset; the most significant bit of a byte first."""
     bits, addresses = made(tmp_path / "b", LARGE), [0, 0x01FFFFFF, 0xFF000009]
     if one_by_one:
         for address in addresses:
@@ -60,7 +60,7 @@ def test_a_bit_is_where_the_index_says(tmp_path: Path, *, one_by_one: bool) -> N
         bits.set(np.array(addresses))
     bits.close()
     for address in addresses:
-        name, offset = LARGE.locate(address)
+        name, offset = LARGE.name(address // LARGE.file_bits), address % LARGE.file_bits
         content = (tmp_path / "b" / name).read_bytes()
         assert content[offset >> 3] == 128 >> (offset & 7)
         assert sum(content) == content[offset >> 3]

@@ -8,6 +8,11 @@ from dedup.errors import BadParameters
 from dedup.fileindex import FileIndex
 
 
+def located(index: FileIndex, address: int) -> tuple[PurePosixPath, int]:
+    """File and bit of an address, by the index's two numbers."""
+    return index.name(address // index.file_bits), address % index.file_bits
+
+
 def test_the_default_levels_make_256_files_of_2_mib() -> None:
     """Two levels of 1 and 3 bytes: `00` to `FF`, 2^24 bits each."""
     index = FileIndex((1, 3))
@@ -19,14 +24,14 @@ def test_the_default_levels_make_256_files_of_2_mib() -> None:
 
 def test_the_leading_byte_names_the_file_and_the_rest_the_bit() -> None:
     """Most significant bytes first, upper-case hex."""
-    assert FileIndex((1, 3)).locate(0xABCDEF01) == (PurePosixPath("AB"), 0xCDEF01)
-    assert FileIndex((2, 2)).locate(0xABCDEF01) == (PurePosixPath("ABCD"), 0xEF01)
+    assert located(FileIndex((1, 3)), 0xABCDEF01) == (PurePosixPath("AB"), 0xCDEF01)
+    assert located(FileIndex((2, 2)), 0xABCDEF01) == (PurePosixPath("ABCD"), 0xEF01)
 
 
 def test_levels_before_the_last_but_one_are_folders() -> None:
     """Three levels: folder, file, bit; four: folder in folder."""
-    assert FileIndex((1, 1, 2)).locate(0x0A0BFFFF) == (PurePosixPath("0A/0B"), 0xFFFF)
-    assert FileIndex((1, 1, 1, 1)).locate(0x0A0B0C0D) == (PurePosixPath("0A/0B/0C"), 0x0D)
+    assert located(FileIndex((1, 1, 2)), 0x0A0BFFFF) == (PurePosixPath("0A/0B"), 0xFFFF)
+    assert located(FileIndex((1, 1, 1, 1)), 0x0A0B0C0D) == (PurePosixPath("0A/0B/0C"), 0x0D)
     folders = [str(folder) for folder in FileIndex((1, 1, 1, 1)).folders()]
     assert folders[:2] + folders[255:258] == ["00", "01", "FF", "00/00", "00/01"]
     assert len(folders) == 256 + 65536
@@ -37,7 +42,7 @@ def test_addresses_and_bits_are_one_to_one(levels: list[int], data: st.DataObjec
     """File name and bit, put together again, are the address."""
     index = FileIndex(tuple(levels))
     address = data.draw(st.integers(0, 256**index.address_bytes - 1))
-    name, bit = index.locate(address)
+    name, bit = located(index, address)
     assert int("".join(name.parts), 16) * index.file_bits + bit == address
 
 

@@ -12,7 +12,7 @@ MASK = (1 << 64) - 1
 def way(tree: Tree, key: bytes) -> int:
     """The scalar descent, step by step."""
     node, level, location = 0, 0, np.array([fingerprint(key) >> 80], dtype=np.uint64)
-    while not tree.is_leaf(node):
+    while tree.fan_out[node]:
         below = tree.children(node)
         node = below[int(loc_hash(location, level)[0]) % len(below)]
         level += 1

@@ -144,6 +144,18 @@ def test_the_expected_loss_is_the_integral_of_false_drops(tmp_path: Path) -> Non
         assert again.statistics().expected_lost == pytest.approx(shown.expected_lost, rel=0.1)
 
 
+def test_looking_at_a_filter_changes_nothing(tmp_path: Path) -> None:
+    """Statistics may be asked for often: the sum is the same with and without."""
+    with UniqFilter.open(tmp_path / "u", LOSSY) as watched, UniqFilter.open(tmp_path / "v", LOSSY) as other:
+        for start in range(0, 4000, 200):
+            for uniq in (watched, other):
+                uniq.mark(keys(start, start + 200))
+            before = vars(watched._losses).copy()
+            assert watched.statistics() == watched.statistics()
+            assert vars(watched._losses) == before
+        assert watched.statistics().expected_lost == other.statistics().expected_lost > 0
+
+
 def test_losses_catch_up_with_keys_after_a_crash(tmp_path: Path) -> None:
     """The record may be older than the logs, or newer if unsynced keys were lost: never counted twice."""
     path = tmp_path / "LOSSES"
@@ -153,9 +165,9 @@ def test_losses_catch_up_with_keys_after_a_crash(tmp_path: Path) -> None:
     losses.step(1000, 0.0)
     losses.save()
     losses.save()
-    assert LossCount(path, 3000).step(3000, 0.5) == 2000 * 0.5
-    assert LossCount(path, 400).step(400, 0.5) == 0
-    assert LossCount(path, 400).step(500, 0.5) == 100 * 0.5
+    assert LossCount(path, 3000).at(3000, 0.5) == 2000 * 0.5
+    assert LossCount(path, 400).at(400, 0.5) == 0
+    assert LossCount(path, 400).at(500, 0.5) == 100 * 0.5
 
 
 def test_a_damaged_loss_record_is_refused(tmp_path: Path) -> None:

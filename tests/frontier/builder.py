@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from frontier.assignment import PolitenessScope, parse_policy
+from frontier.books import Books
 from frontier.core import Frontier
 from frontier.errors import StoreUnavailable
 from frontier.gates import Politeness
@@ -24,7 +25,7 @@ from frontier.models import (
 )
 from frontier.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
-from frontier.stores.base import Answer, Batch, LaneId, StoreFailed, Synced
+from frontier.stores.base import Answer, Batch, LaneId, Opening, StoreFailed, Synced
 from frontier.stores.memory import MemoryStore
 from frontier.workqueues import QueueIndex
 
@@ -78,6 +79,11 @@ class DelayingStore(CountingStore):
         self._uncommitted: Synced | None = None
         self._written: list[Batch] = []
         self.committed_keys: set[bytes] = set()
+        self._on_change: Callable[[], None] = lambda: None
+
+    def open(self, identity: dict[str, str], on_change: Callable[[], None]) -> Opening:
+        self._on_change = on_change
+        return super().open(identity, on_change)
 
     @property
     def behind(self) -> bool:
@@ -225,6 +231,7 @@ class Rig:
     store: MemoryStore
     seen: SeenFilter
     intake: Intake
+    schedule: Schedule
     ledger: PolitenessLedger
 
     def add(self, *urls: str, front: bool = False, force: bool = False) -> list[Verdict]:
@@ -338,16 +345,12 @@ def build(
     politeness = politeness or Politeness()
     store, seen, clock = store or MemoryStore(), seen or ExactFilter(), clock or FakeClock()
     index = QueueIndex()
-    intake = Intake(parse_policy(policy), scope, politeness, seen, index, Schedule(index))
-    core = Frontier(
-        store=store,
-        seen=seen,
-        intake=intake,
-        clock=clock,
-        max_unacknowledged=max_unacknowledged,
-        counters=store.open({}, on_change).counters,
-    )
-    return Rig(core=core, clock=clock, store=store, seen=seen, intake=intake, ledger=PolitenessLedger(politeness))
+    schedule = Schedule(index)
+    intake = Intake(parse_policy(policy), scope, politeness, seen, index, schedule)
+    books = Books(store, intake, schedule, store.open({}, on_change).counters, max_unacknowledged)
+    core = Frontier(store=store, seen=seen, intake=intake, schedule=schedule, books=books, clock=clock)
+    ledger = PolitenessLedger(politeness)
+    return Rig(core=core, clock=clock, store=store, seen=seen, intake=intake, schedule=schedule, ledger=ledger)
 
 
 def candidates(*urls: str, front: bool = False, force: bool = False) -> list[Candidate]:

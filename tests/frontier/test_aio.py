@@ -13,6 +13,7 @@ from frontier.errors import StoreUnavailable
 from frontier.gates import Politeness
 from frontier.models import GateKey, Lease, Outcome, OutcomeKind
 from frontier.seen import SeenFilter
+from frontier.stores.base import StoreFailed
 from frontier.stores.memory import MemoryStore
 from tests.frontier.builder import (
     HASTE,
@@ -29,7 +30,7 @@ from tests.frontier.builder import (
 DONE = Outcome(kind=OutcomeKind.DONE)
 
 
-def opened(
+async def opened(
     store: MemoryStore | None = None, seen: SeenFilter | None = None, policy: str = "host", haste: bool = True
 ) -> tuple[AsyncFrontier, Rig]:
     """The face and what is behind it."""
@@ -40,7 +41,8 @@ def opened(
         rigs.append(build(store=store, seen=seen, policy=policy, politeness=politeness, on_change=on_change))
         return rigs[0].core
 
-    return AsyncFrontier(open_), rigs[0]
+    frontier = await AsyncFrontier(open_).__aenter__()
+    return frontier, rigs[0]
 
 
 async def settle() -> None:
@@ -55,7 +57,7 @@ def waiters(frontier: AsyncFrontier, count: int) -> list[asyncio.Task[Lease]]:
 
 async def test_a_lease_that_is_there_comes_at_once() -> None:
     """Nobody waits, no timer is armed."""
-    frontier, _ = opened()
+    frontier, _ = await opened()
     frontier.schedule(candidates("http://a.test/"))
     lease = await frontier.lease()
     assert lease.url == "http://a.test/"
@@ -66,7 +68,7 @@ async def test_a_lease_that_is_there_comes_at_once() -> None:
 
 async def test_leases_go_to_those_who_wait_in_their_order() -> None:
     """First come, first served."""
-    frontier, _ = opened()
+    frontier, _ = await opened()
     frontier.schedule(candidates("http://a.test/0"))
     first = await frontier.lease()
     tasks = waiters(frontier, 3)
@@ -80,7 +82,7 @@ async def test_leases_go_to_those_who_wait_in_their_order() -> None:
 
 async def test_many_waiters_are_served_by_one_pump_and_one_timer() -> None:
     """1000 tasks wait; each lease that comes back costs one look, not a thousand."""
-    frontier, rig = opened()
+    frontier, rig = await opened()
     frontier.schedule(candidates(*pages("a.test", 1000)))
     looks = 0
     lease_of_core = rig.core.lease
@@ -109,7 +111,7 @@ async def test_many_waiters_are_served_by_one_pump_and_one_timer() -> None:
 
 async def test_a_cancelled_waiter_leaves_the_line() -> None:
     """The next one gets the lease."""
-    frontier, _ = opened()
+    frontier, _ = await opened()
     frontier.schedule(candidates(*pages("a.test", 2)))
     out = await frontier.lease()
     one, two = waiters(frontier, 2)
@@ -123,7 +125,7 @@ async def test_a_cancelled_waiter_leaves_the_line() -> None:
 
 async def test_a_waiter_that_is_cancelled_with_its_lease_gives_it_back() -> None:
     """The lease was handed out in the same turn of the loop: it goes to the next in line."""
-    frontier, rig = opened()
+    frontier, rig = await opened()
     frontier.schedule(candidates(*pages("a.test", 2)))
     out = await frontier.lease()
     one, two = waiters(frontier, 2)
@@ -140,7 +142,7 @@ async def test_a_waiter_that_is_cancelled_with_its_lease_gives_it_back() -> None
 async def test_a_cancelled_waiter_stays_cancelled_though_the_store_has_failed() -> None:
     """Giving its lease back fails; that error is told to others, this task was cancelled."""
     store = DelayingStore()
-    frontier, _ = opened(store)
+    frontier, _ = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
@@ -158,7 +160,7 @@ async def test_a_cancelled_waiter_stays_cancelled_though_the_store_has_failed() 
 async def test_a_waiter_that_is_cancelled_with_an_error_stays_cancelled() -> None:
     """There is no lease to give back."""
     store = DelayingStore()
-    frontier, _ = opened(store)
+    frontier, _ = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
@@ -172,7 +174,7 @@ async def test_a_waiter_that_is_cancelled_with_an_error_stays_cancelled() -> Non
 
 async def test_when_all_is_done_every_waiter_is_told() -> None:
     """The last finish ends them, and whoever asks later."""
-    frontier, _ = opened()
+    frontier, _ = await opened()
     frontier.schedule(candidates("http://a.test/"))
     lease = await frontier.lease()
     tasks = waiters(frontier, 3)
@@ -190,7 +192,7 @@ async def test_when_all_is_done_every_waiter_is_told() -> None:
 async def test_when_the_last_url_dies_as_a_duplicate_every_waiter_is_told() -> None:
     """The store's answer is what ends the crawl: nobody waits for a gate that nothing stands behind."""
     store = DelayingStore()
-    frontier, rig = opened(store, ForgetfulFilter())
+    frontier, rig = await opened(store, ForgetfulFilter())
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
@@ -211,7 +213,7 @@ async def test_when_the_last_url_dies_as_a_duplicate_every_waiter_is_told() -> N
 
 async def test_stopping_ends_all_waiters_and_refuses_new_ones() -> None:
     """Though URLs are queued."""
-    frontier, rig = opened()
+    frontier, rig = await opened()
     frontier.schedule(candidates(*pages("a.test", 5)))
     out = await frontier.lease()
     (task,) = waiters(frontier, 1)
@@ -228,7 +230,7 @@ async def test_stopping_ends_all_waiters_and_refuses_new_ones() -> None:
 
 async def test_iterating_gives_leases_until_all_is_done() -> None:
     """The loop ends by itself."""
-    frontier, _ = opened()
+    frontier, _ = await opened()
     frontier.schedule(candidates("http://a.test/"))
     fetched = []
     async for lease in frontier:
@@ -240,7 +242,7 @@ async def test_iterating_gives_leases_until_all_is_done() -> None:
 
 async def test_the_timer_is_set_for_the_moment_that_the_core_names() -> None:
     """One timer, replaced when the moment changes, none when no time helps."""
-    frontier, rig = opened(haste=False)
+    frontier, rig = await opened(haste=False)
     frontier.schedule(candidates(*pages("a.test", 2)))
     lease = await frontier.lease()
     (task,) = waiters(frontier, 1)
@@ -282,7 +284,7 @@ async def test_the_timer_wakes_the_line() -> None:
 async def test_answers_of_the_store_wake_the_line_from_its_thread() -> None:
     """The heads were on their way; the store's thread says that they are there."""
     store = DelayingStore()
-    frontier, _ = opened(store)
+    frontier, _ = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
@@ -297,7 +299,7 @@ async def test_answers_of_the_store_wake_the_line_from_its_thread() -> None:
 async def test_an_error_of_the_store_reaches_every_waiter() -> None:
     """Not only the next caller."""
     store = DelayingStore()
-    frontier, _ = opened(store)
+    frontier, _ = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
     tasks = waiters(frontier, 3)
     await settle()
@@ -315,7 +317,7 @@ async def test_an_error_of_the_store_reaches_every_waiter() -> None:
 
 async def test_a_store_that_answers_after_the_loop_has_ended_is_not_heard() -> None:
     """Nobody waits any more: no error in the store's thread."""
-    frontier, _ = opened()
+    frontier, _ = await opened()
     await frontier.close()
     ended = asyncio.new_event_loop()
     ended.close()
@@ -325,7 +327,7 @@ async def test_a_store_that_answers_after_the_loop_has_ended_is_not_heard() -> N
 
 async def test_a_released_lease_goes_to_the_next_in_line() -> None:
     """Unprocessed, at once."""
-    frontier, _ = opened(haste=False)
+    frontier, _ = await opened(haste=False)
     frontier.schedule(candidates("http://a.test/"))
     lease = await frontier.lease()
     (task,) = waiters(frontier, 1)
@@ -335,10 +337,54 @@ async def test_a_released_lease_goes_to_the_next_in_line() -> None:
     await frontier.close()
 
 
+class HeldStore(DelayingStore):
+    """Catches up when the test lets it; counts those who wait for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = threading.Event()
+        self.flushes = 0
+
+    def flush(self) -> None:
+        self.flushes += 1
+        self.may_write.wait()
+        super().flush()
+
+
+async def test_a_flush_waits_off_the_loop_for_what_was_said_before_it() -> None:
+    """The loop runs on, the store is asked once, and what is said meanwhile is not waited for."""
+    store = HeldStore()
+    frontier, rig = await opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    flushing = asyncio.create_task(frontier.flush())
+    while not store.flushes:
+        await asyncio.sleep(0)
+    assert not flushing.done()
+    store.may_write.set()
+    await flushing
+    assert (store.flushes, rig.core.durable) == (1, 1)
+    await frontier.close()
+
+
+async def test_a_flush_of_a_store_that_failed_says_so_to_all() -> None:
+    """To the caller, and to those who wait for a lease."""
+    store = DelayingStore()
+    frontier, _ = await opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    store._told.append(StoreFailed(StoreUnavailable("gone")))
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await frontier.flush()
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await task
+    await frontier.close()
+
+
 async def test_flush_returns_when_all_is_durable() -> None:
     """Off the loop; afterwards everything said is acknowledged."""
     store = DelayingStore()
-    frontier, rig = opened(store)
+    frontier, rig = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
     assert rig.core.durable == 0
     await frontier.flush()
@@ -349,10 +395,10 @@ async def test_flush_returns_when_all_is_durable() -> None:
 async def test_leaving_the_block_ends_waiters_cancels_the_timer_and_closes() -> None:
     """The store is closed clean."""
     store = CountingStore()
-    frontier, rig = opened(store, haste=False)
-    async with frontier:
+    core = build(store=store).core
+    async with AsyncFrontier(lambda on_change: core) as frontier:
         frontier.schedule(candidates("http://a.test/"))
-        rig.core.block(GateKey("a.test"), START_S + 60.0)
+        core.block(GateKey("a.test"), START_S + 60.0)
         (task,) = waiters(frontier, 1)
         await settle()
         timer = frontier._timer
@@ -361,3 +407,84 @@ async def test_leaving_the_block_ends_waiters_cancels_the_timer_and_closes() -> 
         await task
     assert timer.cancelled()
     assert store.closed == [True]
+
+
+# The opening
+
+
+class HeldOpening:
+    """An opening that ends when the test lets it, with a core over a store that counts how often it is closed."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.store = CountingStore()
+        self.thread: threading.Thread | None = None
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+        self._error = error
+
+    def __call__(self, on_change: Callable[[], None]) -> Frontier:
+        self.thread = threading.current_thread()
+        self.has_begun.set()
+        self.may_end.wait()
+        if self._error is not None:
+            raise self._error
+        return build(store=self.store, on_change=on_change).core
+
+    async def begun(self) -> None:
+        while not self.has_begun.is_set():
+            await asyncio.sleep(0)
+
+
+async def entered(opening: HeldOpening) -> None:
+    """Open, and leave at once."""
+    async with AsyncFrontier(opening):
+        pass
+
+
+async def test_the_opening_is_off_the_loop() -> None:
+    """However long it takes, signals and other tasks have their turn."""
+    opening = HeldOpening()
+    task = asyncio.create_task(entered(opening))
+    await opening.begun()
+    assert not task.done()
+    opening.may_end.set()
+    await task
+    assert opening.thread is not threading.main_thread()
+    assert opening.store.closed == [True]
+
+
+async def test_an_opening_that_fails_is_the_callers_error() -> None:
+    """As it was raised, and nothing is left to close."""
+    opening = HeldOpening(StoreUnavailable("gone"))
+    opening.may_end.set()
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await entered(opening)
+    assert opening.store.closed == []
+
+
+async def test_a_cancelled_opening_is_awaited_and_what_it_opened_is_closed() -> None:
+    """However often it is cancelled: a thread cannot be stopped, and an open store would bar the next owner."""
+    opening = HeldOpening()
+    task = asyncio.create_task(entered(opening))
+    await opening.begun()
+    for _ in range(2):
+        task.cancel()
+        await settle()
+        assert not task.done()
+    opening.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert opening.store.closed == [True]
+
+
+async def test_a_cancelled_opening_that_fails_stays_cancelled() -> None:
+    """The failure is told as the cause."""
+    opening = HeldOpening(StoreUnavailable("gone"))
+    task = asyncio.create_task(entered(opening))
+    await opening.begun()
+    task.cancel()
+    await settle()
+    opening.may_end.set()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    assert isinstance(cancelled.value.__cause__, StoreUnavailable)

@@ -22,11 +22,11 @@ def busy_rig() -> Rig:
 
 
 def check(rig: Rig) -> None:
-    check_lanes(rig.intake.index, rig.intake.schedule, rig.core._leases.ordinals())
+    check_lanes(rig.schedule, rig.core._leases.ordinals())
 
 
 def lane_of(rig: Rig, host: str) -> Lane:
-    return next(lane for lane in rig.intake.index if lane.queue.key == host)
+    return next(lane for lane in rig.schedule.index if lane.queue.key == host)
 
 
 def hold_a_url_twice(rig: Rig) -> None:
@@ -66,14 +66,14 @@ def miscount_leases(rig: Rig) -> None:
 def lease_two_of_a_queue(rig: Rig) -> None:
     lane = lane_of(rig, "a.test")
     head = lane.take()
-    gate = rig.intake.schedule.gate(lane.gate)
+    gate = rig.schedule.gate(lane.gate)
     assert gate is not None
     gate.out += 1
     rig.core._leases.hand_out(lane, gate, head, 0.0)
 
 
 def take_a_slot_for_nothing(rig: Rig) -> None:
-    next(iter(rig.intake.schedule.gates())).out += 1
+    next(iter(rig.schedule.gates())).out += 1
 
 
 def be_in_another_state(rig: Rig) -> None:

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from frontier.backlog import MAX_ROWS
 from frontier.errors import InvariantBroken, LeaseLost, StoreFull, StoreUnavailable
+from frontier.gates import Gate
 from frontier.models import BUSY, NEW, SEEN, GateKey, Lease, Outcome, OutcomeKind, UrlState, VerdictKind, WaitsFor
+from frontier.seen import ExactFilter
 from frontier.stores.base import HeadsRead
 from frontier.workqueues import LOW_WINDOW
 from tests.frontier.builder import (
@@ -157,12 +159,31 @@ def test_counts_are_exact_at_every_moment() -> None:
     assert (statistics.pending, statistics.waiting, statistics.in_flight, statistics.accepted) == (9, 1, 1, 10)
     assert (statistics.gates, statistics.gates_open, statistics.unsynced_rows) == (1, 0, 0)
     assert statistics.seen["keys"] == 10.0
-    assert sum(statistics.queues.values()) == len(list(rig.intake.index.queues()))
+    assert sum(statistics.queues.values()) == len(list(rig.schedule.index.queues()))
+    assert rig.core.counts()._asdict().items() <= statistics._asdict().items(), "the same numbers, without the looks"
     assert repr(rig.core) == "<Frontier 9 pending, 1 in flight>"
     rig.finish(lease)
     rig.drain(0.0)
     assert (rig.core.pending, rig.core.in_flight, rig.core.is_done) == (0, 0, True)
     assert rig.core.now_s() == rig.clock.now_s
+
+
+def test_counts_look_neither_at_gates_nor_at_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be asked for as often as a display likes."""
+    rig = build()
+    rig.add(*pages("a.test", 10))
+    monkeypatch.delattr(Gate, "opens_s")
+    monkeypatch.delattr(ExactFilter, "facts")
+    assert (rig.core.counts().pending, rig.core.counts().gates) == (10, 1)
+
+
+def test_ended_tells_apart_what_has_ended() -> None:
+    """By key; nothing is said of queued URLs and strangers."""
+    rig = build()
+    rig.add("http://a.test/1", "http://a.test/2")
+    rig.finish(rig.lease_now())
+    ((key, record),) = rig.core.ended([b"http://a.test/1", b"http://a.test/2", b"http://b.test/"]).items()
+    assert (key, record.state, record.status) == (b"http://a.test/1", UrlState.ENDED, 200)
 
 
 def test_nothing_is_known_of_a_url_that_was_never_scheduled() -> None:
@@ -444,7 +465,7 @@ def test_an_answer_for_nobody_is_not_taken() -> None:
     """Heads that were never asked for are a defect of the store."""
     rig = build()
     rig.add(URL)
-    (lane,) = rig.intake.index
+    (lane,) = rig.schedule.index
     rig.store._answers.append(HeadsRead(lane.id, []))
     with pytest.raises(AssertionError, match="nobody asked"):
         rig.lease()

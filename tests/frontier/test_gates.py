@@ -97,6 +97,36 @@ def test_a_crawl_delay_leaves_one_slot_that_rests_as_long() -> None:
     assert many.opens_s() == NOW_S + 31 + 30
 
 
+def test_a_crawl_delay_waits_for_all_rests_and_then_for_its_own() -> None:
+    """Slots that rest when it comes count as one; taken back, all slots are there again."""
+    three = gate(3)
+    for _ in range(3):
+        three.take(NOW_S)
+    for end_s in (NOW_S + 1, NOW_S + 2, NOW_S + 3):
+        three.rest(NOW_S, end_s, end_s)
+    assert three.opens_s() == NOW_S + 1 + 5, "the first of three"
+    three.spacing_s = 10.0
+    assert three.opens_s() == NOW_S + 3 + 15, "the last of three"
+    three.take(NOW_S + 18)
+    assert three._rests == []
+    three.spacing_s = 0.0
+    three.take(NOW_S + 18)
+    three.take(NOW_S + 18)
+    assert three.opens_s() == math.inf
+
+
+def test_a_busy_gate_remembers_no_more_rests_than_slots() -> None:
+    """So every step costs O(log k), however long it runs."""
+    four = gate(4, delay_factor=0.0)
+    for turn in range(100):
+        now_s = NOW_S + 3.0 * turn
+        for _ in range(4):
+            four.take(now_s)
+        for _ in range(4):
+            four.rest(now_s, now_s, now_s)
+        assert len(four._rests) == 4
+
+
 def test_a_crawl_delay_waits_for_all_fetches_under_way() -> None:
     """With slots lowered, the gate opens when the last of the old fetches has rested."""
     three = gate(3)

@@ -49,6 +49,24 @@ def test_a_url_that_is_no_text_is_refused() -> None:
     assert verdicts[0].reason == "it is not text that UTF-8 can hold"
 
 
+def test_what_is_refused_is_refused_whatever_the_filter_says() -> None:
+    """Each time, also twice in a batch; what is refused stands in nobody's way."""
+    rig = build()
+    rig.core.schedule([Candidate(url=URL, key=b"own")])
+    text = Candidate(url="http://a.test/\udce4", key=b"own")
+    place = Candidate(url="/x")
+    verdicts = rig.core.schedule([text, text, place, place, Candidate(url="http://b.test/", key=b"/x")])
+    refused = VerdictKind.REFUSED
+    assert kinds(verdicts) == [refused, refused, refused, refused, VerdictKind.NEW]
+
+
+def test_a_url_that_was_seen_before_it_was_forced_in_the_same_batch_stays_seen() -> None:
+    """One answer per key and batch."""
+    rig = build()
+    rig.add(URL)
+    assert rig.core.schedule([Candidate(url=URL), Candidate(url=URL, force=True)]) == [SEEN, SEEN]
+
+
 def test_a_batch_of_nothing_says_nothing() -> None:
     """No candidates, or none that is new: no batch is written and no number used."""
     store = CountingStore()

@@ -1,4 +1,4 @@
-"""Any sequence of calls keeps the invariants: a plain model beside the Frontier says what must be true after each step."""
+"""Any sequence of calls keeps the invariants (`docs/invariants.md`): a plain model says what must be true after each step."""
 
 from __future__ import annotations
 
@@ -205,16 +205,16 @@ class Machine(RuleBasedStateMachine):
         """No wake-up is lost: a lane that could be served has its moment named, worked out here from lanes and gates."""
         at_s, waits_for = self.rig.core.wake()
         named_s = math.inf if at_s is None else at_s
-        for lane in self.rig.intake.index:
+        for lane in self.rig.schedule.index:
             if not lane.queue.is_busy and (lane.window or lane.stored):
                 assert named_s <= max(self.opens_s(lane), self.rig.clock.now_s) or self.waits_for_the_store(
                     lane, waits_for
                 ), f"{lane} is forgotten"
-        for retry in self.rig.intake.schedule._retries:
+        for retry in self.rig.schedule._retries:
             assert named_s <= retry.due_s
 
     def opens_s(self, lane: Lane) -> float:
-        gate = self.rig.intake.schedule.gate(lane.gate)
+        gate = self.rig.schedule.gate(lane.gate)
         assert gate is not None
         return gate.opens_s()
 
@@ -249,7 +249,7 @@ class SlowStoreMachine(Machine):
         super().check()
 
     def check(self) -> None:
-        check_lanes(self.rig.intake.index, self.rig.intake.schedule, self.rig.core._leases.ordinals())
+        check_lanes(self.rig.schedule, self.rig.core._leases.ordinals())
         assert self.rig.core.durable <= self.rig.core.said
 
     def next_lease(self) -> Lease | None:
@@ -262,8 +262,8 @@ class SlowStoreMachine(Machine):
 
     def waits_for_the_store(self, lane: Lane, waits_for: WaitsFor) -> bool:
         """Heads of this gate, or as many as may be, are on their way: the answer wakes who waits."""
-        asked = any(other.is_asked for other in self.rig.intake.index if other.gate == lane.gate)
-        return (asked or self.rig.intake.schedule._store_is_busy) and WaitsFor.STORE in waits_for
+        asked = any(other.is_asked for other in self.rig.schedule.index if other.gate == lane.gate)
+        return (asked or self.rig.schedule._store_is_busy) and WaitsFor.STORE in waits_for
 
 
 class ForgetfulMachine(SlowStoreMachine):

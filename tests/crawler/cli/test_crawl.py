@@ -17,6 +17,7 @@ from crawler.controller import CrawlController
 from crawler.errors import CrawlerError, DiskFull, UsageError
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
+from crawler.order_sources import load_order
 from frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -116,24 +117,16 @@ def test_a_crawl_that_tells_nobody_whose_it_is_is_warned(capsys, verbosity) -> N
         (PolicyError("no such policy"), 4),
         (StoreInUse("held"), 1),
         (StoreUnavailable("gone"), 1),
-        (LeaseLost("lost"), 1),
-        (LifecycleError("odd"), 1),
-        (InvariantBroken("odd"), 1),
         (DiskFull("the disk is full"), 3),
         (UsageError("what?"), 2),
         (CrawlerError("what?"), 1),
     ],
 )
-def test_every_error_of_ours_is_one_line_and_its_exit_code(monkeypatch, capsys, error, code) -> None:
+def test_every_foreseeable_error_is_one_line_and_its_exit_code(monkeypatch, capsys, error, code) -> None:
     """No traceback; the line begins with the command's name."""
     fails_with(monkeypatch, error)
     assert run_crawl(command(SEED)) == code
     assert capsys.readouterr() == ("", f"anabranch: {error}\n")
-
-
-def test_every_kind_of_the_frontiers_errors_has_an_exit_code() -> None:
-    """The last row takes what no other does."""
-    assert list(crawl_module.FRONTIER_EXITS)[-1] is FrontierError
 
 
 def test_an_interrupt_outside_of_the_crawl_is_a_forced_end(monkeypatch) -> None:
@@ -142,11 +135,24 @@ def test_an_interrupt_outside_of_the_crawl_is_a_forced_end(monkeypatch) -> None:
     assert run_crawl(command(SEED)) == ExitCode.FORCED
 
 
-def test_a_defect_is_not_hidden(monkeypatch) -> None:
-    """What nobody foresaw keeps its traceback."""
-    fails_with(monkeypatch, ZeroDivisionError("odd"))
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize(
+    "defect",
+    [
+        ZeroDivisionError("odd"),
+        LeaseLost("lost"),
+        LifecycleError("odd"),
+        InvariantBroken("odd"),
+        FrontierError("odd"),
+    ],
+    ids=repr,
+)
+def test_a_defect_is_not_hidden(monkeypatch, capsys, defect) -> None:
+    """What nobody foresaw keeps its traceback, in the Frontier as anywhere else; no line makes it look like a reason."""
+    fails_with(monkeypatch, defect)
+    with pytest.raises(type(defect)) as raised:
         run_crawl(command(SEED))
+    assert raised.value is defect
+    assert capsys.readouterr().err == ""
 
 
 def test_the_lock_is_given_back_whatever_happens(monkeypatch) -> None:
@@ -207,6 +213,24 @@ def test_seeds_that_are_named_stand_in_for_those_of_the_order(monkeypatch) -> No
     parts = Parts(monkeypatch)
     run_crawl(command("c.test", order_file=Path("order.toml")))
     assert [seed.url for seed in parts.controllers[0]._seeds] == ["http://c.test/"]
+
+
+def test_the_runs_order_names_the_sources_that_were_really_used(monkeypatch) -> None:
+    """Not those of the order file that others stood in for; so the job's order.toml tells where the crawl began."""
+    Path("list.txt").write_text("b.test\n")
+    Path("order.toml").write_text('[job]\nname = "n"\nseeds = ["a.test"]\n')
+    parts = Parts(monkeypatch)
+    run_crawl(command("c.test", "list.txt", order_file=Path("order.toml")))
+    job = parts.controllers[0]._order.job
+    assert (job.name, job.seeds, job.seed_files) == ("n", ("c.test",), (Path("list.txt"),))
+
+
+def test_the_jobs_order_file_begins_the_same_crawl_again(tmp_path) -> None:
+    """Whatever the command line said, and from any folder."""
+    Path("list.txt").write_text(f"{SEED}listed\n")
+    run_crawl(command(SEED, "list.txt"))
+    order = load_order(Path("job/order.toml"), {})
+    assert (order.job.seeds, order.job.seed_files) == ((SEED,), (tmp_path / "list.txt",))
 
 
 def test_seeds_may_come_from_standard_input(monkeypatch) -> None:

@@ -63,7 +63,7 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
         (ConnectFailed, -2, (5.0, 60.0)),
         (ConnectionLost, -3, (5.0, 60.0)),
         (FetchTimeout, -4, (5.0, 60.0)),
-        (RobotsUnavailable, -61, (30.0, 300.0)),
+        (RobotsUnavailable, -61, ()),
         (NameNotFound, -1, ()),
         (Unfetchable, -7, ()),
     ],
@@ -98,11 +98,12 @@ def test_a_busy_host_rests_for_a_minute_unless_it_says_otherwise_and_never_longe
     assert decide(visit(answer=response(503, **headers)), NOW_S) == outcome(RETRY, 503, host_rest_s=rest_s)
 
 
-def test_a_host_that_is_busy_at_its_robots_txt_is_treated_so_but_its_page_is_never_called_answered() -> None:
-    """The tries are those of a busy host; the status is that of a robots.txt that could not be had."""
-    answer = response(503, Retry_After="7")
-    decided = [decide(visit(ending=Ending.UNRULED, answer=answer, attempts=attempts), NOW_S) for attempts in range(5)]
-    assert decided == [*[outcome(RETRY, -61, host_rest_s=7.0)] * 4, outcome(FAILED, -61, host_rest_s=7.0)]
+@pytest.mark.parametrize("status", [302, 429, 500, 503])
+def test_a_robots_txt_that_cannot_be_had_closes_the_gate_and_counts_no_attempt(status) -> None:
+    """The URL goes back to its old place, however often it was tried; its slot and its host rest."""
+    answer = response(status, Retry_After="7")
+    decided = [decide(visit(ending=Ending.UNRULED, answer=answer, attempts=attempts), NOW_S) for attempts in range(9)]
+    assert decided == [outcome(DEFERRED, status, host_rest_s=7.0)] * 9
 
 
 def test_what_robots_txt_excludes_is_disregarded_and_nothing_rests() -> None:
@@ -110,9 +111,9 @@ def test_what_robots_txt_excludes_is_disregarded_and_nothing_rests() -> None:
     assert decide(visit(ending=Ending.EXCLUDED), NOW_S) == outcome(DISREGARDED, -9998, fetched=False)
 
 
-@pytest.mark.parametrize("status", [200, 404, 500])
-def test_a_deferred_visit_goes_back_and_its_slot_rests(status) -> None:
-    """Robots.txt was fetched in its place, whatever it answered."""
+@pytest.mark.parametrize("status", [200, 404, 500, 503])
+def test_a_deferred_visit_goes_back_and_its_slot_rests_but_not_its_host(status) -> None:
+    """Robots.txt was fetched in its place, and whatever it answered is decided."""
     decided = decide(visit(ending=Ending.DEFERRED, answer=response(status)), NOW_S)
     assert decided == outcome(DEFERRED, status)
 
@@ -129,10 +130,16 @@ def test_a_broken_visit_is_failed_and_its_slot_rests(status) -> None:
     assert decide(broken, NOW_S) == outcome(FAILED, -5)
 
 
+def test_a_visit_that_broke_before_there_was_an_answer_rests_from_its_lease_on() -> None:
+    """A fetch may have been under way; when it began and ended nobody knows any more."""
+    decided = decide(visit(broken=KeyError("odd")), NOW_S)
+    assert decided == Outcome(kind=FAILED, status=-5, start_s=START_S, end_s=NOW_S)
+
+
 def test_a_failure_without_a_fetch_lets_nothing_rest() -> None:
     """A worker that only heard of another's failure took no time of the host."""
     decided = decide(visit(failure=RobotsUnavailable("not now")), NOW_S)
-    assert decided == outcome(RETRY, -61, fetched=False, after_s=30.0)
+    assert decided == outcome(FAILED, -61, fetched=False)
 
 
 def test_a_visit_that_nothing_happened_to_is_failed() -> None:
@@ -151,7 +158,6 @@ def test_a_visit_that_nothing_happened_to_is_failed() -> None:
         (visit(answer=response(truncated=True)), ("lenTrunc",)),
         (visit(broken=KeyError("odd")), ("err=KeyError",)),
         (visit(answer=response(truncated=True), attempts=1, broken=OSError()), ("2t", "lenTrunc", "err=OSError")),
-        (visit(ending=Ending.UNRULED, answer=response(503, truncated=True)), ()),
     ],
 )
 def test_annotations_are_heritrixs_words(one, words) -> None:
@@ -248,20 +254,23 @@ async def test_a_broken_page_is_no_page_though_it_was_answered(tmp_path, journal
     assert pages == []
 
 
-async def test_a_busy_hosts_answer_to_robots_txt_never_stands_for_the_page(tmp_path, journal) -> None:
-    """The URL is given up with -61 and has no object in pages.jsonl: it was never fetched."""
+async def test_a_url_that_is_given_up_for_its_robots_txt_was_never_fetched(tmp_path, journal) -> None:
+    """Refusals are no attempts and leave no line; the end is -61, without times, and without an object in pages.jsonl."""
     async with memory_frontier(URL) as frontier:
         ended = Ended(frontier, journal)
-        for expected in (RETRY, RETRY, RETRY, RETRY, FAILED):
+        for _ in range(4):
             answer = response(503, b"sorry", Retry_After="0", Content_Type="text/plain")
-            assert await ended.end(response=answer, ending=Ending.UNRULED) is expected
-    assert lines(tmp_path) == ([f"-61          - {URL} - - unknown #007 20260101000000000+250 - - 5t"], [])
+            assert await ended.end(response=answer, ending=Ending.UNRULED) is DEFERRED
+        assert await ended.end(failure=RobotsUnavailable("not now")) is FAILED
+        assert ended.statistics.retries == 0
+    assert lines(tmp_path) == ([f"-61          - {URL} - - unknown #007 - - - -"], [])
 
 
 @pytest.mark.parametrize(
     "left",
     [
         {"ending": Ending.DEFERRED, "response": response(200)},
+        {"ending": Ending.UNRULED, "response": response(503)},
         {"ending": Ending.RELEASED},
         {"failure": ConnectFailed("refused")},
     ],

@@ -1,6 +1,7 @@
 """The robots.txt precondition: one fetch per origin, shared by all who wait, whatever becomes of it."""
 
 import asyncio
+import dataclasses
 import gc
 from itertools import pairwise
 
@@ -11,10 +12,10 @@ from crawler.dns import Resolver
 from crawler.failures import ConnectFailed, ConnectionLost, RobotsUnavailable
 from crawler.processors.disposition import decide
 from crawler.processors.fetch import Fetcher
-from crawler.processors.preconditions import MAX_REDIRECTS, RobotsPrecondition
-from crawler.robots import UNREACHABLE_LIFETIME_S
+from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsPrecondition
+from crawler.robots import LIFETIME_S, UNREACHABLE_LIFETIME_S
 from crawler.visit import Ending
-from frontier.models import OutcomeKind
+from frontier.models import GateKey, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
 from tests.frontier.builder import FakeClock
 from tests.site.page import Fault, Host, Page, failure, file, redirect
@@ -22,6 +23,7 @@ from tests.site.server import SmallWeb
 
 RULES = b"User-agent: *\nDisallow: /private\n"
 WITH_DELAY = b"User-agent: *\nCrawl-delay: 2\n"
+DEFERRED = OutcomeKind.DEFERRED
 OPEN, SHUT = "http://a.test/open", "http://a.test/private"
 
 
@@ -128,7 +130,7 @@ async def test_the_first_visit_fetches_the_rules_and_goes_back_deferred() -> Non
         one, step = await robots.visit()
         assert (step, one.ending, one.response.body) == (Step.STOP, Ending.DEFERRED, RULES)
         assert robots.notes == [(one, "http://a.test/robots.txt", 200)]
-        assert decide(one, START_S).kind is OutcomeKind.DEFERRED
+        assert decide(one, START_S).kind is DEFERRED
         assert decide(one, START_S).end_s == one.response.end_s
 
 
@@ -198,44 +200,137 @@ async def test_a_crawl_delay_is_cut_at_the_orders_longest() -> None:
         assert robots.delays == [("a.test", 1.5)]
 
 
-# A busy host
+def delay_of(seconds):
+    """A robots.txt that asks for so much distance."""
+    return rules(b"User-agent: *\nCrawl-delay: %d\n" % seconds)
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_host_closes_its_gate_and_is_asked_again(status) -> None:
-    """Nothing is decided: the first is a try of a busy host, the others go back to the gate, the next asks again."""
+@pytest.mark.parametrize(("http_s", "https_s"), [(9, 2), (2, 9), (9, 0), (0, 9)])
+async def test_a_gate_keeps_the_longest_crawl_delay_of_its_origins(http_s, https_s) -> None:
+    """The origins of http and https share a gate: whichever is asked last, the stricter holds."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for url, delay_s in (("http://a.test/", http_s), ("https://a.test/", https_s)):
+        fetcher.answers.put_nowait(delay_of(delay_s))
+        await robots.visit(url)
+    assert robots.delays == [("a.test", http_s), ("a.test", 9)]
+
+
+async def test_a_crawl_delay_that_is_gone_is_taken_back() -> None:
+    """When the rules are asked for again the gate is freed, but not from what its other origin still wants."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for url, delay_s in (("http://a.test/", 9), ("https://a.test/", 2), ("http://a.test/", 0), ("https://a.test/", 0)):
+        fetcher.answers.put_nowait(delay_of(delay_s))
+        await robots.visit(url)
+        robots.clock.advance(LIFETIME_S)
+    assert [delay_s for _, delay_s in robots.delays] == [9.0, 9.0, 2.0, 0.0]
+    assert not robots.process._delays, "what is taken back takes no memory"
+
+
+async def test_rules_without_a_crawl_delay_free_the_gate_of_an_earlier_runs() -> None:
+    """The gate's delay outlives a run; this run has learnt that there is none."""
+    fetcher = HeldFetcher()
+    fetcher.answers.put_nowait(rules())
+    robots = Robots(fetcher)
+    await robots.visit()
+    assert robots.delays == [("a.test", 0.0)]
+
+
+# No rules at all
+
+
+async def test_who_ignores_robots_txt_passes_and_frees_each_gate_once() -> None:
+    """Crawl-delays that an earlier run of the job had learnt are taken back at the gate's first visit."""
+    freed = []
+    process = NoRobots(lambda gate, delay_s: freed.append((gate, delay_s)))
+    first = visit(url=OPEN)
+    assert await process(first) is Step.PROCEED
+    assert await process(visit(url=SHUT)) is Step.PROCEED
+    assert freed == [("a.test", 0.0)]
+    assert (first.ending, first.response) == (Ending.NONE, None)
+    other = visit(url="http://b.test/")
+    other.lease = dataclasses.replace(other.lease, gate=GateKey("b.test"))
+    assert await process(other) is Step.PROCEED
+    assert freed == [("a.test", 0.0), ("b.test", 0.0)]
+
+
+# Rules that cannot be had
+
+UNAVAILABLE = [429, 500, 502, 503, 504]
+
+
+@pytest.mark.parametrize("status", UNAVAILABLE)
+async def test_a_robots_txt_that_cannot_be_had_closes_its_gate_and_is_asked_for_again(status) -> None:
+    """Nothing is decided and no attempt counted: the first and those who waited go back, the next asks again."""
     web = web_of(first=(failure(status, ("Retry-After", "9")),), body=RULES, content_type="text/plain")
     async with Opened(web) as robots:
         (first, stop), (second, step) = await robots.visits(OPEN, OPEN)
         decided = decide(first, START_S)
-        assert (stop, decided.kind, decided.host_rest_s) == (Step.STOP, OutcomeKind.RETRY, 9.0)
-        assert (first.ending, decided.status) == (Ending.UNRULED, -61)
+        assert (stop, first.ending) == (Step.STOP, Ending.UNRULED)
+        assert (decided.kind, decided.host_rest_s, decided.end_s) == (DEFERRED, 9.0, first.response.end_s)
         assert (step, second.ending) == (Step.STOP, Ending.RELEASED)
+        assert robots.delays == [], "a refusal says nothing of the Crawl-delay"
         third, _ = await robots.visit()
         assert third.ending is Ending.DEFERRED
         assert web.ledger.statuses("http://a.test/robots.txt") == [status, 200]
         assert [status for _, _, status in robots.notes] == [status, 200]
 
 
-# Rules that cannot be had
-
-
-@pytest.mark.parametrize("status", [500, 502, 504])
-async def test_a_robots_txt_that_fails_keeps_everybody_out_for_a_while(status) -> None:
-    """5xx: nothing may be fetched until it can be had; those who waited and those who come fail without a fetch."""
-    web = web_of(first=(failure(status),), body=RULES, content_type="text/plain")
+@pytest.mark.parametrize("status", UNAVAILABLE)
+async def test_after_five_refusals_in_a_row_the_urls_fail_at_once_for_an_hour(status) -> None:
+    """Those who waited and those who come fail without a fetch; the gate is not closed, or they would outlast the hour."""
+    web = web_of(first=(failure(status, ("Retry-After", "9")),) * 5, body=RULES, content_type="text/plain")
     async with Opened(web) as robots:
-        (first, _), (second, waited) = await robots.visits(OPEN, OPEN)
+        endings = [(await robots.visit())[0].ending for _ in range(4)]
+        (last, stop), (second, waited) = await robots.visits(OPEN, OPEN)
         third, came = await robots.visit()
-        assert first.ending is Ending.DEFERRED
+        assert [*endings, last.ending] == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
+        assert (stop, decide(last, START_S).kind, decide(last, START_S).host_rest_s) == (Step.STOP, DEFERRED, 0.0)
         assert isinstance(waited, RobotsUnavailable)
         assert isinstance(came, RobotsUnavailable)
         assert waited is not came
         assert (second.response, third.response) == (None, None)
-        assert web.ledger.count("http://a.test/robots.txt") == 1
-        robots.clock.advance(UNREACHABLE_LIFETIME_S)
+        robots.clock.advance(3599.0)
+        assert isinstance((await robots.visit())[1], RobotsUnavailable)
+        assert web.ledger.count("http://a.test/robots.txt") == 5
+        robots.clock.advance(1.0)
         await robots.knows()
         assert (await robots.visit())[1] is Step.PROCEED
+
+
+def answers(*statuses):
+    """A fetcher that gives these answers, and the precondition over it."""
+    fetcher = HeldFetcher()
+    for status in statuses:
+        fetcher.answers.put_nowait(response(status, RULES))
+    return fetcher, Robots(fetcher)
+
+
+async def test_an_answer_ends_the_row_of_refusals() -> None:
+    """Rules that were had once are not given up for the refusals before them."""
+    _, robots = answers(500, 500, 500, 500, 200, 500)
+    for _ in range(5):
+        await robots.visit()
+    robots.clock.advance(LIFETIME_S)
+    assert (await robots.visit())[0].ending is Ending.UNRULED
+
+
+async def test_after_the_hour_the_refusals_are_counted_anew() -> None:
+    """A host that was given up is asked five times again."""
+    _, robots = answers(*[503] * 10)
+    for _ in range(2):
+        endings = [(await robots.visit())[0].ending for _ in range(5)]
+        assert endings == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
+        robots.clock.advance(UNREACHABLE_LIFETIME_S)
+
+
+async def test_refusals_are_counted_by_origin() -> None:
+    """Four of http and one of https are not five."""
+    _, robots = answers(*[503] * 5)
+    for _ in range(4):
+        await robots.visit()
+    assert (await robots.visit("https://a.test/"))[0].ending is Ending.UNRULED
 
 
 async def test_a_fetch_that_fails_is_the_first_visits_failure_and_nobody_elses_slot_rests() -> None:
@@ -291,8 +386,7 @@ async def test_after_more_redirects_than_five_nothing_may_be_fetched() -> None:
     """The sixth is not followed."""
     web = chain_of(MAX_REDIRECTS + 1)
     async with Opened(web) as robots:
-        await robots.visit()
-        assert isinstance((await robots.visit())[1], RobotsUnavailable)
+        assert (await robots.visit())[0].ending is Ending.UNRULED
         assert len(web.ledger.visits) == MAX_REDIRECTS + 1
 
 
@@ -309,8 +403,7 @@ async def test_rules_may_lie_on_another_host() -> None:
 async def test_a_redirect_that_leads_nowhere_is_an_answer_without_rules(page) -> None:
     """So nothing may be fetched."""
     async with Opened(web_with({"/robots.txt": page})) as robots:
-        await robots.visit()
-        assert isinstance((await robots.visit())[1], RobotsUnavailable)
+        assert (await robots.visit())[0].ending is Ending.UNRULED
 
 
 # What goes wrong on our side

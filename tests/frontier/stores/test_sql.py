@@ -21,7 +21,7 @@ from frontier.errors import (
 )
 from frontier.models import WAITING, Row
 from frontier.stores import sqlite, statements, thread
-from frontier.stores.base import Batch, LaneRow, Moved, Opening, StoreFailed, Synced
+from frontier.stores.base import Batch, Counters, LaneRow, Moved, Opening, StoreFailed, Synced
 from frontier.stores.sql import SqlStore
 from tests.frontier.stores import killable_writer
 from tests.frontier.stores.rows import (
@@ -506,16 +506,8 @@ def test_a_full_disk_at_the_opening_is_said(path: Path) -> None:
     assert opening.clean
 
 
-def test_a_failed_transaction_is_kept_whole(path: Path, brake: Brake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its batches are there to be tried again; what came later is not among them."""
-    works: list[thread.Work] = []
-    serve = thread.Work.do
-
-    def watched(work: thread.Work, group: list[thread.Item]) -> None:
-        works.append(work)
-        serve(work, group)
-
-    monkeypatch.setattr(thread.Work, "do", watched)
+def test_of_a_failed_transaction_nothing_is_kept(path: Path, brake: Brake) -> None:
+    """Neither its good batches nor what came later; what was durable before stays."""
     store = SqlStore(path)
     store.open(IDENTITY, brake)
     teller = Teller(store)
@@ -528,7 +520,9 @@ def test_a_failed_transaction_is_kept_whole(path: Path, brake: Brake, monkeypatc
         store.flush()
     teller.say([row(3)])
     store.close(clean=False)
-    assert [batch.number for batch in works[0].unwritten] == [2, 3]
+    again, opening = reopened(path)
+    again.close(clean=False)
+    assert opening.counters == Counters(last_ordinal=1, queued=1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""Files that survive a crash: what is written, in which order, and when it counts as durable.
+
+A file that grows is appended to in whole lines and cut back to the last line that counts. A file that changes is replaced by a
+temporary file, its sync, the rename and the sync of the folder, so that a crash leaves the old text or the new one, never a
+mixture. All raise OSError; the callers say it in the operator's words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Ending of files that are being written; such a file means nothing and may be removed.
+UNFINISHED = ".new"
+
+#: How much is read at once while the end of the last whole line is looked for.
+_BLOCK_BYTES = 1 << 16
+
+
+@contextlib.contextmanager
+def descriptor(path: Path, flags: int) -> Iterator[int]:
+    """An open file descriptor, closed at the end. New files get mode 0o666 less the umask."""
+    fd = os.open(path, flags, 0o666)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def sync_file(fd: int) -> None:
+    """Return when the file's bytes and size are on the medium (macOS needs F_FULLFSYNC for that)."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in the folder are on the medium."""
+    with descriptor(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        os.fsync(fd)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a file's text at once and durably. After an error the old text stands, and no temporary file."""
+    unfinished = path.with_name(path.name + UNFINISHED)
+    try:
+        with descriptor(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            sync_file(fd)
+        unfinished.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+class AppendOnlyFile:
+    """Whole lines, appended by one writer: each append is durable when it returns, and counts when it is kept.
+
+    Opening makes the file if there is none, cuts a torn last line (it has no newline: nobody was told that it counts) and
+    makes the file's name durable. Cost of an append: one sync.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            self._kept_bytes = self._end_of_last_line()
+            self._written_bytes = os.fstat(self._fd).st_size
+            self._cut()
+            sync_folder(path.parent)
+        except OSError:
+            self.close()
+            raise
+
+    def append(self, data: bytes) -> None:
+        """Write and sync behind what is kept; nothing at all for no data. Raises: OSError, maybe with a part written."""
+        if not data:
+            return
+        self._cut()
+        rest = memoryview(data)
+        while rest:  # a second time only if the disk took a part: then it says why
+            count = os.write(self._fd, rest)
+            self._written_bytes += count
+            rest = rest[count:]
+        sync_file(self._fd)
+
+    def keep(self) -> None:
+        """All that is written counts."""
+        self._kept_bytes = self._written_bytes
+
+    def take_back(self) -> None:
+        """Cut what does not count; if the disk refuses that too, the next append or opening tries again."""
+        with contextlib.suppress(OSError):
+            self._cut()
+
+    def close(self) -> None:
+        """What counts is synced, so closing has nothing to say. A second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def _cut(self) -> None:
+        if self._written_bytes > self._kept_bytes:
+            os.ftruncate(self._fd, self._kept_bytes)
+            sync_file(self._fd)
+            self._written_bytes = self._kept_bytes
+
+    def _end_of_last_line(self) -> int:
+        """Bytes up to and with the last newline. Cost: the torn line is read, backwards."""
+        end = os.fstat(self._fd).st_size
+        while end:
+            start = max(end - _BLOCK_BYTES, 0)
+            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0

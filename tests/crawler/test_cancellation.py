@@ -1,0 +1,79 @@
+"""Book-keeping goes to its end, whatever happens to whoever awaits it."""
+
+import asyncio
+
+import pytest
+
+from crawler.cancellation import to_the_end
+from crawler.errors import DiskFull
+from tests.crawler.builder import settle
+
+
+class Work:
+    """Book-keeping that ends when the test says how: with a result, or with an error to raise."""
+
+    def __init__(self) -> None:
+        self._end = asyncio.get_running_loop().create_future()
+        self.is_done = False
+
+    async def __call__(self):
+        result = await self._end
+        self.is_done = True
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def end(self, result=None):
+        self._end.set_result(result)
+
+
+async def awaited(work, *, cancels):
+    """A task that awaits the work to its end, and was cancelled so often meanwhile."""
+    task = asyncio.create_task(to_the_end(work()))
+    await settle()
+    for _ in range(cancels):
+        task.cancel()
+        await settle()
+    return task
+
+
+async def test_undisturbed_work_answers_as_it_is() -> None:
+    """The result is the work's."""
+    work = Work()
+    task = await awaited(work, cancels=0)
+    work.end(7)
+    assert await task == 7
+
+
+@pytest.mark.parametrize("cancels", [1, 2, 5])
+async def test_work_is_finished_however_often_it_is_cancelled(cancels) -> None:
+    """Only then the cancellation goes on."""
+    work = Work()
+    task = await awaited(work, cancels=cancels)
+    assert not task.done()
+    work.end(7)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.is_done
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("cancels", [0, 1, 2])
+async def test_what_the_work_raises_comes_before_the_cancellation(cancels) -> None:
+    """The error is not lost in it."""
+    work = Work()
+    task = await awaited(work, cancels=cancels)
+    work.end(DiskFull("full"))
+    with pytest.raises(DiskFull, match="full"):
+        await task
+
+
+async def test_a_cancellation_that_comes_with_the_end_goes_on() -> None:
+    """Work that ended in the same turn has not swallowed it."""
+    work = Work()
+    task = await awaited(work, cancels=0)
+    work.end(7)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.is_done
