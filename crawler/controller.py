@@ -13,13 +13,13 @@ import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from crawler.chain import Processor
 from crawler.dns import Resolver
-from crawler.errors import CrawlerError, StoreLost, storage_errors
+from crawler.endings import FORESEEABLE, WhyEnded, exit_code, first_of
+from crawler.errors import StoreLost, storage_errors
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
@@ -30,7 +30,7 @@ from crawler.processors.fetch import Fetcher
 from crawler.processors.page import ExtractPage, FetchPage
 from crawler.processors.preconditions import NoRobots, RobotsPrecondition
 from crawler.progress import CrawlSnapshot
-from crawler.reports import SEEDS_REPORT, RunFacts, crawl_report, seeds_shown, write_reports
+from crawler.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
 from crawler.scope import Scope
 from crawler.seeding import Seeding
 from crawler.seeds import Seed, SeedBook
@@ -40,24 +40,11 @@ from frontier.aio import AsyncFrontier
 from frontier.assignment import PolitenessScope
 from frontier.composition import FrontierOrder, check_order, has_store, open_frontier, steady_clock
 from frontier.core import Frontier
-from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.gates import Politeness
 from frontier.lifecycle import QueueState
 
-#: What may end a run without being a defect of ours.
-FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
-
 #: The job's durable list of seeds, in its state folder.
 SEED_BOOK = "seeds.jsonl"
-
-
-class WhyEnded(Enum):
-    """Why a run ended; the value is said in the reports."""
-
-    FINISHED = "finished: nothing is queued"
-    PAGE_LIMIT = "stopped by --limit; the same command with a higher limit goes on"
-    TIME_LIMIT = "stopped by --time-limit; the same command goes on"
-    SIGNAL = "stopped by a signal; the same command goes on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +86,7 @@ class CrawlController:
         with storage_errors(self._job.reports):
             write_reports(self._job.reports, facts)
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
-        return exit_code(self._ending, facts)
+        return exit_code(self._ending, facts.seeds)
 
     def stop(self, ending: WhyEnded) -> None:
         """End the crawl in order; the first reason counts."""
@@ -135,7 +122,7 @@ class CrawlController:
             scope = Scope(order.scope.scope, order.scope.max_hops)
             seeding = Seeding(book, scope, frontier)
             await seeding.begin(self._seeds)
-            self._outside.say(opening_line(self._job, frontier.core))
+            self._outside.say(opening_line(self._job, frontier.core.counts()))
             if not frontier.core.is_done and not self._stop.is_set():
                 await self._crawl(
                     frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected))
@@ -276,33 +263,6 @@ def frontier_order(order: CrawlOrder) -> FrontierOrder:
     )
     check_order(asked)
     return asked
-
-
-def opening_line(job: JobFolder, frontier: Frontier) -> str:
-    """The first line of a run: new, resumed or finished. Pure but for the counts it reads."""
-    counts = frontier.counts()
-    ended = counts.done + counts.failed + counts.disregarded
-    if not job.existed:
-        return f"new job {job.directory}: {counts.pending} URLs queued"
-    if not counts.pending:
-        return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
-    return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
-
-
-def exit_code(ending: WhyEnded, facts: RunFacts) -> ExitCode:
-    """The exit code of a run that ended in order. Pure."""
-    if ending is WhyEnded.SIGNAL:
-        return ExitCode.DRAINED
-    tried = [seed for seed in facts.seeds if seed.status]
-    if facts.seeds and len(tried) == len(facts.seeds) and not any(seed.is_answered for seed in tried):
-        return ExitCode.NO_SEED_ANSWERED
-    return ExitCode.DONE
-
-
-def first_of(group: BaseExceptionGroup[Exception]) -> Exception:
-    """The first single exception of a group."""
-    error = group.exceptions[0]
-    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

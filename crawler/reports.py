@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from crawler.job import JobFolder
 from crawler.quantities import format_bytes, format_duration
 from crawler.statistics import CrawlStatistics
 from crawler.status import describe
-from frontier.statistics import FrontierStatistics
+from frontier.statistics import FrontierCounts, FrontierStatistics
 
 #: So many content types have a line of their own; the rest share one.
 MIME_LINES = 10
@@ -51,6 +52,16 @@ class RunFacts(NamedTuple):
     seeds: list[SeedFact]
     run: CrawlStatistics
     frontier: FrontierStatistics
+
+
+def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
+    """The first line of a run: new, resumed or finished."""
+    ended = counts.done + counts.failed + counts.disregarded
+    if not job.existed:
+        return f"new job {job.directory}: {counts.pending} URLs queued"
+    if not counts.pending:
+        return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
+    return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
 
 
 def seeds_report(seeds: Iterable[SeedFact]) -> str:

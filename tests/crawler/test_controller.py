@@ -9,20 +9,19 @@ import threading
 import pytest
 
 from crawler import controller as controller_module
-from crawler.controller import CrawlController, Outside, WhyEnded, exit_code, first_of, opening_line
-from crawler.errors import JobUnfinished, JournalFull
+from crawler.controller import CrawlController, Outside
+from crawler.endings import WhyEnded
+from crawler.errors import CrawlerError, JobUnfinished, JournalFull
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
 from crawler.order import CrawlOrder
 from crawler.processors.fetch import Fetcher
-from crawler.reports import RunFacts, SeedFact
 from crawler.seeds import Seed
-from crawler.statistics import CrawlStatistics
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
-from frontier.models import Candidate, GateKey, Outcome, OutcomeKind, WaitsFor
-from tests.crawler.builder import memory_frontier, until
+from frontier.models import GateKey, WaitsFor
+from tests.crawler.builder import until
 from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
 
@@ -463,57 +462,9 @@ async def test_a_report_that_cannot_be_written_is_an_error_of_ours(tmp_path) -> 
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
             job.reports.rmdir()
-            with pytest.raises(controller_module.CrawlerError, match=r"crawl-report\.txt"):
+            with pytest.raises(CrawlerError, match=r"crawl-report\.txt"):
                 await run.controller.run()
     assert crawled(tmp_path) == ALL
-
-
-def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> None:
-    """Groups nest."""
-    first = JournalFull("first")
-    assert first_of(ExceptionGroup("", [ExceptionGroup("", [first]), JournalFull("second")])) is first
-    assert first_of(ExceptionGroup("", [first, JournalFull("second")])) is first
-
-
-# Words and numbers
-
-
-async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
-    """By what the folder was before, and by what is left."""
-    async with memory_frontier(SEED, f"{SEED}1") as frontier:
-        with JobFolder.open(tmp_path / "job") as job:
-            assert opening_line(job, frontier.core) == f"new job {tmp_path}/job: 2 URLs queued"
-        with JobFolder.open(tmp_path / "job") as job:
-            assert opening_line(job, frontier.core) == f"resuming job {tmp_path}/job: 0 URLs done, 2 queued"
-            for kind, status in ((OutcomeKind.DONE, 200), (OutcomeKind.FAILED, -1)):
-                frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
-            frontier.schedule([Candidate(url=f"{SEED}2")])
-            assert opening_line(job, frontier.core) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
-            frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
-            expected = f"job {tmp_path}/job is finished: 1 pages; use --fresh to start over"
-            assert opening_line(job, frontier.core) == expected
-
-
-@pytest.mark.parametrize(
-    ("ending", "statuses", "code"),
-    [
-        (WhyEnded.FINISHED, [200], ExitCode.DONE),
-        (WhyEnded.FINISHED, [404, -1], ExitCode.DONE),
-        (WhyEnded.FINISHED, [-1, -5001], ExitCode.NO_SEED_ANSWERED),
-        (WhyEnded.FINISHED, [-1, 0], ExitCode.DONE),  # one was not tried yet
-        (WhyEnded.FINISHED, [], ExitCode.DONE),
-        (WhyEnded.PAGE_LIMIT, [200], ExitCode.DONE),
-        (WhyEnded.TIME_LIMIT, [200, 0], ExitCode.DONE),
-        (WhyEnded.TIME_LIMIT, [-1], ExitCode.NO_SEED_ANSWERED),
-        (WhyEnded.SIGNAL, [200], ExitCode.DRAINED),
-        (WhyEnded.SIGNAL, [-1], ExitCode.DRAINED),
-    ],
-)
-def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
-    """A signal weighs most; no answer at all is said when every seed was tried."""
-    seeds = [SeedFact(f"http://{number}.test/", status, "", None) for number, status in enumerate(statuses)]
-    facts = RunFacts("job", ending.value, 1.0, seeds, CrawlStatistics(started_s=0.0), None)
-    assert exit_code(ending, facts) is code
 
 
 async def test_seeds_are_in_the_book_before_anything_is_fetched(tmp_path, may_fetch) -> None:

@@ -5,9 +5,23 @@ from collections import Counter
 import pytest
 
 from crawler.errors import NoFolder, storage_errors
-from crawler.reports import RunFacts, SeedFact, crawl_report, seeds_report, write_reports
+from crawler.job import JobFolder
+from crawler.reports import (
+    SEEDS_SHOWN,
+    RunFacts,
+    SeedFact,
+    crawl_report,
+    opening_line,
+    seeds_report,
+    seeds_shown,
+    write_reports,
+)
 from crawler.statistics import CrawlStatistics
+from frontier.models import Candidate, Outcome, OutcomeKind
 from frontier.statistics import FrontierStatistics
+from tests.crawler.builder import memory_frontier
+
+SEED = "http://a.test/"
 
 ANSWERED = SeedFact("http://b.test/", 200, "", None)
 MOVED = SeedFact("http://a.test/", 301, "", "http://www.a.test/")
@@ -137,3 +151,29 @@ def test_a_report_that_cannot_be_written_names_its_file(tmp_path) -> None:
     """The error is the system's; the caller says it in one line."""
     with pytest.raises(NoFolder, match=r"crawl-report\.txt"), storage_errors(tmp_path):
         write_reports(tmp_path / "missing", facts())
+
+
+async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
+    """By what the folder was before, and by what is left."""
+    async with memory_frontier(SEED, f"{SEED}1") as frontier:
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core.counts()) == f"new job {tmp_path}/job: 2 URLs queued"
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 0 URLs done, 2 queued"
+            for kind, status in ((OutcomeKind.DONE, 200), (OutcomeKind.FAILED, -1)):
+                frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
+            frontier.schedule([Candidate(url=f"{SEED}2")])
+            assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
+            frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
+            expected = f"job {tmp_path}/job is finished: 1 pages; use --fresh to start over"
+            assert opening_line(job, frontier.core.counts()) == expected
+
+
+def test_of_many_seeds_only_the_first_are_shown(tmp_path) -> None:
+    """A few are shown whole; of many, those without an answer first, and where the others stand."""
+    few = [SeedFact(f"http://{number:02}.test/", 200, "", None) for number in range(SEEDS_SHOWN)]
+    assert seeds_shown(few, tmp_path / "seeds-report.txt") == seeds_report(few)
+    lines = seeds_shown([*few, DEAD, UNTRIED], tmp_path / "seeds-report.txt").splitlines()
+    assert len(lines) == 1 + SEEDS_SHOWN + 1
+    assert DEAD.url in lines[1]
+    assert lines[-1] == f"… and 2 more seeds in {tmp_path}/seeds-report.txt"
