@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappush
 
+from frontier.gatelines import Entry, GateHeap, Line
 from frontier.gates import Gate
-from frontier.lines import Entry, GateHeap, Line
 from frontier.models import NORMAL, WAITING, Head
 from frontier.retries import Retries
 from frontier.workqueues import Lane, Place, QueueIndex

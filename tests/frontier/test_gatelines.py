@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from frontier.gatelines import GateHeap, Line
 from frontier.gates import Gate, Politeness
-from frontier.lines import GateHeap, Line
 from frontier.models import GateKey, QueueKey
 from frontier.workqueues import Lane, Place, WorkQueue
 
