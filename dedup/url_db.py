@@ -1,0 +1,233 @@
+"""The table URL_DB: every URL that the similarity filter let through, in an SQLite file of its own.
+
+The file is in WAL mode with `synchronous=FULL`: a transaction that has returned is on the disk. It is held with
+`locking_mode=EXCLUSIVE`, so a second opener is refused, and the lock ends with the process. A second table, FORMAT,
+holds one record: magic, version and the parameters that the URLs were compared with.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Integer,
+    LargeBinary,
+    MetaData,
+    NullPool,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.exc import DBAPIError
+
+from dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
+from dedup.folderformat import Format, Parameters
+
+MAGIC = "anabranch URL_DB"
+VERSION = 1
+
+#: How long to wait for another holder's lock: only long enough for one that is letting go just now.
+BUSY_S = 0.1
+
+_READ_AT_ONCE = 10_000  # rows
+
+_METADATA = MetaData()
+
+URL_DB = Table(
+    "URL_DB",
+    _METADATA,
+    Column("ordinal", Integer, primary_key=True),  # from 1, in the order of storing
+    Column("url", LargeBinary, nullable=False),  # bytes as they came: a URL need not be UTF-8
+    Column("features", String, nullable=False),  # names of the features it was compared by, with spaces between
+)
+_FORMAT = Table("FORMAT", _METADATA, Column("record", String, nullable=False))
+
+_SETTINGS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the drive's cache
+    "PRAGMA mmap_size = 0",
+)
+
+
+def _full(path: Path) -> Exception:
+    return StoreFull(errno.ENOSPC, "no room to write the URLs; free space and repeat", str(path))
+
+
+def _held(path: Path) -> Exception:
+    return FilterInUse(f"{path} is open elsewhere; end the process that uses it first")
+
+
+def _foreign(path: Path) -> Exception:
+    return FormatMismatch(f"{path} is damaged, or not the file of an {MAGIC}; name another, or restore it from a copy")
+
+
+def _failed(number: int, what: str) -> Callable[[Path], Exception]:
+    return lambda path: OSError(number, what, str(path))
+
+
+#: What a primary result code means (https://www.sqlite.org/rescode.html).
+_MEANINGS: dict[int, Callable[[Path], Exception]] = {
+    sqlite3.SQLITE_FULL: _full,
+    sqlite3.SQLITE_BUSY: _held,
+    sqlite3.SQLITE_LOCKED: _held,
+    sqlite3.SQLITE_NOTADB: _foreign,
+    sqlite3.SQLITE_CORRUPT: _foreign,
+    sqlite3.SQLITE_ERROR: _foreign,  # our statements are right, so the tables are not ours
+    sqlite3.SQLITE_READONLY: _failed(errno.EROFS, "the file of the URLs cannot be written; make it writable"),
+    sqlite3.SQLITE_CANTOPEN: _failed(errno.EACCES, "the file of the URLs cannot be opened; look at its folder"),
+}
+_UNKNOWN = _failed(errno.EIO, "the file of the URLs cannot be read or written; look at the disk, quota and limits")
+
+
+class UrlDb:
+    """The stored URLs in the order of storing; `UrlDb.open` makes or opens the file. It belongs to one thread."""
+
+    def __init__(self, path: Path, connection: Connection, rows: int) -> None:
+        self._path = path
+        self._connection = connection
+        self._rows = rows
+
+    @classmethod
+    def open(cls, path: Path, parameters: Parameters) -> Self:
+        """Open the file, or make it if there is none or an empty one; its folder must be there.
+
+        Raises: FormatMismatch if the file is not ours, is damaged or was made with other parameters (it is left as
+        it was); FilterInUse; StoreFull, OSError.
+        """
+        engine = create_engine(
+            URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_S}
+        )
+        event.listen(engine, "connect", _leave_transactions_to_us)
+        event.listen(engine, "begin", _begin)
+        wanted = Format(magic=MAGIC, version=VERSION, parameters=parameters)
+        with _translating(path):
+            connection = engine.connect()
+            try:
+                rows = _prepare(connection, path, wanted)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(path, connection, rows)
+
+    def append(self, urls: Sequence[bytes], features: str) -> None:
+        """Store the URLs, all or none, in one transaction; they are on the disk when it returns.
+
+        Raises: StoreFull (nothing is stored; free space and repeat), OSError, FilterClosed.
+        """
+        if not urls:
+            return
+        rows = [{"url": url, "features": features} for url in urls]
+        with self._transaction() as connection:
+            connection.execute(insert(URL_DB), rows)
+        self._rows += len(urls)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The URLs in the order of storing, read in pages of rows; storing meanwhile is allowed. Raises: OSError."""
+        last = 0
+        page = select(URL_DB.c.ordinal, URL_DB.c.url).order_by(URL_DB.c.ordinal).limit(_READ_AT_ONCE)
+        while True:
+            with self._transaction() as connection:
+                rows = connection.execute(page.where(URL_DB.c.ordinal > last)).all()
+            if not rows:
+                return
+            yield from (row.url for row in rows)
+            last = rows[-1].ordinal
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._connection.closed
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing. All that was stored is on the disk already."""
+        with _translating(self._path):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<UrlDb {self._path} {self._rows} urls>"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        if self.is_closed:
+            raise FilterClosed(f"{self._path} was closed; open it again")
+        with _translating(self._path), self._connection.begin():
+            yield self._connection
+
+
+@contextmanager
+def _translating(path: Path) -> Iterator[None]:
+    """Turn the database's errors into those of this room, or OSError."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
+        raise _MEANINGS.get(code, _UNKNOWN)(path) from error
+
+
+def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> None:
+    driver.isolation_level = None
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _prepare(connection: Connection, path: Path, wanted: Format) -> int:
+    """Take the lock, make sure that the file is ours or empty, then set it up; the number of URLs in it."""
+    _set(connection, "PRAGMA locking_mode = EXCLUSIVE")
+    with connection.begin():
+        is_new = not inspect(connection).get_table_names()
+        if not is_new:
+            wanted.require(path, _recorded(connection, path))
+    for setting in _SETTINGS:
+        _set(connection, setting)
+    with connection.begin():
+        if is_new:
+            _METADATA.create_all(connection)
+            connection.execute(insert(_FORMAT), {"record": json.dumps(wanted.record())})
+        return connection.execute(select(func.count()).select_from(URL_DB)).scalar_one()
+
+
+def _set(connection: Connection, pragma: str) -> None:
+    """Run a PRAGMA outside of a transaction: in one, these have no effect."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    driver.execute(pragma)
+
+
+def _recorded(connection: Connection, path: Path) -> dict[str, object]:
+    """The record of FORMAT. Raises: FormatMismatch if it is no JSON object; DBAPIError if there is no such table."""
+    records = connection.execute(select(_FORMAT.c.record)).scalars().all()
+    try:
+        (text,) = records
+        found = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise _foreign(path) from error
+    if not isinstance(found, dict):
+        raise _foreign(path)
+    return found
