@@ -22,6 +22,10 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
 The numbers (how many hashes, how large a leaf, how many leaves) come from `bloom.py`. Each folder says what it is
 (`folderformat.py`), and is opened only with the parameters that it was made with. `durablefiles.py` writes what a crash
 must not break.
+
+Beside that way: `similarity.py` drops URLs whose `features.py` are all known, and keeps the others in `url_db.py`; `capture.py`
+reads URLs out of packets (`pcapfile.py`, `packets.py`, `tcpflows.py`, `httprequests.py`); `baselines.py` are the filters that the
+published experiments compare with.
 """
 
 from __future__ import annotations
