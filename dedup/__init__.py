@@ -24,8 +24,8 @@ The numbers (how many hashes, how large a leaf, how many leaves) come from `bloo
 must not break.
 
 Beside that way: `similarity.py` drops URLs whose `features.py` are all known, and keeps the others in `url_db.py`; `capture.py`
-reads URLs out of packets (`pcapfile.py`, `packets.py`, `tcpflows.py`, `httprequests.py`); `baselines.py` are the filters that the
-published experiments compare with.
+reads URLs out of packets (`pcapfile.py`, `packets.py`, `tcpflows.py`, `httprequests.py`); `baselines.py` are the filters that
+the published experiments compare with.
 """
 
 from __future__ import annotations
