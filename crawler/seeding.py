@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from crawler.cancellation import to_the_end
 from crawler.reports import SeedFact
 from crawler.scope import Scope
 from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
 from crawler.status import FetchStatus
 from frontier.aio import AsyncFrontier
+from frontier.cancellation import to_the_end
 from frontier.models import Candidate, OutcomeKind, UrlRecord, VerdictKind
 
 #: Seeds that are scheduled at a time.

@@ -8,13 +8,13 @@ from typing import Any
 
 import structlog
 
-from crawler.cancellation import to_the_end
 from crawler.chain import Processor, run_chain
 from crawler.errors import CrawlerError
 from crawler.failures import FetchError
 from crawler.statistics import CrawlStatistics
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier, Drained
+from frontier.cancellation import to_the_end
 from frontier.errors import FrontierError
 from frontier.models import Lease, Outcome, OutcomeKind
 

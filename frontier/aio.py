@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
+from frontier.cancellation import outlast
 from frontier.core import Frontier
 from frontier.errors import FrontierError
 from frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
@@ -43,10 +43,10 @@ class AsyncFrontier:
         try:
             await asyncio.wait({opening})
         except asyncio.CancelledError as cancelled:
-            await _to_the_end(opening)  # a thread cannot be stopped
+            await outlast(opening)  # a thread cannot be stopped
             if opening.exception() is None:
                 closing = self._loop.run_in_executor(None, opening.result().close)
-                await _to_the_end(closing)
+                await outlast(closing)
                 raise cancelled from closing.exception()
             raise cancelled from opening.exception()
         self.core = opening.result()
@@ -170,10 +170,3 @@ class AsyncFrontier:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(error)
-
-
-async def _to_the_end(work: asyncio.Future[Any]) -> None:
-    """Wait for a thread's work, however often the waiting task is cancelled; the caller raises the cancellation."""
-    while not work.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({work})

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from crawler.cancellation import to_the_end
 from crawler.errors import DiskFull
+from frontier.cancellation import to_the_end
 from tests.crawler.builder import settle
 
 

@@ -1,0 +1,33 @@
+"""Work that a cancellation may not tear apart. Here, in the lower room, because two rooms need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def outlast(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until the work is done, however often the caller is cancelled; answers the last cancellation, if any."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that is always finished, however often the caller is cancelled; only then the cancellation goes on.
+
+    What the work raises comes before the cancellation.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = await outlast(task)
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
