@@ -11,10 +11,10 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
    new. Bit 1: go on.
 4. `fingerprint.py` makes 128 bits of the key (XXH3). Bits 80-127 lead it down the tree (`tree.py`), level by level, to
    a leaf; bits 0-79 name its k positions there.
-5. `leaftable.py` knows the leaves' places in memory, and `leaves/arena.py` looks at the positions, for all leaves in one
+5. `leaves/table.py` knows the leaves' places in memory, and `leaves/arena.py` looks at the positions, for all leaves in one
    step. One is clear: the key is new. None: it is dropped, and wrongly so only if both filters err.
 6. The owner stores the new URLs, and then calls `UniqFilter.mark`: the fingerprint goes to its leaf's log
-   (`leaflog.py`) and its bits are set in both filters.
+   (`leaves/log.py`) and its bits are set in both filters.
 7. A leaf that has become full is split (`splitting.py`): its log is divided among new leaves, the new tree replaces the old
    one in a single rename (`manifest.py`), and the old log goes.
 8. `sync` makes it durable, logs first. After a crash the bits of the leaves are built again from the logs (`dsbf.py`).
@@ -23,9 +23,8 @@ The numbers (how many hashes, how large a leaf, how many leaves) come from `bloo
 (`folderformat.py`), and is opened only with the parameters that it was made with. `durablefiles.py` writes what a crash
 must not break.
 
-Beside that way: `similarity.py` drops URLs whose `features.py` are all known, and keeps the others in `url_db.py`; `capture.py`
-reads URLs out of packets (`pcapfile.py`, `packets.py`, `tcpflows.py`, `httprequests.py`); `baselines.py` are the filters that
-the published experiments compare with.
+Beside that way: `similarity.py` drops URLs whose `features.py` are all known, and keeps the others in `url_db.py`; `capture/`
+reads URLs out of packets; `baselines.py` are the filters that the published experiments compare with.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from dedup.bloom import DsbfParameters
 from dedup.durablefiles import UNFINISHED, FolderLock, sync_folder
 from dedup.errors import FilterClosed, FormatMismatch
 from dedup.fingerprint import as_array, distinct, fingerprint, fingerprints
-from dedup.leaflog import LeafLogs
-from dedup.leaftable import LeafTable
+from dedup.leaves.log import LeafLogs
+from dedup.leaves.table import LeafTable
 from dedup.manifest import read_manifest, write_manifest
 from dedup.splitting import Splitter
 from dedup.tree import Tree

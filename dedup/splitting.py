@@ -13,8 +13,8 @@ import numpy as np
 from dedup.batch import IntArray
 from dedup.bloom import DsbfParameters
 from dedup.fingerprint import distinct
-from dedup.leaflog import LeafLogs
-from dedup.leaftable import LeafTable
+from dedup.leaves.log import LeafLogs
+from dedup.leaves.table import LeafTable
 from dedup.manifest import write_manifest
 
 

@@ -150,8 +150,8 @@ def test_elements_in_a_wrong_log_are_dropped_and_counted(tmp_path: Path) -> None
 
 def test_a_full_disk_before_anything_is_taken_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is written before new keys are taken, so that memory does not grow while the disk is full."""
-    monkeypatch.setattr("dedup.leaflog._FEWEST_WAITING", 1)
-    monkeypatch.setattr("dedup.leaflog._WAITING_PER_LEAF", 1)
+    monkeypatch.setattr("dedup.leaves.log._FEWEST_WAITING", 1)
+    monkeypatch.setattr("dedup.leaves.log._WAITING_PER_LEAF", 1)
     dsbf = Dsbf.open(tmp_path / "d", SMALL)
     dsbf.mark(keys(0, 50))
 

@@ -47,7 +47,7 @@ def test_forged_elements_that_no_hash_divides_end_the_splitting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal LocHash bits at every level: the tree stops at its greatest depth instead of splitting for ever."""
-    monkeypatch.setattr("dedup.leaftable.DEEPEST", 5)
+    monkeypatch.setattr("dedup.leaves.table.DEEPEST", 5)
     forged = fingerprints(keys(0, 30))
     forged[:, 0] &= np.uint64((1 << 16) - 1)
     with Dsbf.open(tmp_path / "d", TINY) as dsbf:

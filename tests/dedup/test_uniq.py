@@ -225,7 +225,7 @@ def test_a_closing_that_cannot_sync_lets_go_of_the_files(tmp_path: Path, monkeyp
     uniq.sync()
     uniq.mark(keys(10, 20))
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.leaflog.LeafLogs.sync", lambda self: (_ for _ in ()).throw(OSError("broken")))
+        patch.setattr("dedup.leaves.log.LeafLogs.sync", lambda self: (_ for _ in ()).throw(OSError("broken")))
         with pytest.raises(OSError, match="broken"):
             uniq.close()
     with UniqFilter.open(tmp_path / "u", SMALL) as again:

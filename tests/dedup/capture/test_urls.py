@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup import capture
-from dedup.capture import CaptureError, urls_from_file, urls_from_interface
-from dedup.capturestatistics import CaptureStatistics
+from dedup.capture import urls as capture
+from dedup.capture.httprequests import MAX_HEAD_BYTES, HttpRequests, url_of_request
+from dedup.capture.packets import Segment, segment_of_frame, segment_of_packet
+from dedup.capture.statistics import CaptureStatistics
+from dedup.capture.tcpflows import WINDOW_BYTES, FlowLimits, TcpFlows
+from dedup.capture.urls import CaptureError, urls_from_file, urls_from_interface
 from dedup.errors import FormatMismatch
-from dedup.httprequests import MAX_HEAD_BYTES, HttpRequests, url_of_request
-from dedup.packets import Segment, segment_of_frame, segment_of_packet
-from dedup.tcpflows import WINDOW_BYTES, FlowLimits, TcpFlows
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
 URL = b"http://example.org/a?b=1"

@@ -4,7 +4,7 @@ import pytest
 from dedup.bloom import DsbfParameters
 from dedup.errors import InvariantBroken
 from dedup.fingerprint import fingerprint, fingerprints
-from dedup.leaftable import LeafTable
+from dedup.leaves.table import LeafTable
 from dedup.tree import DEEPEST, Tree
 
 #: Leaves that are full above nine elements.
@@ -56,7 +56,7 @@ def test_a_leaf_is_full_above_its_threshold_unless_it_is_as_deep_as_it_may_be(mo
     full = table(KEYS[:most], KEYS[: most + 1], parameters=TINY)
     assert full.full(np.array([2, 1, 2])) == [2]
     assert full.full(np.array([1])) == []
-    monkeypatch.setattr("dedup.leaftable.DEEPEST", 1)
+    monkeypatch.setattr("dedup.leaves.table.DEEPEST", 1)
     assert full.full(np.array([2])) == []
     assert DEEPEST > 1
 

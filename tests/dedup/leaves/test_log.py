@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup import leaflog
 from dedup.batch import Fingerprints
 from dedup.bloom import DsbfParameters
 from dedup.errors import FormatMismatch, StoreFull
 from dedup.fingerprint import fingerprints
-from dedup.leaflog import LeafLogs
+from dedup.leaves import log as leaflog
+from dedup.leaves.log import LeafLogs
 
 SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
 NOTHING = fingerprints([])

@@ -1,6 +1,6 @@
 """The leaves of a DSBF's tree in memory: where each one's bits are, and how many elements it counts.
 
-Nothing here touches the disk, so nothing here fails halfway: the logs (`leaflog.py`) are the set, this is its image.
+Nothing here touches the disk, so nothing here fails halfway: the logs (`log.py`) are the set, this is its image.
 """
 
 from __future__ import annotations

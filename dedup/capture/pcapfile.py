@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from dedup.capturestatistics import CaptureStatistics
+from dedup.capture.statistics import CaptureStatistics
 from dedup.errors import FormatMismatch
 
 #: the longest record or block that is believed; a longer one is damage (libpcap's own bound for a frame is 256 KiB)

@@ -1,0 +1,1 @@
+"""URLs out of network traffic: frames (`pcapfile`) → segments (`packets`) → flows (`tcpflows`) → requests (`httprequests`)."""
