@@ -1,0 +1,73 @@
+"""What an experiment answers with: tables, panels of curves, and the closing words. Data alone; others print and draw it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+#: None is shown as an empty cell; what a source lost is the text `NOT_RECOVERABLE`.
+Cell: TypeAlias = str | int | float | None
+
+#: Stands in a "published" column where the figure was an image or is lost.
+NOT_RECOVERABLE = "not recoverable"
+
+#: Told of an experiment's progress: steps done, steps in all, what is being done now.
+Tell: TypeAlias = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of equal length below named columns; names carry the unit."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""  #: what a reader must know to read it rightly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Points of one line; or, in a panel of bars, one bar per point."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    is_dashed: bool = False  #: a formula or bound, beside what was measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    is_log_x: bool = False
+    is_log_y: bool = False
+    is_bars: bool = False  #: bars instead of lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run of an experiment."""
+
+    name: str  #: the command's verb, as in `anabranch lab NAME`
+    tables: tuple[Table, ...]
+    panels: tuple[Panel, ...]
+    closing: tuple[str, ...]  #: in words: what the numbers say, one sentence a line
+
+
+def csv_of(tables: Sequence[Table]) -> str:
+    """All tables as CSV (RFC 4180), each below a line with its title, an empty line between them."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    for number, table in enumerate(tables):
+        writer.writerows(([],) * (number > 0))
+        writer.writerow([table.title])
+        writer.writerow(table.columns)
+        writer.writerows(table.rows)
+    return text.getvalue()
