@@ -7,6 +7,7 @@ leave a bit clear with probability p0 = e^(-kn/m); a key never inserted is taken
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,14 +17,17 @@ from numpy.typing import NDArray
 from dedup.batch import IntArray
 from dedup.errors import BadParameters
 
-#: A leaf splits at this share of its capacity.
+#: A leaf splits at this share of its capacity at the latest: the rest is room for what one step of a batch adds.
 SPLIT_SHARE = 0.97
+#: Elements of splitting leaves that move on for each key that is marked. More of them end a split sooner and make each
+#: call dearer; with 32 a leaf's children take 1/32 of its load in new keys before it is gone.
+MOVES_PER_KEY = 32
 
 _FEWEST_BITS = 64
 _FEWEST_CHILDREN = 2
 
 
-def false_positive_rates(m: int, k: int, n: IntArray) -> NDArray[np.float64]:
+def false_positive_rates(m: int, k: int, n: IntArray | NDArray[np.float64]) -> NDArray[np.float64]:
     """Rates of filters of m bits and k hashes that hold n elements each: (1 - e^(-kn/m))^k."""
     return np.asarray((-np.expm1(-k * n / m)) ** k, dtype=np.float64)
 
@@ -86,13 +90,24 @@ class DsbfParameters:
 
     @cached_property
     def split_above(self) -> int:
-        """A leaf splits when its count exceeds this.
+        """s: a leaf splits when its count exceeds this; the largest number that keeps three promises, at least 1.
 
-        The count leaves out elements that the leaf took for known, at most f of the true number N at every moment.
-        So N <= count / (1 - f), and N never exceeds u if the count stays within (1 - f) u; SPLIT_SHARE is stricter
-        for every f below 3 %.
+        1. s <= SPLIT_SHARE u.
+        2. s <= (1 - f) u. The count leaves out elements that the leaf took for known, at most f of the true number N
+           at every moment: N <= count / (1 - f) <= u.
+        3. f(s) + f(load of a child at the split's end) <= f. While a leaf splits, a query asks it and one child, and
+           either may be wrong. The child gets s / fan-out elements, unevenly (three standard deviations), and what is
+           marked meanwhile: s / MOVES_PER_KEY, twice that if the leaf waits in line behind others, since evenly
+           loaded leaves fill in waves.
         """
-        return math.floor(min(SPLIT_SHARE, 1 - self.false_positive) * self.capacity)
+        most = math.floor(min(SPLIT_SHARE, 1 - self.false_positive) * self.capacity)
+        return max(min(1, most), bisect_right(range(most + 1), self.false_positive, key=self._rate_while_splitting) - 1)
+
+    def _rate_while_splitting(self, s: int) -> float:
+        """Rate of a leaf of s elements and of its fullest child, added up; it grows with s."""
+        share = s / self.split_fan_out
+        child = share + 3 * math.sqrt(share) + 2 * s / MOVES_PER_KEY
+        return float(false_positive_rates(self.leaf_bits, self.hashes, np.array([s, child])).sum())
 
     @cached_property
     def first_leaves(self) -> int:

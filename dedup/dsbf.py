@@ -6,6 +6,8 @@ there. Each leaf also logs its elements, so that it can be split and rebuilt: bi
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +17,15 @@ import numpy as np
 
 from dedup.batch import BoolArray, Fingerprints, first_of_each
 from dedup.bloom import DsbfParameters
-from dedup.durablefiles import UNFINISHED, FolderLock, sync_folder
-from dedup.errors import FilterClosed, FormatMismatch
-from dedup.fingerprint import as_array, distinct, fingerprint, fingerprints
+from dedup.checking import check
+from dedup.durablefiles import FolderLock
+from dedup.errors import BadParameters, FilterClosed
+from dedup.fingerprint import fingerprint, fingerprints
+from dedup.leaves.image import PLACES, Image
 from dedup.leaves.log import LeafLogs
-from dedup.leaves.table import LeafTable
-from dedup.manifest import read_manifest, write_manifest
+from dedup.leaves.room import STAMP_BYTES
+from dedup.restoring import restore
 from dedup.splitting import Splitter
-from dedup.tree import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +34,12 @@ class DsbfStatistics:
 
     elements: int  #: distinct elements, less those that were falsely taken for known since the leaf was made
     leaves: int  #: leaves of the tree
-    splits: int  #: splits so far, those before the last opening included
+    splits: int  #: splits so far, those before the last opening and those under way included
+    splitting: int  #: splits under way
     height: int  #: levels of LocHash on the longest way down
     mean_rate: float  #: probability that a key never marked is taken for known
     worst_rate: float  #: the same in the fullest leaf
-    memory_bytes: int  #: bit arrays in memory
+    memory_bytes: int  #: bit arrays, in memory or mapped
     log_bytes: int  #: logs on disk
     strays: int  #: elements dropped at opening since they stood in a wrong leaf's log, as after a power loss
 
@@ -43,36 +47,43 @@ class DsbfStatistics:
 class Dsbf:
     """The filter of one folder. Use `Dsbf.open`.
 
-    Marking and asking belong to one thread; `sync` may run in another one at the same time.
+    Marking and asking belong to one thread; `sync` and `rates` may run in another one at the same time.
     """
 
-    def __init__(self, folder: Path, parameters: DsbfParameters, lock: FolderLock) -> None:
+    def __init__(self, folder: Path, parameters: DsbfParameters, lock: FolderLock, leaves: str) -> None:
         self._folder = folder
         self._parameters = parameters
         self._lock = lock
         self._logs = LeafLogs(folder, parameters)
-        tree = read_manifest(folder, parameters) or self._found()
-        self._table = LeafTable(parameters, tree)
-        self._splitter = Splitter(folder, parameters, self._logs, self._table)
-        self._strays = 0
+        self._place = PLACES[leaves](folder, parameters)
+        self._syncing = threading.Lock()  # one sync at a time, and none after the end
+        self._is_torn = False  # a call that marks was broken off: bits and logs may differ
         self.is_closed = False
-        for leaf in tree.leaves:
-            self._load(leaf)
-        self._logs.remove_strangers()
-        self._splitter.split_full(np.array(tree.leaves))
+        restored = restore(folder, parameters, self._logs, self._place)
+        self._strays = restored.strays
+        self._table = restored.table
+        self._splitter = Splitter(folder, parameters, self._logs, self._table)
+        self._splitter.resume(restored.splits, restored.image)
+        if full := self._table.full(np.array(self._table.tree.leaves)):
+            self._begin_change()
+            self._splitter.start(full)
 
     @classmethod
-    def open(cls, folder: Path, parameters: DsbfParameters | None = None) -> Self:
+    def open(cls, folder: Path, parameters: DsbfParameters | None = None, leaves: str = "memory") -> Self:
         """Open a folder's filter, or make it if the folder is new or empty.
 
-        The bits are rebuilt from the logs: 0.3 µs per element. Torn tails are cut; a log with equal elements is
-        written anew without them. Raises: FormatMismatch if the folder is not ours, is damaged or was made with
-        other parameters; FilterInUse; OSError.
+        `leaves` is where the bits are while it is open, and may be another one each time: "memory", or "mapped" (in
+        a file, for filters larger than memory). After a clean end the bits are there again: 1 ms per MiB in memory,
+        nothing mapped. After any other they are rebuilt from the logs: 0.3 µs per element; torn tails are cut, and a
+        log with equal elements is written anew without them. Raises: FormatMismatch if the folder is not ours, is
+        damaged or was made with other parameters; FilterInUse; BadParameters; OSError.
         """
+        if leaves not in PLACES:
+            raise BadParameters(f"leaves is {leaves!r}; it must be one of {', '.join(PLACES)}")
         folder.mkdir(parents=True, exist_ok=True)
         lock = FolderLock(folder)
         try:
-            return cls(folder, parameters or DsbfParameters(), lock)
+            return cls(folder, parameters or DsbfParameters(), lock, leaves)
         except BaseException:
             lock.release()
             raise
@@ -83,8 +94,12 @@ class Dsbf:
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never marked; a key never marked is False with a probability of at most f."""
+        return self.unseen_elements(fingerprints(keys))
+
+    def unseen_elements(self, elements: Fingerprints) -> BoolArray:
+        """`unseen` of keys whose `fingerprints` the caller has already."""
         self._require_open()
-        return self._table.unseen(fingerprints(keys))
+        return self._table.unseen(elements)
 
     def is_unseen(self, key: bytes) -> bool:
         """`unseen` of one key, several times as fast as a batch of one."""
@@ -95,46 +110,65 @@ class Dsbf:
         """Put the keys into the set, whatever their bits say.
 
         A key whose bits are all set already is logged all the same: another filter may have found it new, and without
-        its fingerprint the next split would lose it. Raises: StoreFull (an OSError), with the keys taken or not
-        taken; the filter stays sound and the call may be repeated.
+        its fingerprint the next split would lose it. A call for n keys also moves fewer than 2048 + 32 n elements of
+        leaves that are being split. Raises: StoreFull (an OSError), with the keys taken or not taken; the filter
+        stays sound and the call may be repeated.
         """
+        self.mark_elements(fingerprints(keys), first_of_each(keys))
+
+    def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
+        """`mark` of keys whose `fingerprints` and `first_of_each` the caller has already; do not change the array."""
         self._require_open()
-        self._insert(fingerprints(keys), first_of_each(keys))
+        if not len(elements):
+            return
+        self._begin_change()
+        try:
+            self._splitter.take(elements, is_first)
+        except BaseException:
+            self._is_torn = True
+            raise
 
     def mark_one(self, key: bytes) -> None:
         """`mark` of one key, several times as fast as a batch of one."""
         self._require_open()
-        element = fingerprint(key)
-        self._logs.make_room()
-        leaves = np.array([self._table.mark_one(element)])
-        self._logs.append(leaves, as_array(element))
-        self._splitter.split_full(leaves)
+        self._begin_change()
+        try:
+            self._splitter.take_one(fingerprint(key))
+        except BaseException:
+            self._is_torn = True
+            raise
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
-        self._require_open()
         elements = fingerprints(keys)
-        new = self._table.unseen(elements) & first_of_each(keys)
-        self._insert(elements[new], np.ones(np.count_nonzero(new), dtype=np.bool_))
+        new = self.unseen_elements(elements)
+        new &= first_of_each(keys)
+        self.mark_elements(elements[new], np.ones(np.count_nonzero(new), dtype=np.bool_))
         return new
 
     def sync(self) -> None:
-        """Make all that was marked before this call durable (fdatasync, log by log). Raises: OSError."""
-        self._require_open()
-        self._logs.sync()
+        """Make all that was marked before this call durable (fdatasync, log by log). Raises: OSError.
+
+        Splits whose elements have all been moved end here. A `mark` that starts one waits while this replaces the
+        manifest.
+        """
+        with self._syncing:
+            self._require_open()
+            self._splitter.sync()
 
     def rates(self) -> tuple[float, float]:
-        """False-positive rate that a random key meets, and that of the fullest leaf. Cost: O(leaves)."""
-        return self._table.rates()
+        """False-positive rate that a random key meets, and that of the worst leaf. Cost: O(leaves)."""
+        return self._table.nodes.rates(self._parameters, self._table.tree)
 
     def statistics(self) -> DsbfStatistics:
         """The filter at this moment. Cost: O(leaves)."""
         self._require_open()
-        tree, (mean, worst) = self._table.tree, self._table.rates()
+        tree, (mean, worst) = self._table.tree, self.rates()
         return DsbfStatistics(
             elements=self._table.elements,
             leaves=len(tree.leaves),
             splits=tree.splits,
+            splitting=self._splitter.splitting,
             height=tree.height,
             mean_rate=mean,
             worst_rate=worst,
@@ -144,25 +178,30 @@ class Dsbf:
         )
 
     def check(self) -> None:
-        """Read all logs and compare: each leaf's bits are exactly its elements', and its count is not above them.
+        """Read all logs and compare: the bits of each leaf and each splitting node are exactly its log's elements',
+        its count is not above them, what was moved is known below, and the counts add up.
 
-        Cost: as opening. Raises: InvariantBroken, OSError.
+        Cost: as opening from the logs. Raises: InvariantBroken, OSError.
         """
-        self._require_open()
-        self._logs.flush()
-        for leaf in self._table.tree.leaves:
-            self._table.check_leaf(leaf, distinct(self._logs.read(leaf)), self._logs.path(leaf))
-        self._table.check_sum(self._folder)
+        with self._syncing:
+            self._require_open()
+            check(self._folder, self._table, self._logs, self._splitter.splits)
 
     def close(self) -> None:
-        """Sync and let go of the folder; a second call does nothing. Raises: OSError, with the folder let go."""
-        if self.is_closed:
-            return
-        try:
-            self._logs.sync()
-        finally:
-            self.is_closed = True
-            self._lock.release()
+        """Sync, keep the bits for the next opening, and let go of the folder; a second call does nothing.
+
+        Raises: OSError, with the folder let go. If only the bits could not be kept, the next opening reads the logs.
+        """
+        with self._syncing:
+            if self.is_closed:
+                return
+            try:
+                self._splitter.sync()
+                self._keep_bits()
+            finally:
+                self.is_closed = True
+                self._place.close()
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -178,33 +217,25 @@ class Dsbf:
         if self.is_closed:
             raise FilterClosed(f"the filter {self._folder} is closed")
 
-    def _found(self) -> Tree:
-        """Make the files of an empty filter; the manifest comes last, so that half of it is made anew."""
-        names = [entry.name for entry in self._folder.iterdir() if not entry.name.endswith(UNFINISHED)]
-        if any(not name.startswith("leaf-") for name in names) or not self._logs.are_empty():
-            raise FormatMismatch(f"{self._folder} is not empty and has no MANIFEST file: it is damaged or not ours")
-        tree = Tree.rooted(self._parameters.first_leaves)
-        self._logs.create({leaf: fingerprints(()) for leaf in tree.leaves})
-        write_manifest(self._folder, self._parameters, tree)
-        sync_folder(self._folder)
-        sync_folder(self._folder.parent)
-        return tree
+    def _begin_change(self) -> None:
+        """The kept bits will not be true any more: say so durably before the first change. Raises: OSError."""
+        if self._splitter.image is not None:
+            self._splitter.write(None)
 
-    def _load(self, leaf: int) -> None:
-        """Let a leaf hold what its log says; what would lead to another leaf is dropped."""
-        found = self._logs.open(leaf)
-        mine = found[self._table.tree.descend(found) == leaf]
-        elements = distinct(mine)
-        if len(elements) < len(found):
-            self._logs.rewrite(leaf, elements)
-        self._strays += len(found) - len(mine)
-        self._table.settle(leaf, elements)
-
-    def _insert(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, count and log; then split what is full. Only the log's writing and a split can fail."""
-        if not len(elements):
+    def _keep_bits(self) -> None:
+        """Keep the bits, unless they are kept already or may be wrong."""
+        if self._splitter.image is not None or self._is_torn:
             return
-        self._logs.make_room()
-        leaves = self._table.mark(elements, is_first)
-        self._logs.append(leaves, elements)
-        self._splitter.split_full(leaves)
+        stamp = os.urandom(STAMP_BYTES)
+        checksum = self._place.keep(stamp)
+        nodes = self._table.nodes
+        image = Image(
+            stamp=stamp,
+            size=self._table.memory_bytes,
+            checksum=checksum,
+            slots=nodes.slots.tolist(),
+            counts=nodes.counts.tolist(),
+            loads=nodes.loads.tolist(),
+            lengths=self._logs.lengths(),
+        )
+        self._splitter.write(image.record())

@@ -32,3 +32,7 @@ class StoreFull(DedupError, OSError):
 
     It is an OSError too and carries its `errno` (ENOSPC, EDQUOT or EFBIG) and `filename`.
     """
+
+
+class StoreUnavailable(DedupError):
+    """A server is down, was restarted without its data, or was flushed; the message names it and what to do."""

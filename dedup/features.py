@@ -5,12 +5,11 @@ Source: the patent on similarity-based URL deduplication: site, directory depth,
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dedup.errors import BadParameters
+from dedup.registered import imported
 
 #: (u1, …, un) of a URL; never empty.
 Parts: TypeAlias = tuple[bytes, ...]
@@ -65,14 +64,5 @@ def feature_named(name: str) -> Feature:
     """The feature of that name, from the table or imported. Raises: BadParameters if there is none."""
     if name in FEATURES:
         return FEATURES[name]
-    module, colon, function = name.partition(":")
-    if not (module and colon and function):
-        raise BadParameters(f"feature {name!r} is unknown; give package.module:function or {', '.join(FEATURES)}")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, TypeError) as error:
-        raise BadParameters(f"feature {name!r} cannot be imported: {error}") from error
-    if not callable(found):
-        raise BadParameters(f"feature {name!r} is not a function")
-    feature: Feature = found
+    feature: Feature = imported(name, "feature", FEATURES)
     return feature

@@ -7,15 +7,32 @@ significant bit of its first byte.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from pathlib import PurePosixPath
 
 from dedup.errors import BadParameters
 
-_LARGEST_ADDRESS_BYTES = 7
+_LARGEST_ADDRESS_BYTES = 7  # an address is a signed 64-bit integer
+_LARGEST_OFFSET_BYTES = 5  # a file of 128 GiB; the next, 32 TiB, is more than common file systems take
 _FEWEST_LEVELS = 2
+
+#: Levels to choose from, smallest first; the last is the default: 2^32 bits.
+_SIZES = ((1, 1), (1, 2), (1, 3))
+_HIGHEST_FILL = 1 / 256
+
+
+def levels_for(expected: int) -> tuple[int, ...]:
+    """The smallest levels whose fill is at most 1/256 once `expected` distinct keys are marked.
+
+    That is (1, 1) up to 256 keys, (1, 2) up to 65,664, (1, 3) up to 16.8 million. Beyond that it is (1, 3) as well, with
+    the fill 1 - e^(-expected / 2^32): 2.3 % at 100 million, 21 % at 1,000 million.
+    """
+    for levels in _SIZES:
+        if -math.expm1(-expected / 256 ** sum(levels)) <= _HIGHEST_FILL:
+            return levels
+    return _SIZES[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +44,8 @@ class FileIndex:
     def __post_init__(self) -> None:
         if len(self.levels) < _FEWEST_LEVELS or min(self.levels) < 1:
             raise BadParameters(f"levels {self.levels}: two or more are needed, of one byte or more each")
+        if self.levels[-1] > _LARGEST_OFFSET_BYTES:
+            raise BadParameters(f"levels {self.levels}: the last takes at most {_LARGEST_OFFSET_BYTES} bytes")
         if self.address_bytes > _LARGEST_ADDRESS_BYTES:
             raise BadParameters(f"levels {self.levels} take more than {_LARGEST_ADDRESS_BYTES} bytes together")
 
@@ -62,9 +81,3 @@ class FileIndex:
     def names(self) -> Iterator[PurePosixPath]:
         """All files' paths, in the order of their numbers."""
         return map(self.name, range(self.files))
-
-    def folders(self) -> Iterator[PurePosixPath]:
-        """All folders below the store's folder, parents first; none with two levels."""
-        for depth in range(1, len(self.levels) - 1):
-            ranges = ([f"{value:0{2 * width}X}" for value in range(256**width)] for width in self.levels[:depth])
-            yield from (PurePosixPath(*parts) for parts in product(*ranges))

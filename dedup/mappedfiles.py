@@ -10,17 +10,20 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from dedup.batch import ByteArray
-from dedup.durablefiles import descriptor
+from dedup.durablefiles import descriptor, telling_full
 from dedup.errors import FormatMismatch
 
 _MAP_FIXED = 0x10  # the same on Linux and macOS; the mmap module does not name it
-_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0)
+#: Reserved addresses are no memory; without it the kernel refuses more of them than there is memory. Named since Python
+#: 3.13; the number is Linux's on x86, ARM, RISC-V and s390, and means nothing elsewhere.
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's block is
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -28,33 +31,48 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_int64]
 
 
-class MappedFiles:
-    """Files of `file_bytes` each, shared and writable; file i starts at byte `i * stride` of `data`.
+class MappedPlaces:
+    """Places for files of `file_bytes` each, shared and writable; place i starts at byte `i * stride` of `data`.
 
-    `stride` is the size rounded up to a multiple of `align`, itself one of the page size. An empty file is given its
-    size first, sparse.
+    `stride` is the size rounded up to a multiple of `align`, itself one of the page size.
 
     Touching a page that has no blocks on a full disk kills the process (SIGBUS): callers allocate pages first.
     """
 
-    def __init__(self, paths: Sequence[Path], file_bytes: int, align: int) -> None:
+    def __init__(self, places: int, file_bytes: int, align: int) -> None:
         self.stride = -(-file_bytes // align) * align
+        self._file_bytes = file_bytes
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANON | _MAP_NORESERVE
-        self._region = mmap.mmap(-1, self.stride * len(paths), flags=flags)
+        self._region = mmap.mmap(-1, self.stride * places, flags=flags)
         self.data: ByteArray = np.frombuffer(self._region, dtype=np.uint8)
-        try:
-            start = self.data.ctypes.data
-            #: Per file: all its blocks are allocated, so that no page of it can fail.
-            self.is_full = [_map(path, file_bytes, start + i * self.stride) for i, path in enumerate(paths)]
-            self._advise()
-        except BaseException:
-            self.close()
-            raise
+        self._start = self.data.ctypes.data
 
-    def _advise(self) -> None:
-        # Without it the kernel reads around each fault: 250 MiB are resident after 5,000 random keys.
+    def put(self, place: int, path: Path, fd: int) -> bool:
+        """Map the open file `path` over a place, whatever is there; an empty file is given its size first, sparse.
+
+        True if all its blocks are allocated. Raises: FormatMismatch if the file has another size, StoreFull, OSError.
+        """
+        status = os.fstat(fd)
+        if not status.st_size:
+            with telling_full(path):
+                os.ftruncate(fd, self._file_bytes)
+        elif status.st_size != self._file_bytes:
+            raise FormatMismatch(f"{path} has {status.st_size} bytes instead of {self._file_bytes}: it is damaged")
+        address = self._start + place * self.stride
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        mapped = _libc.mmap(address, self._file_bytes, protection, mmap.MAP_SHARED | _MAP_FIXED, fd, 0)
+        if mapped != address:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+        return status.st_blocks * _BLOCK_BYTES >= status.st_size > 0
+
+    def advise(self, place: int, places: int = 1) -> None:
+        """Tell the system that these places are read at random.
+
+        Without it the kernel reads around each fault: 250 MiB are resident after 5,000 random keys.
+        """
         if hasattr(mmap, "MADV_RANDOM"):
-            self._region.madvise(mmap.MADV_RANDOM)
+            self._region.madvise(mmap.MADV_RANDOM, place * self.stride, places * self.stride)
 
     def close(self) -> None:
         """Unmap all files; a second call does nothing. The array is empty from then on."""
@@ -62,20 +80,22 @@ class MappedFiles:
         self._region.close()
 
 
-def _map(path: Path, file_bytes: int, address: int) -> bool:
-    """Map a file over its place; True if all its blocks are allocated. Raises: FormatMismatch, OSError."""
-    try:
-        with descriptor(path, os.O_RDWR) as fd:
-            status = os.fstat(fd)
-            if not status.st_size:
-                os.ftruncate(fd, file_bytes)
-            elif status.st_size != file_bytes:
-                raise FormatMismatch(f"{path} has {status.st_size} bytes instead of {file_bytes}: it is damaged")
-            protection = mmap.PROT_READ | mmap.PROT_WRITE
-            place = _libc.mmap(address, file_bytes, protection, mmap.MAP_SHARED | _MAP_FIXED, fd, 0)
-            if place != address:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), str(path))
-            return status.st_blocks * _BLOCK_BYTES >= status.st_size > 0
-    except FileNotFoundError as error:
-        raise FormatMismatch(f"{path} is missing: the store is damaged") from error
+class MappedFiles(MappedPlaces):
+    """All the files of `paths`, in their order, mapped once and for all."""
+
+    def __init__(self, paths: Sequence[Path], file_bytes: int, align: int) -> None:
+        super().__init__(len(paths), file_bytes, align)
+        try:
+            #: Per file: all its blocks are allocated, so that no page of it can fail.
+            self.is_full = [self._open(place, path) for place, path in enumerate(paths)]
+            self.advise(0, len(paths))
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, place: int, path: Path) -> bool:
+        try:
+            with descriptor(path, os.O_RDWR) as fd:
+                return self.put(place, path, fd)
+        except FileNotFoundError as error:
+            raise FormatMismatch(f"{path} is missing: the store is damaged") from error

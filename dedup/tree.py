@@ -11,7 +11,7 @@ from typing import Self, TypeGuard
 
 import numpy as np
 
-from dedup.batch import Fingerprints, HashArray, IntArray
+from dedup.batch import BoolArray, Fingerprints, HashArray, IntArray
 from dedup.errors import FormatMismatch
 from dedup.fingerprint import loc_hash, loc_hash_of, location_of, locations
 
@@ -20,18 +20,21 @@ DEEPEST = 40
 
 
 class Tree:
-    """Nodes with their fan-out and first child, and what follows: their level and their share of all keys."""
+    """Nodes with their fan-out and first child, and what follows: parent, level and share of all keys."""
 
     def __init__(self, fan_out: Sequence[int], first_child: Sequence[int]) -> None:
         self.fan_out: IntArray = np.array(fan_out, dtype=np.int64)
         self.first_child: IntArray = np.array(first_child, dtype=np.int64)
         self.level: IntArray = np.zeros(len(fan_out), dtype=np.int64)
+        self.parent: IntArray = np.full(len(fan_out), -1, dtype=np.int64)
         self.share = np.ones(len(fan_out))
         for node in np.flatnonzero(self.fan_out).tolist():  # parents come before their children
             below = self.children(node)
             self.level[below.start : below.stop] = self.level[node] + 1
             self.share[below.start : below.stop] = self.share[node] / len(below)
+            self.parent[below.start : below.stop] = node
         self.height = int(self.level.max())
+        self._width = self.fan_out.item(0)
 
     @classmethod
     def rooted(cls, fan_out: int) -> Self:
@@ -67,9 +70,21 @@ class Tree:
 
     def descend(self, elements: Fingerprints) -> IntArray:
         """The leaf of each element. Cost: some ten vectorised steps per level."""
+        return self._descend(elements, self.height)
+
+    def leads_through(self, node: int, elements: Fingerprints) -> BoolArray:
+        """True where the element's way from the root to its leaf goes through the node."""
+        through: BoolArray = self._descend(elements, self.level.item(node)) == node
+        return through
+
+    def _descend(self, elements: Fingerprints, levels: int) -> IntArray:
+        """The node of each element after so many levels, or the leaf before that."""
         location = locations(elements)
-        nodes = np.zeros(len(elements), dtype=np.int64)
-        for level in range(self.height):
+        if not levels:
+            return np.zeros(len(elements), dtype=np.int64)
+        # All elements stand at the root, so the first step needs no look into the arrays.
+        nodes = (loc_hash(location, 0) % np.uint64(self._width)).view(np.int64) + 1
+        for level in range(1, levels):
             inner = self.fan_out[nodes] > 0
             if inner.all():
                 nodes = self._step(location, nodes, level)
@@ -87,10 +102,15 @@ class Tree:
 
     def split(self, leaf: int, fan_out: int) -> Tree:
         """The tree in which this leaf has children."""
-        below = [0] * fan_out
-        wider = Tree([*self.fan_out.tolist(), *below], [*self.first_child.tolist(), *below])
-        wider.fan_out[leaf], wider.first_child[leaf] = fan_out, len(self)
-        return Tree(wider.fan_out.tolist(), wider.first_child.tolist())
+        return self.split_all([leaf], fan_out)
+
+    def split_all(self, leaves: Sequence[int], fan_out: int) -> Tree:
+        """The tree in which each of these leaves has children."""
+        below = [0] * (fan_out * len(leaves))
+        widths, firsts = [*self.fan_out.tolist(), *below], [*self.first_child.tolist(), *below]
+        for number, leaf in enumerate(leaves):
+            widths[leaf], firsts[leaf] = fan_out, len(self) + number * fan_out
+        return Tree(widths, firsts)
 
     def _step(self, location: HashArray, nodes: IntArray, level: int) -> IntArray:
         fan_out = self.fan_out[nodes].view(np.uint64)

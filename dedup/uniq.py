@@ -1,232 +1,193 @@
-"""UniqFilter: the SMM and the DSBF together, asked before a URL is enqueued.
+"""UniqFilter: asked before a URL is enqueued, and told afterwards.
 
-The SMM is asked first: a bit of 0 means new, and the DSBF is not asked. On a bit of 1 the DSBF decides. So a key is
-dropped only if both know it, and the probabilities of their errors multiply: CRC-32 and XXH3 are independent.
+It is a chain of stages, named by its mode (`modes.py`): the SMM, the DSBF, an exact index. They are asked in this order, each
+one only about the keys that all before it know. So a key is dropped only if all know it, and the probabilities of their
+errors multiply: CRC-32 and XXH3 are independent, and the exact index, the dearest to ask, does not err.
 """
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
-from dedup import folderformat
-from dedup.batch import BoolArray, first_of_each
-from dedup.bloom import DsbfParameters
+from dedup import folderformat, modes
+from dedup.batch import BoolArray, Fingerprints, first_of_each
 from dedup.dsbf import Dsbf, DsbfStatistics
-from dedup.durablefiles import replace_file
+from dedup.durablefiles import descriptor
 from dedup.errors import FormatMismatch
-from dedup.manifest import NAME as MANIFEST
+from dedup.exact import ExactIndex, ExactStatistics
+from dedup.fingerprint import fingerprints
+from dedup.losses import LossCount
+from dedup.manifest import NAME as DSBF_MANIFEST
+from dedup.modes import UniqParameters
+from dedup.runfolder import MANIFEST as EXACT_MANIFEST
 from dedup.smm import Smm
 
-MAGIC = "anabranch uniq filter"
-VERSION = 1
+__all__ = ["UniqFilter", "UniqParameters", "UniqStatistics"]
 
+_Stage = TypeVar("_Stage")
 _LOSSES = "LOSSES"
-_STEP_KEYS = 1000
-_STEP_SHARE = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniqParameters:
-    """The shape of a filter, recorded in its folder. The defaults are for 10 million URLs."""
-
-    signature: str = "crc32"  #: of the SMM: a name in `dedup.signature.SIGNATURES`
-    levels: tuple[int, ...] = (1, 3)  #: of the SMM: bytes of the signature that each level takes
-    expected: int = 10_000_000  #: n: keys that the DSBF holds before its first split
-    false_positive: float = 1e-3  #: f: bound of the rate of each leaf of the DSBF
-    leaf_bits: int = 1 << 23  #: m: bits of one leaf of the DSBF, a power of two
-    split_fan_out: int = 4  #: children that a full leaf of the DSBF gets
-
-    @property
-    def dsbf(self) -> DsbfParameters:
-        """The part that concerns the DSBF."""
-        return DsbfParameters(
-            expected=self.expected,
-            false_positive=self.false_positive,
-            leaf_bits=self.leaf_bits,
-            split_fan_out=self.split_fan_out,
-        )
+#: The file without which a stage's folder is not one.
+_VITAL = {"smm": folderformat.NAME, "dsbf": DSBF_MANIFEST, "exact": EXACT_MANIFEST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqStatistics:
     """A filter at one moment."""
 
-    keys: int  #: distinct keys marked, as the DSBF counts them
-    false_drop: float  #: probability that a new key is dropped now: share of set SMM bits x rate of the DSBF
+    mode: str  #: the stages, as in `modes.MODES`
+    keys: int  #: distinct keys marked: exactly, or as the DSBF counts them, or as bits of the SMM
+    false_drop: float  #: probability that a new key is dropped now: the product of what the stages err
     expected_lost: float  #: sum of that probability over all new keys so far, each taken to be asked for once
-    smm_bits_set: int  #: bits set in the SMM
-    smm_fill: float  #: share of bits set in the SMM
-    dsbf: DsbfStatistics  #: leaves, splits, rates
-
-
-class LossCount:
-    """The expected number of new keys dropped so far: the integral of the odds of a false drop over the keys.
-
-    At a probability p one key of p / (1 - p) is lost for each that is found new. The odds are taken at intervals of
-    1,000 keys or 1/64 of all and joined by straight lines. The record lags behind the keys after a crash; the next
-    step closes the gap.
-    """
-
-    def __init__(self, path: Path, keys: int) -> None:
-        self._path = path
-        self._keys, self._odds, self._lost = 0, 0.0, 0.0
-        if path.exists():
-            self._restore(folderformat.read_record(path))
-        self._keys = min(self._keys, keys)
-        self._saved = self._keys
-        self._lock = threading.Lock()  # marking and syncing may be in two threads
-
-    def _restore(self, record: dict[str, object]) -> None:
-        match record:
-            case {"magic": str(m), "keys": int(keys), "odds": float(odds), "lost": float(lost)} if m == MAGIC:
-                self._keys, self._odds, self._lost = keys, odds, lost
-            case _:
-                raise FormatMismatch(f"{self._path} is damaged: remove it to count losses from 0 again")
-
-    def is_due(self, keys: int) -> bool:
-        """True if enough keys came since the last step."""
-        return keys - self._keys >= max(_STEP_KEYS, self._keys // _STEP_SHARE)
-
-    def step(self, keys: int, false_drop: float) -> None:
-        """Take the integral up to this number of keys."""
-        with self._lock:
-            self._lost = self._sum(keys, _odds(false_drop))
-            self._keys, self._odds = keys, _odds(false_drop)
-
-    def at(self, keys: int, false_drop: float) -> float:
-        """What the sum would be after a step to this number of keys; nothing is changed."""
-        with self._lock:
-            return self._sum(keys, _odds(false_drop))
-
-    def _sum(self, keys: int, odds: float) -> float:
-        return self._lost + max(0, keys - self._keys) * (self._odds + odds) / 2
-
-    def save(self) -> None:
-        """Write the sum durably if it moved. Raises: OSError."""
-        with self._lock:
-            keys = self._keys
-            record = {"magic": MAGIC, "keys": keys, "odds": self._odds, "lost": self._lost}
-        if keys != self._saved:
-            replace_file(self._path, json.dumps(record).encode() + b"\n")
-            self._saved = keys
+    smm_bits_set: int  #: bits set in the SMM; 0 without one
+    smm_fill: float  #: share of bits set in the SMM; 0 without one
+    dsbf: DsbfStatistics | None  #: leaves, splits, rates; None without a DSBF
+    exact: ExactStatistics | None  #: runs and tail; None without an exact index
 
 
 class UniqFilter:
     """Has this key been seen? `UniqFilter.open` gives a lasting one.
 
     A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics`
-    states. Marking and asking belong to one thread; `sync` may run in another one at the same time.
+    states. Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to
+    one filter at a time; in mode "smm" several processes may share it, and `add` tells exactly one of them that a key is new.
     """
 
-    def __init__(self, smm: Smm, dsbf: Dsbf, losses: LossCount) -> None:
-        self._smm = smm
-        self._dsbf = dsbf
-        self._losses = losses
+    def __init__(self, folder: Path, mode: str, stages: Sequence[Smm | Dsbf | ExactIndex]) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._stages = tuple(stages)
+        self._smm = _of_kind(Smm, stages)
+        self._dsbf = _of_kind(Dsbf, stages)
+        self._exact = _of_kind(ExactIndex, stages)
+        self._by_fingerprint = tuple(stage for stage in stages if not isinstance(stage, Smm))
+        self._losses = LossCount(folder / _LOSSES, self._keys())
+        self._is_closed = False
 
     @classmethod
-    def open(cls, folder: Path, parameters: UniqParameters | None = None) -> Self:
+    def open(cls, folder: Path, parameters: UniqParameters | None = None, leaves: str = "memory") -> Self:
         """Open a folder's filter, or make it if the folder is new or empty.
 
-        Cost: milliseconds, and 0.3 µs per key marked. Raises: FormatMismatch if the folder is not ours, is damaged
-        or was made with other parameters (it names them); BadParameters; FilterInUse; StoreFull, OSError.
+        `leaves` is where the bits of the DSBF are while it is open, "memory" or "mapped", and may be another one each
+        time. Cost: milliseconds after a clean end, else 0.3 µs per key that was marked. Raises: FormatMismatch if the
+        folder is not ours, is damaged or was made with other parameters (it names them); BadParameters; FilterInUse;
+        StoreFull, OSError.
         """
         given = parameters or UniqParameters()
-        shape = given.dsbf
-        record = asdict(given) | {"levels": list(given.levels)}
-        wanted = folderformat.Format(magic=MAGIC, version=VERSION, parameters=record)
-        is_complete = folderformat.adopt(folder, wanted)
-        smm_folder, dsbf_folder = folder / "smm", folder / "dsbf"
-        if is_complete:
-            _require(smm_folder / folderformat.NAME, dsbf_folder / MANIFEST)
-        dsbf = Dsbf.open(dsbf_folder, shape)
-        try:
-            losses = LossCount(folder / _LOSSES, len(dsbf))
-            smm = Smm.open(smm_folder, given.signature, given.levels)
+        wanted = given.format
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder), ExitStack() as opened:
+            _require_mode(folder, given)
+            is_complete = folderformat.adopt(folder, wanted)
+            if is_complete:
+                _require(*(folder / name / _VITAL[name] for name in given.stages))
+            stages = []
+            for name in given.stages:
+                stages.append(_open_stage(folder / name, name, given, leaves))
+                opened.callback(stages[-1].close)
             if not is_complete:
                 folderformat.complete(folder, wanted)
-        except BaseException:
-            dsbf.close()
-            raise
-        return cls(smm, dsbf, losses)
+            made = cls(folder, given.mode, stages)
+            opened.pop_all()
+        return made
+
+    @staticmethod
+    def recorded(folder: Path) -> UniqParameters | None:
+        """The parameters that a folder's filter was made with, None if there is no filter. Raises: FormatMismatch."""
+        return modes.recorded(folder)
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key is new; nothing is changed. A new key that is twice in the batch is new twice."""
         if len(keys) == 1:
-            return np.array([self._smm.is_unseen(keys[0]) or self._dsbf.is_unseen(keys[0])])
+            return np.array([any(stage.is_unseen(keys[0]) for stage in self._stages)])
+        if self._smm is None:
+            return self._ask(fingerprints(keys))
         new = self._smm.unseen(keys)
-        if not new.all():
-            known = ~new
-            new[known] = self._dsbf.unseen(keys if known.all() else list(compress(keys, known)))
+        known = len(keys) - np.count_nonzero(new)
+        if self._by_fingerprint and known == len(keys):
+            return self._ask(fingerprints(keys))
+        if self._by_fingerprint and known:
+            new[~new] = self._ask(fingerprints(list(compress(keys, ~new))))
         return new
 
     def mark(self, keys: Sequence[bytes]) -> None:
-        """Put the keys into both filters.
+        """Put the keys into all stages.
 
-        Raises: StoreFull (an OSError); some keys may then be in one filter only and count as new: repeat the call.
+        Raises: StoreFull (an OSError); some keys may then be in some stages only and count as new: repeat the call.
         """
         if len(keys) == 1:
-            self._dsbf.mark_one(keys[0])
-            self._smm.mark_one(keys[0])
+            for stage in reversed(self._stages):
+                stage.mark_one(keys[0])
         else:
-            self._dsbf.mark(keys)
-            self._smm.mark(keys)
-        if self._losses.is_due(len(self._dsbf)):
-            self._losses.step(len(self._dsbf), self.false_drop())
+            if self._by_fingerprint:
+                self._tell(fingerprints(keys), first_of_each(keys))
+            if self._smm is not None:
+                self._smm.mark(keys)
+        self._count_losses()
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
-        new = self.unseen(keys) & first_of_each(keys)
-        if new.any():
-            self.mark(list(compress(keys, new)))
+        if self._by_fingerprint and len(keys) == 1:
+            new = self.unseen(keys)
+            if new[0]:
+                self.mark(keys)
+            return new
+        new = self._add_by_fingerprint(keys) if self._by_fingerprint else self._stages[0].add(keys)
+        self._count_losses()
         return new
 
     def sync(self) -> None:
         """Make all that was marked before this call durable. Raises: OSError; it may be repeated."""
-        self._dsbf.sync()
-        self._smm.sync()
-        self._losses.step(len(self._dsbf), self.false_drop())
-        self._losses.save()
+        for stage in reversed(self._stages):
+            stage.sync()
+        self._losses.step(self._keys(), self.false_drop())
+        with _alone(self._folder):
+            self._losses.save()
 
     def false_drop(self) -> float:
-        """Probability that a key never marked is dropped now. Cost: O(leaves)."""
-        return self._smm.fill * self._dsbf.rates()[0]
+        """Probability that a key never marked is dropped now; in mode "exact" 0. Cost: O(leaves)."""
+        if self._exact is not None:
+            return 0.0
+        return (self._smm.fill if self._smm is not None else 1.0) * (
+            self._dsbf.rates()[0] if self._dsbf is not None else 1.0
+        )
 
     def statistics(self) -> UniqStatistics:
         """The filter at this moment; nothing is changed. Cost: O(leaves)."""
-        shape, false_drop = self._dsbf.statistics(), self.false_drop()
+        keys, false_drop = self._keys(), self.false_drop()
         return UniqStatistics(
-            keys=shape.elements,
+            mode=self._mode,
+            keys=keys,
             false_drop=false_drop,
-            expected_lost=self._losses.at(shape.elements, false_drop),
-            smm_bits_set=self._smm.bits_set,
-            smm_fill=self._smm.fill,
-            dsbf=shape,
+            expected_lost=self._losses.at(keys, false_drop),
+            smm_bits_set=self._smm.bits_set if self._smm is not None else 0,
+            smm_fill=self._smm.fill if self._smm is not None else 0.0,
+            dsbf=self._dsbf.statistics() if self._dsbf is not None else None,
+            exact=self._exact.statistics() if self._exact is not None else None,
         )
 
     def check(self) -> None:
         """Verify all that the filter says about itself; it reads everything. Raises: InvariantBroken, OSError."""
-        self._dsbf.check()
-        self._smm.check()
+        for stage in reversed(self._stages):
+            stage.check()
 
     def close(self) -> None:
         """Sync and let go of all files; a second call does nothing. Raises: OSError, with the files let go."""
-        if self._dsbf.is_closed:
+        if self._is_closed:
             return
-        try:
+        self._is_closed = True
+        with ExitStack() as closing:
+            for stage in self._stages:
+                closing.callback(stage.close)
             self.sync()
-        finally:
-            try:
-                self._dsbf.close()
-            finally:
-                self._smm.close()
 
     def __enter__(self) -> Self:
         return self
@@ -235,11 +196,79 @@ class UniqFilter:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<UniqFilter {self._smm!r} {self._dsbf!r}>"
+        return f"<UniqFilter {self._mode} {' '.join(map(repr, self._stages))}>"
+
+    def _ask(self, elements: Fingerprints) -> BoolArray:
+        """`unseen` of the stages that know keys by their fingerprints."""
+        new = self._by_fingerprint[0].unseen_elements(elements)
+        for stage in self._by_fingerprint[1:]:
+            if np.count_nonzero(new) < len(new):
+                known = ~new
+                new[known] = stage.unseen_elements(elements[known])
+        return new
+
+    def _tell(self, elements: Fingerprints, is_first: BoolArray) -> None:
+        """`mark` of the stages that know keys by their fingerprints."""
+        for stage in reversed(self._by_fingerprint):
+            stage.mark_elements(elements, is_first)
+
+    def _add_by_fingerprint(self, keys: Sequence[bytes]) -> BoolArray:
+        """`add` with each key hashed once for each kind of hash."""
+        elements, addresses = fingerprints(keys), None
+        if self._smm is None:
+            new = self._ask(elements)
+        else:
+            addresses = self._smm.addresses(keys)
+            new = self._smm.are_clear(addresses)
+            if np.count_nonzero(new) < len(new):
+                known = ~new
+                new[known] = self._ask(elements[known])
+        new &= first_of_each(keys)
+        if count := np.count_nonzero(new):
+            self._tell(elements[new], np.ones(count, dtype=np.bool_))
+            if self._smm is not None and addresses is not None:
+                self._smm.set(addresses[new])
+        return new
+
+    def _keys(self) -> int:
+        """Distinct keys, by the stage that knows best."""
+        if self._exact is not None:
+            return len(self._exact)
+        if self._dsbf is not None:
+            return len(self._dsbf)
+        return self._smm.bits_set if self._smm is not None else 0
+
+    def _count_losses(self) -> None:
+        keys = self._keys()
+        if self._losses.is_due(keys):
+            self._losses.step(keys, self.false_drop())
 
 
-def _odds(probability: float) -> float:
-    return probability / max(1 - probability, 1e-9)
+def _of_kind(kind: type[_Stage], stages: Sequence[object]) -> _Stage | None:
+    return next((stage for stage in stages if isinstance(stage, kind)), None)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process opens the folder's filter or writes a file in the folder itself."""
+    with descriptor(folder, os.O_RDONLY) as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+
+
+def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Smm | Dsbf | ExactIndex:
+    if name == "smm":
+        return Smm.open(folder, given.signature, given.smm_levels, alone=len(given.stages) > 1)
+    return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)
+
+
+def _require_mode(folder: Path, given: UniqParameters) -> None:
+    """Told before all other differences, which follow from it."""
+    there = modes.recorded(folder)
+    if there is not None and there.mode != given.mode:
+        raise FormatMismatch(
+            f"{folder} was made with other parameters: mode is {there.mode!r} there, {given.mode!r} here"
+        )
 
 
 def _require(*paths: Path) -> None:

@@ -49,7 +49,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/order*",),
     "typer": ("crawler/cli/*",),
-    "xxhash": ("dedup/fingerprint.py", "dedup/signature.py", "frontier/fingerprints.py"),
+    "xxhash": ("dedup/fingerprint.py", "dedup/signature.py", "dedup/sortedruns.py", "frontier/fingerprints.py"),
     "yarl": ("crawler/processors/fetch.py", "crawler/lab/miniweb*"),  # the type of aiohttp's URLs
 }
 

@@ -7,6 +7,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from crawler.cli.dedup_options import dedup
+from crawler.cli.lab_options import lab
+
 app = typer.Typer(
     help="A polite crawler that can be killed at any moment: the same command goes on.",
     no_args_is_help=True,
@@ -104,3 +107,7 @@ def crawl(
         flags={key: value for key, value in ctx.params.items() if key not in NO_KEYS},
     )
     raise typer.Exit(run_crawl(command))
+
+
+app.command()(dedup)
+app.add_typer(lab, name="lab")

@@ -49,6 +49,7 @@ class Panel:
     is_log_x: bool = False
     is_log_y: bool = False
     is_bars: bool = False  #: bars instead of lines
+    names: tuple[str, ...] = ()  #: of bars: what stands at x = 0, 1, 2, …; they lie level then, the first on top
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,17 @@ class Report:
     tables: tuple[Table, ...]
     panels: tuple[Panel, ...]
     closing: tuple[str, ...]  #: in words: what the numbers say, one sentence a line
+
+
+def shown(cell: Cell) -> str:
+    """A cell for the eye: 4 significant digits, thousands separated, small ones like 9.3e-03. A CSV has all digits."""
+    if not isinstance(cell, float):
+        return f"{cell:,}" if isinstance(cell, int) else cell or ""
+    if cell and abs(cell) < 0.01:
+        return f"{cell:.1e}"
+    if abs(cell) >= 999.95 or not cell:
+        return f"{cell:,.0f}"
+    return f"{cell:.4g}"
 
 
 def csv_of(tables: Sequence[Table]) -> str:

@@ -5,29 +5,21 @@ Calls take a whole batch over all leaves, since a loop over leaves divides the s
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from dedup.batch import BoolArray, Fingerprints, IntArray
 
 
 class Leaves(Protocol):
-    """Bit arrays of equal size, each named by a slot."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory that all slots take."""
-        ...
+    """Bit arrays of equal size, each named by a slot; every place serves this: memory, a mapped file, Redis."""
 
     def take(self) -> int:
-        """A slot with all bits clear."""
+        """A slot with all bits clear. Raises: OSError, with nothing taken."""
         ...
 
     def drop(self, slot: int) -> None:
         """Give a slot back; its bits are forgotten."""
-        ...
-
-    def fill(self, slot: int, elements: Fingerprints) -> None:
-        """Make the slot's bits exactly those of the elements."""
         ...
 
     def unseen(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
@@ -38,6 +30,15 @@ class Leaves(Protocol):
         """Set the elements' bits, each in the slot beside it; True where a bit was clear before the batch."""
         ...
 
+
+class LocalLeaves(Leaves, Protocol):
+    """What a filter on this machine asks beside that: one element at a time, and whole leaves."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all slots, in memory or mapped."""
+        ...
+
     def is_unseen(self, slot: int, element: int) -> bool:
         """`unseen` of one element."""
         ...
@@ -46,6 +47,14 @@ class Leaves(Protocol):
         """`mark` of one element."""
         ...
 
+    def fill(self, slot: int, elements: Fingerprints) -> None:
+        """Make the slot's bits exactly those of the elements."""
+        ...
+
     def agrees(self, slot: int, elements: Fingerprints) -> bool:
         """True if the slot's bits are exactly those of the elements."""
+        ...
+
+    def claim(self, slots: Collection[int]) -> None:
+        """Take exactly these slots, with their bits, before any `take`. Raises: ValueError if there are fewer."""
         ...

@@ -1,6 +1,10 @@
-"""The leaves of a DSBF's tree in memory: where each one's bits are, and how many elements it counts.
+"""The leaves of a DSBF's tree: where each one's bits are, how many elements it counts, and who else is to be asked.
 
-Nothing here touches the disk, so nothing here fails halfway: the logs (`log.py`) are the set, this is its image.
+Nothing here touches the logs (`log.py`): they are the set, this is its image.
+
+While a node is SPLITTING it keeps its bits, and elements that were marked before the split are known there until they
+are moved. So an element is known if its leaf knows it or a splitting node on its way does. It is counted once, in the
+deepest of these: when a leaf gets an element that a node above it still counts, the one takes it over from the other.
 """
 
 from __future__ import annotations
@@ -8,96 +12,168 @@ from __future__ import annotations
 import numpy as np
 
 from dedup.batch import BoolArray, Fingerprints, IntArray
-from dedup.bloom import DsbfParameters, false_positive_rates
-from dedup.errors import InvariantBroken
-from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.base import Leaves
+from dedup.bloom import DsbfParameters
+from dedup.leaves.base import LocalLeaves
+from dedup.leaves.nodes import NONE, Nodes
 from dedup.tree import DEEPEST, Tree
 
 
 class LeafTable:
-    """Per node of the tree its slot in the bit arrays (-1: none) and its count. Each leaf is to be `settle`d first."""
+    """The nodes of a tree and their bits.
 
-    def __init__(self, parameters: DsbfParameters, tree: Tree) -> None:
+    A table starts empty: each leaf, then each splitting node, is to be `settle`d, or all are `adopt`ed.
+    """
+
+    def __init__(self, parameters: DsbfParameters, tree: Tree, leaves: LocalLeaves) -> None:
         self._parameters = parameters
-        self._leaves: Leaves = ArenaLeaves(parameters.leaf_bits, parameters.hashes, len(tree.leaves))
-        self._slots: IntArray = np.full(len(tree), -1, dtype=np.int64)
-        self._counts: IntArray = np.zeros(len(tree), dtype=np.int64)
+        self.leaves = leaves  #: the bits
         self.tree = tree
+        self.nodes = Nodes.empty(len(tree))
         self.elements = 0  #: sum of all counts
 
     @property
     def memory_bytes(self) -> int:
-        """Bit arrays in memory."""
-        return self._leaves.memory_bytes
+        """Bit arrays, in memory or mapped."""
+        return self.leaves.memory_bytes
 
-    def settle(self, leaf: int, elements: Fingerprints) -> None:
-        """Let the leaf hold exactly these elements, which are distinct."""
-        self._slots[leaf] = slot = self._leaves.take()
-        self._leaves.fill(slot, elements)
-        self._counts[leaf] = len(elements)
-        self.elements += len(elements)
+    def settle(self, node: int, elements: Fingerprints) -> None:
+        """Let the leaf or splitting node hold exactly these elements, which are distinct. Raises: OSError.
 
-    def replace(self, leaf: int, tree: Tree, parts: dict[int, Fingerprints]) -> None:
-        """Let the children that the leaf has in the new tree serve in its place, each with its part."""
-        self._leaves.drop(int(self._slots[leaf]))
-        self.elements -= int(self._counts[leaf])
-        room = len(tree) - len(self.tree)
-        self._slots = np.append(self._slots, np.full(room, -1, dtype=np.int64))
-        self._counts = np.append(self._counts, np.zeros(room, dtype=np.int64))
-        self._slots[leaf], self._counts[leaf] = -1, 0
-        for child, elements in parts.items():
-            self.settle(child, elements)
-        self.tree = tree
+        A splitting node counts those that no node below it knows, so the deepest are to be settled first.
+        """
+        is_splitting = self.tree.fan_out.item(node) > 0
+        count = int(np.count_nonzero(self.unseen(elements))) if is_splitting else len(elements)
+        self.nodes.slots[node] = slot = self.leaves.take()
+        self.leaves.fill(slot, elements)
+        self._count(node, count)
+        if is_splitting:
+            self.nodes.loads[node] = len(elements)
+            self.nodes.look_above(self.tree)
+
+    def adopt(self, nodes: Nodes) -> None:
+        """Take over the state of a table of the same tree, whose bits are in place. Raises: ValueError if it fits not."""
+        used = nodes.slots[nodes.slots != NONE].tolist()
+        if len(set(used)) < len(used) or (nodes.slots[self.tree.fan_out == 0] == NONE).any():
+            raise ValueError("each leaf needs a slot of its own")
+        self.leaves.claim(used)
+        self.nodes = nodes
+        self.elements = int(nodes.counts.sum())
+        nodes.look_above(self.tree)
+
+    def take(self, number: int) -> list[int]:
+        """So many clear slots for a split's children. Raises: OSError, with nothing taken."""
+        taken: list[int] = []
+        try:
+            while len(taken) < number:
+                taken.append(self.leaves.take())
+        except OSError:
+            self.give_back(taken)
+            raise
+        return taken
+
+    def give_back(self, slots: list[int]) -> None:
+        """The split for which the slots were taken did not begin."""
+        for slot in slots:
+            self.leaves.drop(slot)
+
+    def begin_splits(self, splitting: list[int], tree: Tree, slots: list[int]) -> None:
+        """The nodes have children in this tree, its last nodes: they serve from now on, empty, in these slots."""
+        self.nodes.extend(slots)
+        self.nodes.loads[splitting] = self.nodes.counts[splitting]
+        self.nodes.look_above(tree)
+        self.tree = tree  # last: who looks from another thread finds nodes for all of its tree
+
+    def end_split(self, node: int) -> None:
+        """All elements of the node are known below it: its bits are dropped.
+
+        What it still counts are elements that were falsely taken for known there or below, so the sum is put right.
+        """
+        self.leaves.drop(self.nodes.slots.item(node))
+        self._count(node, 0)
+        self.nodes.slots[node], self.nodes.loads[node] = NONE, 0
+        self.nodes.look_above(self.tree)
 
     def unseen(self, elements: Fingerprints) -> BoolArray:
-        """True where the element has a clear bit in its leaf."""
-        return self._leaves.unseen(self._slots[self.tree.descend(elements)], elements)
+        """True where the element has a clear bit in its leaf and in each splitting node on its way."""
+        leaves = self.tree.descend(elements)
+        new = self.leaves.unseen(self.nodes.slots[leaves], elements)
+        if self.nodes.above is not None:
+            asked = np.flatnonzero(new)
+            new[asked] = self.keepers(leaves[asked], elements[asked]) == NONE
+        return new
 
     def is_unseen(self, element: int) -> bool:
         """`unseen` of one element."""
-        return self._leaves.is_unseen(self._slots.item(self.tree.leaf_of(element)), element)
+        leaf = self.tree.leaf_of(element)
+        return self.leaves.is_unseen(self.nodes.slots.item(leaf), element) and self._keeper(leaf, element) == NONE
 
     def mark(self, elements: Fingerprints, is_first: BoolArray) -> IntArray:
         """Set the elements' bits, count those that are new and first in the batch, and answer the leaf of each."""
-        leaves = self.tree.descend(elements)
-        new = self._leaves.mark(self._slots[leaves], elements) & is_first
-        np.add.at(self._counts, leaves[new], 1)
-        self.elements += int(np.count_nonzero(new))
+        nodes, leaves = self.nodes, self.tree.descend(elements)
+        new = self.leaves.mark(nodes.slots[leaves], elements)
+        new &= is_first
+        found = leaves[new]
+        np.add.at(nodes.counts, found, 1)
+        self.elements += len(found)
+        if nodes.above is not None:
+            keepers = self.keepers(found, elements[new])
+            kept = keepers[keepers != NONE]
+            np.subtract.at(nodes.counts, kept, 1)
+            self.elements -= len(kept)
         return leaves
 
     def mark_one(self, element: int) -> int:
         """`mark` of one element."""
         leaf = self.tree.leaf_of(element)
-        if self._leaves.mark_one(self._slots.item(leaf), element):
-            self._counts[leaf] += 1
-            self.elements += 1
+        if self.leaves.mark_one(self.nodes.slots.item(leaf), element):
+            self.nodes.counts[leaf] += 1
+            keeper = self._keeper(leaf, element)
+            if keeper == NONE:
+                self.elements += 1
+            else:
+                self.nodes.counts[keeper] -= 1
         return leaf
 
     def full(self, leaves: IntArray) -> list[int]:
-        """Those of the leaves (one at least) that hold too much, each once; none that is as deep as it may be."""
-        is_full = self._counts[leaves] > self._parameters.split_above
+        """Those of the leaves that hold too much, each once; none that is as deep as it may be."""
+        is_full = self.nodes.counts[leaves] > self._parameters.split_above
         if not is_full.any():
             return []
-        return [leaf for leaf in set(leaves[is_full].tolist()) if self.tree.level[leaf] < DEEPEST]
+        return [leaf for leaf in sorted(set(leaves[is_full].tolist())) if self._may_split(leaf)]
 
-    def rates(self) -> tuple[float, float]:
-        """False-positive rate that a random key meets, and that of the fullest leaf. Cost: O(leaves)."""
-        given, leaves = self._parameters, self.tree.fan_out == 0
-        rates = false_positive_rates(given.leaf_bits, given.hashes, self._counts[leaves])
-        return float(rates @ self.tree.share[leaves]), float(rates.max())
+    def is_full(self, leaf: int) -> bool:
+        """`full` of one leaf."""
+        return self.nodes.counts.item(leaf) > self._parameters.split_above and self._may_split(leaf)
 
-    def check_leaf(self, leaf: int, elements: Fingerprints, name: object) -> None:
-        """Compare a leaf with its distinct logged elements. Raises: InvariantBroken, with the name of the log."""
-        count = int(self._counts[leaf])
-        if not (self.tree.descend(elements) == leaf).all():
-            raise InvariantBroken(f"{name} holds elements of another leaf")
-        if count > len(elements):
-            raise InvariantBroken(f"{name} holds {len(elements)} elements, {count} were counted")
-        if not self._leaves.agrees(int(self._slots[leaf]), elements):
-            raise InvariantBroken(f"{name} and the bits of its leaf disagree")
+    def keepers(self, leaves: IntArray, elements: Fingerprints) -> IntArray:
+        """The deepest splitting node above each element's leaf that knows it; NONE if none does."""
+        keepers = np.full(len(leaves), NONE, dtype=np.int64)
+        above = self.nodes.above
+        if above is None:
+            return keepers
+        places, nodes = np.arange(len(leaves)), above[leaves]
+        while True:
+            has_one = nodes != NONE
+            places, nodes = places[has_one], nodes[has_one]
+            if not len(places):
+                return keepers
+            is_new = self.leaves.unseen(self.nodes.slots[nodes], elements[places])
+            keepers[places[~is_new]] = nodes[~is_new]
+            places, nodes = places[is_new], above[nodes[is_new]]
 
-    def check_sum(self, name: object) -> None:
-        """Compare the number of elements with the leaves' counts. Raises: InvariantBroken."""
-        if self.elements != (total := int(self._counts.sum())):
-            raise InvariantBroken(f"{name}: {self.elements} elements, but its leaves count {total}")
+    def _keeper(self, node: int, element: int) -> int:
+        """`keepers` of one element."""
+        above = self.nodes.above
+        if above is None:
+            return NONE
+        while (node := above.item(node)) != NONE:
+            if not self.leaves.is_unseen(self.nodes.slots.item(node), element):
+                return node
+        return NONE
+
+    def _count(self, node: int, count: int) -> None:
+        self.elements += count - self.nodes.counts.item(node)
+        self.nodes.counts[node] = count
+
+    def _may_split(self, leaf: int) -> bool:
+        return self.tree.fan_out.item(leaf) == 0 and self.tree.level.item(leaf) < DEEPEST

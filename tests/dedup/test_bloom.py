@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedup.bloom import (
+    MOVES_PER_KEY,
     DsbfParameters,
     best_hashes,
     capacity_with,
@@ -80,6 +81,27 @@ def test_falsely_known_elements_cannot_push_a_leaf_over_its_capacity(f: float, e
     shape = DsbfParameters(false_positive=f, leaf_bits=1 << exponent)
     assert shape.split_above / (1 - f) <= shape.capacity
     assert shape.split_above <= 0.97 * shape.capacity
+
+
+@given(st.floats(1e-5, 0.5), st.integers(6, 24), st.integers(2, 64))
+def test_a_leaf_and_its_fullest_child_stay_within_the_rate_together(f: float, exponent: int, fan_out: int) -> None:
+    """While a leaf splits either may be wrong, so their rates add up; one element more would be too much."""
+    shape = DsbfParameters(false_positive=f, leaf_bits=1 << exponent, split_fan_out=fan_out)
+    s = shape.split_above
+
+    def rate(load: int) -> float:
+        child = load / fan_out + 3 * math.sqrt(load / fan_out) + 2 * load / MOVES_PER_KEY
+        return float(false_positive_rates(shape.leaf_bits, shape.hashes, np.array([load, child])).sum())
+
+    assert s == 1 or rate(s) <= f
+    assert s >= math.floor(min(0.97, 1 - f) * shape.capacity) or rate(s + 1) > f
+
+
+def test_the_usual_shapes_lose_nothing_to_splitting() -> None:
+    """In large leaves with four children a child's rate is far below the leaf's: 0.97 u decides alone."""
+    for f in (1e-2, 1e-3, 1e-4):
+        shape = DsbfParameters(false_positive=f)
+        assert shape.split_above == math.floor(min(0.97, 1 - f) * shape.capacity)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from dedup.uniq import UniqFilter, UniqParameters
 
 ROOT = Path(__file__).resolve().parents[2]
-PARAMETERS = "UniqParameters(levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)"
+PARAMETERS = "UniqParameters(mode=sys.argv[3], levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)"
 
 MARKER = f"""
 import sys
@@ -74,21 +74,28 @@ smm.close()
 """
 
 
-def test_what_was_synced_is_known_after_kill_9(tmp_path: Path) -> None:
-    """A process that marks and syncs is killed, four times over one folder, amid splits: nothing synced is lost."""
+@pytest.mark.parametrize("mode", ["both", "exact"])
+def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str) -> None:
+    """A process that marks and syncs is killed, four times over one folder, amid splits: nothing synced is lost.
+
+    In mode exact what was never marked is new, all of it.
+    """
     synced = 0
     for lines in (1, 3, 8, 13):
-        command = [sys.executable, "-c", MARKER, str(tmp_path / "u"), str(synced)]
+        command = [sys.executable, "-c", MARKER, str(tmp_path / "u"), str(synced), mode]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             for _ in range(lines):
                 synced = int(child.stdout.readline())
             child.kill()
-        parameters = UniqParameters(levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)
+        parameters = UniqParameters(mode=mode, levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)
         with UniqFilter.open(tmp_path / "u", parameters) as uniq:
             assert not uniq.unseen([b"%d" % i for i in range(synced)]).any()
+            assert mode != "exact" or uniq.unseen([b"never %d" % i for i in range(20_000)]).all()
             uniq.check()
-            assert uniq.statistics().dsbf.strays == 0
+            shown = uniq.statistics().dsbf
+            assert shown is not None
+            assert shown.strays == 0
     assert synced >= 25 * 500
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedup.errors import BadParameters
-from dedup.fileindex import FileIndex
+from dedup.fileindex import FileIndex, levels_for
 
 
 def located(index: FileIndex, address: int) -> tuple[PurePosixPath, int]:
@@ -19,7 +19,6 @@ def test_the_default_levels_make_256_files_of_2_mib() -> None:
     names = [str(name) for name in index.names()]
     assert (names[0], names[10], names[-1], len(names)) == ("00", "0A", "FF", 256)
     assert index.file_bytes == 2 << 20
-    assert list(index.folders()) == []
 
 
 def test_the_leading_byte_names_the_file_and_the_rest_the_bit() -> None:
@@ -32,9 +31,6 @@ def test_levels_before_the_last_but_one_are_folders() -> None:
     """Three levels: folder, file, bit; four: folder in folder."""
     assert located(FileIndex((1, 1, 2)), 0x0A0BFFFF) == (PurePosixPath("0A/0B"), 0xFFFF)
     assert located(FileIndex((1, 1, 1, 1)), 0x0A0B0C0D) == (PurePosixPath("0A/0B/0C"), 0x0D)
-    folders = [str(folder) for folder in FileIndex((1, 1, 1, 1)).folders()]
-    assert folders[:2] + folders[255:258] == ["00", "01", "FF", "00/00", "00/01"]
-    assert len(folders) == 256 + 65536
 
 
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=4).filter(lambda levels: sum(levels) <= 7), st.data())
@@ -46,8 +42,25 @@ def test_addresses_and_bits_are_one_to_one(levels: list[int], data: st.DataObjec
     assert int("".join(name.parts), 16) * index.file_bits + bit == address
 
 
-@pytest.mark.parametrize("levels", [(), (4,), (0, 3), (4, 4)])
+@pytest.mark.parametrize("levels", [(), (4,), (0, 3), (4, 4), (1, 6)])
 def test_levels_that_make_no_store_are_refused(levels: tuple[int, ...]) -> None:
-    """At least two levels of at least one byte, at most seven bytes together."""
+    """At least two levels of at least one byte, at most seven bytes together, and five in the last."""
     with pytest.raises(BadParameters, match="levels"):
         FileIndex(levels)
+
+
+@pytest.mark.parametrize(
+    ("expected", "levels"),
+    [
+        (0, (1, 1)),
+        (256, (1, 1)),
+        (257, (1, 2)),
+        (65_664, (1, 2)),
+        (65_665, (1, 3)),
+        (16_809_000, (1, 3)),
+        (10**10, (1, 3)),
+    ],
+)
+def test_levels_fit_the_number_of_keys(expected: int, levels: tuple[int, ...]) -> None:
+    """The smallest store that stays below a fill of 1/256; none is larger than 2^32 bits."""
+    assert levels_for(expected) == levels

@@ -1,14 +1,16 @@
 import ctypes
 import errno
 import mmap
+import os
+import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dedup import mappedfiles
-from dedup.errors import FormatMismatch
-from dedup.mappedfiles import MappedFiles
+from dedup.errors import FormatMismatch, StoreFull
+from dedup.mappedfiles import MappedFiles, MappedPlaces
 
 PAGE = mmap.PAGESIZE
 
@@ -39,6 +41,33 @@ def test_an_empty_file_gets_its_size_and_is_sparse(tmp_path: Path) -> None:
     assert files.is_full == [False]
     assert not files.data[:100].any()
     files.close()
+
+
+def test_a_place_may_get_another_file(tmp_path: Path) -> None:
+    """The place shows the file that was put there last; what was written to the one before has reached it."""
+    places = MappedPlaces(2, PAGE, PAGE)
+    for number, name in enumerate("abc"):
+        (tmp_path / name).write_bytes(bytes(PAGE))
+        fd = os.open(tmp_path / name, os.O_RDWR)
+        assert places.put(1, tmp_path / name, fd)
+        places.advise(1)
+        os.close(fd)
+        assert places.data[PAGE + 3] == 0
+        places.data[PAGE + 3] = number + 1
+    places.close()
+    assert [(tmp_path / name).read_bytes()[3] for name in "abc"] == [1, 2, 3]
+
+
+def test_a_size_that_may_not_be_is_said(tmp_path: Path) -> None:
+    """A limit on file size is StoreFull, as a full disk is."""
+    (tmp_path / "a").touch()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(StoreFull):
+            MappedFiles([tmp_path / "a"], PAGE, PAGE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_descriptors_are_closed_after_mapping(tmp_path: Path) -> None:

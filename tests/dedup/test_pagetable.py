@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dedup import pagetable
-from dedup.errors import FormatMismatch, StoreFull
+from dedup.errors import StoreFull
 from dedup.pagetable import PageTable, allocate_by_fallocate, allocate_by_rewriting, allocate_pages
 
 
@@ -43,50 +43,46 @@ def test_pages_allocated_before_the_disk_was_full_are_reported(tmp_path: Path, m
         allocate_pages(path, [2], 1)
 
 
-def test_the_table_lasts_and_knows_whether_its_writer_ended_well(tmp_path: Path) -> None:
-    """Present pages and the count survive; the count is rough until a writer has ended."""
-    PageTable.create(tmp_path, 10)
-    table = PageTable(tmp_path, 10)
-    assert not table.count_is_rough
-    assert table.doubtful(np.array([7, 3, 7])) == [3, 7]
-    table.begin()
-    table.begin()
-    table.record([3])
-    table.bits_set = 5
-    assert table.doubtful(np.array([7, 3, 7])) == [7]
-    again = PageTable(tmp_path, 10)
-    assert again.count_is_rough
-    again.close()
-    table.end()
-    table.end()
-    table.close()
-    last = PageTable(tmp_path, 10)
-    assert (last.count_is_rough, last.bits_set, last.present.tolist().index(True)) == (False, 5, 3)
-    assert last.doubtful(np.array([3])) == [3]
-    last.close()
+def table(present: str) -> PageTable:
+    return PageTable(np.array([page == "1" for page in present]))
 
 
-def test_a_writer_that_cannot_record_itself_has_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mark of use is set again, and synced, at the next attempt."""
-    PageTable.create(tmp_path, 1)
-    table = PageTable(tmp_path, 1)
-
-    def fail(path: Path) -> None:
-        raise OSError(errno.EIO, "broken")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pagetable, "sync_path", fail)
-        for _ in range(2):
-            with pytest.raises(OSError, match="broken"):
-                table.begin()
-    table.begin()
-    table.end()
-    table.close()
+def test_a_page_is_doubtful_until_it_is_allocated_here() -> None:
+    """Presence is no proof; doubtful pages are named once and in order."""
+    pages = table("10000000")
+    assert pages.doubtful(np.array([7, 0, 3, 7])) == [0, 3, 7]
+    pages.record([3, 7])
+    assert pages.doubtful(np.array([7, 0, 3, 7])) == [0]
+    assert np.flatnonzero(pages.present).tolist() == [0, 3, 7]
 
 
-@pytest.mark.parametrize("text", [b"", b"x" * 74, bytes(74), b"x" * 73])
-def test_a_damaged_table_is_refused(tmp_path: Path, text: bytes) -> None:
-    """Another size, magic or version is damage."""
-    (tmp_path / "PAGES").write_bytes(text)
-    with pytest.raises(FormatMismatch, match="damaged"):
-        PageTable(tmp_path, 10)
+def test_present_pages_of_full_files_are_sure() -> None:
+    """A file with all its blocks cannot fail; its pages without presence stay doubtful."""
+    pages = table("0110")
+    pages.trust(0, 2)
+    assert pages.doubtful(np.arange(4)) == [0, 2, 3]
+
+
+def test_all_pages_are_present_or_sure_when_the_last_one_is() -> None:
+    """Each page counts once, however often it is recorded."""
+    pages = table("110")
+    pages.record([2])
+    pages.record([2])
+    pages.trust(0, 1)
+    pages.trust(0, 1)
+    assert (pages.all_present, pages.all_sure) == (False, False)
+    pages.record([0, 1])
+    assert (pages.all_present, pages.all_sure) == (True, True)
+    assert table("11").all_present
+
+
+def test_forgotten_pages_are_neither_present_nor_sure() -> None:
+    """A place that gets another file starts anew."""
+    pages = table("11")
+    pages.record([0, 1])
+    pages.forget(1, 2)
+    assert (pages.all_present, pages.all_sure) == (False, False)
+    assert pages.doubtful(np.array([0, 1])) == [1]
+    assert pages.present.tolist() == [True, False]
+    pages.record([1])
+    assert pages.all_sure

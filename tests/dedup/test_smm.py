@@ -4,13 +4,12 @@ import shutil
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import bitfiles, pagetable, smm
-from dedup.errors import BadParameters, FilterClosed, FormatMismatch, InvariantBroken, StoreFull
+from dedup import bitfiles, ledger, pagetable
+from dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
 from dedup.smm import Smm
 
 SMALL = (1, 1)
@@ -38,7 +37,7 @@ def test_a_key_is_the_bit_at_its_signature(tmp_path: Path) -> None:
     assert sum(content) == content[0xF43926 >> 3]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["mark", "add", "sync", "reopen"]), st.lists(st.integers(0, 400), max_size=20)),
@@ -92,27 +91,74 @@ def test_the_fill_is_the_share_of_set_bits(tmp_path: Path) -> None:
     assert repr(store) == "<Smm crc32 (1, 1) closed>"
 
 
-def test_more_files_than_can_be_mapped_are_refused(tmp_path: Path) -> None:
-    """Three levels of one byte would map 65,536 files at once."""
-    with pytest.raises(BadParameters, match="65536 files"):
-        Smm.open(tmp_path / "s", levels=(1, 1, 1))
+@pytest.mark.parametrize("signature", ["md5", "sha1", "xxh3-64", "xxhash:xxh3_128_digest"])
+@pytest.mark.parametrize("levels", [(1, 2), (1, 1, 3), (1, 1, 1, 3), (2, 2, 2), (3, 1)])
+def test_any_signature_and_any_levels_make_a_store(tmp_path: Path, signature: str, levels: tuple[int, ...]) -> None:
+    """Keys are known after the mark, alone and in a batch, and after reopening; other keys are not."""
+    with Smm.open(tmp_path / "s", signature, levels) as store:
+        assert store.add(keys(0, 20)).all()
+        store.mark_one(b"one")
+        assert store.bits == 256 ** sum(levels)
+    with Smm.open(tmp_path / "s", signature, levels) as store:
+        assert not store.unseen(keys(0, 20)).any()
+        assert not store.is_unseen(b"one")
+        assert store.unseen(keys(20, 40)).all()
+        assert store.bits_set == 21
+        store.check()
 
 
-def test_three_levels_store_bits_below_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three levels work as two do, tried with the first 512 of their files."""
-    monkeypatch.setattr(smm.FileIndex, "files", 512)
-    monkeypatch.setattr(smm.Signature, "addresses", lambda self, batch, prefix: np.array([0x0102, 0x01FF01]))
-    with Smm.open(tmp_path / "s", levels=(1, 1, 1)) as store:
-        store.mark([b"a", b"b"])
-    assert (tmp_path / "s" / "00" / "01").read_bytes()[0] == 128 >> 2
-    assert (tmp_path / "s" / "01" / "FF").read_bytes()[0] == 128 >> 1
+def test_three_levels_store_bits_below_folders(tmp_path: Path) -> None:
+    """The published MD5 of "abc" begins 900150983CD2: folder 90, file 01, bit 0x50983C."""
+    with Smm.open(tmp_path / "s", "md5", (1, 1, 3)) as store:
+        store.mark([b"abc"])
+    content = (tmp_path / "s" / "90" / "01").read_bytes()
+    assert len(content) == 2 << 20
+    assert content[0x50983C >> 3] == 128 >> (0x50983C & 7)
+
+
+def test_addresses_stand_for_their_keys(tmp_path: Path) -> None:
+    """Who asks and marks by addresses hashes each key once, with the same answers."""
+    with Smm.open(tmp_path / "s", levels=SMALL) as store:
+        addresses = store.addresses(keys(0, 10))
+        assert store.are_clear(addresses).all()
+        store.set(addresses[:5])
+        assert store.unseen(keys(0, 10)).tolist() == store.are_clear(addresses).tolist() == [False] * 5 + [True] * 5
+
+
+def test_a_store_held_alone_is_no_one_elses(tmp_path: Path) -> None:
+    """Others are refused while it is open, and it is refused while others have it."""
+    with Smm.open(tmp_path / "s", levels=SMALL, alone=True) as store:
+        assert store.add([b"a", b"a"]).tolist() == [True, False]
+        store.mark_one(b"b")
+        with pytest.raises(FilterInUse, match="open elsewhere"):
+            Smm.open(tmp_path / "s", levels=SMALL)
+        store.check()
+    with (
+        Smm.open(tmp_path / "s", levels=SMALL) as store,
+        pytest.raises(FilterInUse, match="open elsewhere"),
+    ):
+        Smm.open(tmp_path / "s", levels=SMALL, alone=True)
+
+
+def test_a_signature_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FORMAT records what the signature made of a sample: the name alone does not say that the function is the same."""
+    module = tmp_path / "signature_that_changes.py"
+    module.write_text("def digest(key): return key[-2:].rjust(2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "signature_that_changes:digest"
+    Smm.open(tmp_path / "s", name, SMALL).close()
+    monkeypatch.setattr(f"{name.replace(':', '.')}", lambda key: key[:2].rjust(2))
+    with pytest.raises(FormatMismatch, match="signature_of_123456789 is '3839' in the folder, '3132' here"):
+        Smm.open(tmp_path / "s", name, SMALL)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"levels": (1, 2)}, r"levels is \[1, 1\] in the folder, \[1, 2\] here"),
-        ({"signature": "md5"}, "signature 'md5' is unknown"),
+        ({"signature": "md5"}, "signature is 'crc32' in the folder, 'md5' here"),
+        ({"signature": "md6"}, "signature 'md6' is unknown"),
+        ({"levels": (1, 1, 1)}, r"levels is \[1, 1\] in the folder, \[1, 1, 1\] here"),
         ({"levels": (2, 3)}, "ask for more than the 4 bytes of crc32"),
     ],
 )
@@ -136,12 +182,38 @@ def test_a_store_interrupted_in_the_making_is_finished(tmp_path: Path) -> None:
         Smm.open(tmp_path / "s", levels=SMALL)
 
 
-def test_damaged_files_are_refused(tmp_path: Path) -> None:
-    """A file that was cut and a table that is not one are named."""
+@pytest.mark.parametrize("levels", [SMALL, (1, 1, 1)])
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("PAGES", b"?", "PAGES has 1 bytes instead of"),
+        ("PAGES", b"", "PAGES is damaged"),
+        ("PAGES", None, "PAGES is missing"),
+        ("FORMAT", b"?", "FORMAT is damaged: it is not JSON"),
+        ("FORMAT", b'{"magic": "foreign"}', "FORMAT is not the file of an anabranch smm"),
+        ("FORMAT", b'{"magic": "anabranch smm", "version": 1}', "FORMAT has version 1, this program reads 2"),
+        ("FORMAT", None, "is not empty and has no FORMAT file"),
+    ],
+)
+def test_damaged_and_foreign_files_are_refused(
+    tmp_path: Path, levels: tuple[int, ...], name: str, text: bytes | None, message: str
+) -> None:
+    """Whatever is cut, gone or another's is named in one line, and the store can be opened again once it is mended."""
+    Smm.open(tmp_path / "s", levels=levels).close()
+    whole = (tmp_path / "s" / name).read_bytes()
+    if text is None:
+        (tmp_path / "s" / name).unlink()
+    else:
+        (tmp_path / "s" / name).write_bytes(text)
+    with pytest.raises(FormatMismatch, match=message):
+        Smm.open(tmp_path / "s", levels=levels)
+    (tmp_path / "s" / name).write_bytes(whole)
+    Smm.open(tmp_path / "s", levels=levels, alone=True).close()
+
+
+def test_a_cut_bit_file_is_refused(tmp_path: Path) -> None:
+    """Both sizes are named."""
     Smm.open(tmp_path / "s", levels=SMALL).close()
-    (tmp_path / "s" / "PAGES").write_bytes(b"?")
-    with pytest.raises(FormatMismatch, match="PAGES"):
-        Smm.open(tmp_path / "s", levels=SMALL)
     (tmp_path / "s" / "0B").write_bytes(b"?")
     with pytest.raises(FormatMismatch, match="0B has 1 bytes instead of 32"):
         Smm.open(tmp_path / "s", levels=SMALL)
@@ -198,7 +270,7 @@ def test_a_sync_covers_the_touched_files_and_repeats_after_a_failure(
 
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "sync_path", sync)
-        patch.setattr(pagetable, "sync_path", sync)
+        patch.setattr(ledger, "sync_path", sync)
         with pytest.raises(OSError, match="broken"):
             store.sync()
         store.sync()
@@ -208,15 +280,14 @@ def test_a_sync_covers_the_touched_files_and_repeats_after_a_failure(
 
 
 def test_after_a_crash_the_count_is_corrected_by_a_check(tmp_path: Path) -> None:
-    """A store whose writer died counts its bits again on demand, and its first sync covers all files."""
+    """A store whose writer died counts its bits again on demand, once."""
     store = Smm.open(tmp_path / "s", levels=SMALL)
     store.mark(keys(0, 50))
-    store._files._pages.bits_set = 3
+    store._files._ledger._header[3] = 3
     shutil.copytree(tmp_path / "s", tmp_path / "copy")
     with pytest.raises(InvariantBroken, match="50 bits are set, 3 were counted"):
         store.check()
     with Smm.open(tmp_path / "copy", levels=SMALL) as copy:
-        assert copy._files._touched.all()
         copy.check()
         copy.check()
         assert copy.bits_set == 50

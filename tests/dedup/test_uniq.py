@@ -1,6 +1,10 @@
 import json
+import random
 import shutil
+import subprocess
+import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,66 +12,108 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import BadParameters, FilterInUse, FormatMismatch, UniqFilter, UniqParameters
-from dedup.uniq import LossCount
+from dedup import BadParameters, FilterInUse, FormatMismatch, UniqFilter, UniqParameters, smm, uniq
+from dedup.modes import MODES
+
+ROOT = Path(__file__).resolve().parents[2]
 
 #: A leaf holds nine keys, the SMM 65,536 bits: both err often enough to be seen.
 TINY = UniqParameters(levels=(1, 1), expected=0, false_positive=0.05, leaf_bits=64, split_fan_out=2)
 LOSSY = UniqParameters(levels=(1, 1), expected=10_000, false_positive=0.1, leaf_bits=1 << 13)
 SMALL = UniqParameters(levels=(1, 1), expected=5000, false_positive=0.01, leaf_bits=1 << 13)
 
+ADDER = """
+import sys
+from pathlib import Path
+from dedup import UniqFilter, UniqParameters
+print("ready", flush=True)
+sys.stdin.readline()
+with UniqFilter.open(Path(sys.argv[1]), UniqParameters(mode="smm", levels=(1, 2))) as seen:
+    keys = [b"%d" % i for i in range(20_000)]
+    new = [key for i in range(0, len(keys), 50) for key, n in zip(keys[i:i+50], seen.add(keys[i:i+50]).tolist()) if n]
+    seen.sync()
+print(b" ".join(new).decode())
+"""
+
 
 def keys(start: int, stop: int) -> list[bytes]:
     return [b"http://a.example/%d" % i for i in range(start, stop)]
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["mark", "add", "sync", "reopen"]), st.lists(st.integers(0, 300), max_size=30)),
-        max_size=10,
+@pytest.fixture
+def tiny_tails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact indexes with tails of four elements: they write and merge runs all the time."""
+    real = uniq.ExactIndex.open
+    monkeypatch.setattr(uniq.ExactIndex, "open", lambda folder: real(folder, 4))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.usefixtures("tiny_tails")
+def test_what_was_marked_is_known_in_every_mode(tmp_path_factory: pytest.TempPathFactory, mode: str) -> None:
+    """Against sets as the model: no key is forgotten, no key with a new signature is dropped, and an exact filter is
+    right about every key. Reopenings, and crashes right after a sync, change nothing.
+    """
+
+    @settings(max_examples=8, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["mark", "add", "sync", "reopen", "crash"]),
+                st.lists(st.integers(0, 300), max_size=30),
+            ),
+            max_size=8,
+        )
     )
+    def runs(steps: list[tuple[str, list[int]]]) -> None:
+        shape, folder = replace(TINY, mode=mode), tmp_path_factory.mktemp("uniq") / "0"
+        seen, model, signatures = UniqFilter.open(folder, shape), set[bytes](), set[int]()
+        for number, (action, numbers) in enumerate(steps):
+            batch = [b"%d" % n for n in numbers]
+            for key, new in zip(batch, seen.unseen(batch).tolist(), strict=True):
+                assert not (new and key in model)
+                assert new or mode == "dsbf" or zlib.crc32(key) >> 16 in signatures
+                assert mode != "exact" or new == (key not in model)
+            marked: list[bytes] = []
+            if action == "mark":
+                seen.mark(batch)
+                marked = batch
+            elif action == "add":
+                marked = [key for key, is_new in zip(batch, seen.add(batch).tolist(), strict=True) if is_new]
+                assert len(marked) == len(set(marked))
+            elif action == "crash":
+                seen.sync()
+                shutil.copytree(folder, folder.with_name(str(number + 1)))
+                seen.close()
+                folder = folder.with_name(str(number + 1))
+                seen = UniqFilter.open(folder, shape)
+            elif action == "reopen":
+                seen.close()
+                seen = UniqFilter.open(folder, shape)
+            else:
+                seen.sync()
+            model |= set(marked)
+            signatures |= {zlib.crc32(key) >> 16 for key in marked}
+            seen.check()
+            shown = seen.statistics()
+            assert shown.smm_bits_set == (len(signatures) if mode != "dsbf" else 0)
+            assert mode != "exact" or shown.keys == len(model)
+        seen.close()
+        shutil.rmtree(folder.parent)
+
+    runs()
+
+
+@settings(max_examples=16, deadline=None)
+@given(
+    st.sampled_from([*MODES]),
+    st.lists(st.tuples(st.sampled_from(["mark", "add", "unseen"]), st.integers(0, 300)), max_size=60),
 )
-def test_what_was_marked_is_known_and_what_the_smm_never_saw_is_new(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[int]]]
-) -> None:
-    """Against sets as the model: no key is forgotten, and no key with a new signature is dropped."""
-    folder = tmp_path_factory.mktemp("uniq") / "u"
-    uniq, model, signatures = UniqFilter.open(folder, TINY), set[bytes](), set[int]()
-    for action, numbers in steps:
-        batch = [b"%d" % number for number in numbers]
-        for key, new in zip(batch, uniq.unseen(batch).tolist(), strict=True):
-            assert not (new and key in model)
-            assert new or zlib.crc32(key) >> 16 in signatures
-        marked = batch
-        if action == "mark":
-            uniq.mark(batch)
-        elif action == "add":
-            new = uniq.add(batch)
-            marked = [key for key, is_new in zip(batch, new.tolist(), strict=True) if is_new]
-            assert len(marked) == len(set(marked))
-        elif action == "sync":
-            uniq.sync()
-            marked = []
-        else:
-            uniq.close()
-            uniq, marked = UniqFilter.open(folder, TINY), []
-        model |= set(marked)
-        signatures |= {zlib.crc32(key) >> 16 for key in marked}
-        uniq.check()
-        assert uniq.statistics().smm_bits_set == len(signatures)
-    uniq.close()
-    shutil.rmtree(folder.parent)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["mark", "add", "unseen"]), st.integers(0, 300)), max_size=60))
 def test_one_key_goes_the_same_way_as_a_batch(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+    tmp_path_factory: pytest.TempPathFactory, mode: str, steps: list[tuple[str, int]]
 ) -> None:
     """A single key has a path of its own; beside it a filter that gets the same key twice in each batch."""
-    folder = tmp_path_factory.mktemp("uniq")
-    with UniqFilter.open(folder / "one", TINY) as one, UniqFilter.open(folder / "twice", TINY) as twice:
+    folder, shape = tmp_path_factory.mktemp("uniq"), replace(TINY, mode=mode)
+    with UniqFilter.open(folder / "one", shape) as one, UniqFilter.open(folder / "twice", shape) as twice:
         for action, number in steps:
             key = b"%d" % number
             single, batch = getattr(one, action)([key]), getattr(twice, action)([key, key])
@@ -77,29 +123,60 @@ def test_one_key_goes_the_same_way_as_a_batch(
         everything = [b"%d" % number for number in range(301)]
         assert [bool(one.unseen([key])[0]) for key in everything] == twice.unseen(everything).tolist()
         shown, expected = one.statistics(), twice.statistics()
-        assert (shown.keys, shown.smm_bits_set, shown.dsbf.splits) == (
-            expected.keys,
-            expected.smm_bits_set,
-            expected.dsbf.splits,
-        )
+        assert (shown.keys, shown.smm_bits_set) == (expected.keys, expected.smm_bits_set)
         one.check()
-    with UniqFilter.open(folder / "one", TINY) as one, UniqFilter.open(folder / "twice", TINY) as twice:
+    with UniqFilter.open(folder / "one", shape) as one, UniqFilter.open(folder / "twice", shape) as twice:
         assert one.statistics().keys == twice.statistics().keys
         assert one.unseen(everything).tolist() == twice.unseen(everything).tolist()
     shutil.rmtree(folder)
 
 
-def test_the_dsbf_is_asked_only_where_the_smm_bit_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bit 0 is an answer by itself."""
-    with UniqFilter.open(tmp_path / "u", SMALL) as uniq:
-        uniq.mark(keys(0, 3))
-        asked: list[bytes] = []
-        real = uniq._dsbf.unseen
-        monkeypatch.setattr(uniq._dsbf, "unseen", lambda batch: (asked.extend(batch), real(batch))[1])
-        assert uniq.unseen(keys(1, 6)).tolist() == [False, False, True, True, True]
-        assert uniq.unseen(keys(0, 3)).tolist() == [False] * 3
-        assert uniq.unseen(keys(10, 12)).all()
-        assert asked == keys(1, 3) + keys(0, 3)
+def test_a_stage_is_asked_only_about_what_all_before_it_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit 0 of the SMM is an answer by itself, and so is a clear bit in a leaf."""
+    with UniqFilter.open(tmp_path / "u", replace(SMALL, mode="exact")) as seen:
+        seen.mark(keys(0, 3))
+        seen._smm.mark([b"only smm"])
+        asked: list[list[int]] = []
+        for stage in (seen._dsbf, seen._exact):
+            real, lengths = stage.unseen_elements, list[int]()
+            asked.append(lengths)
+            monkeypatch.setattr(
+                stage, "unseen_elements", lambda e, real=real, lengths=lengths: (lengths.append(len(e)), real(e))[1]
+            )
+        assert seen.unseen([*keys(1, 6), b"only smm"]).tolist() == [False, False, True, True, True, True]
+        assert seen.unseen(keys(0, 3)).tolist() == [False] * 3
+        assert seen.unseen(keys(10, 12)).all()
+        assert seen.add([*keys(1, 6), b"only smm"]).tolist() == [False, False, True, True, True, True]
+        assert asked == [[3, 3, 3], [2, 3, 2, 4]]
+
+
+def test_an_addition_hashes_each_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for the SMM, once for the two that go by fingerprints, though all are first asked and then told."""
+    hashed: list[int] = []
+    with UniqFilter.open(tmp_path / "u", replace(SMALL, mode="exact")) as seen:
+        addresses, fingerprints = smm.Smm.addresses, uniq.fingerprints
+        monkeypatch.setattr(smm.Smm, "addresses", lambda s, k: (hashed.append(len(k)), addresses(s, k))[1])
+        monkeypatch.setattr(uniq, "fingerprints", lambda k: (hashed.append(len(k)), fingerprints(k))[1])
+        for module in ("dedup.dsbf", "dedup.exact"):
+            monkeypatch.setattr(f"{module}.fingerprints", lambda k: pytest.fail("hashed again"))
+        assert seen.add(keys(0, 10)).all()
+        assert hashed == [10, 10]
+
+
+def test_a_false_drop_that_both_bloom_stages_make_is_caught_in_mode_exact(tmp_path: Path) -> None:
+    """Filters so small that they drop new keys by the dozen: beside an exact index none is lost."""
+    dropped = {}
+    for mode in ("both", "exact"):
+        with UniqFilter.open(tmp_path / mode, replace(LOSSY, mode=mode)) as seen:
+            seen.mark(keys(0, 20_000))
+            new = seen.unseen(keys(20_000, 60_000))
+            single = [bool(seen.unseen([key])[0]) for key in keys(20_000, 22_000)]
+            assert single == new[:2000].tolist()
+            dropped[mode] = int(np.count_nonzero(~new))
+            assert not seen.unseen(keys(0, 20_000)).any()
+            assert seen.add(keys(20_000, 21_000)).tolist() == new[:1000].tolist() or mode == "both"
+    assert dropped["both"] > 50
+    assert dropped["exact"] == 0
 
 
 def test_a_key_is_dropped_only_if_both_know_it(tmp_path: Path) -> None:
@@ -156,33 +233,40 @@ def test_looking_at_a_filter_changes_nothing(tmp_path: Path) -> None:
         assert watched.statistics().expected_lost == other.statistics().expected_lost > 0
 
 
-def test_losses_catch_up_with_keys_after_a_crash(tmp_path: Path) -> None:
-    """The record may be older than the logs, or newer if unsynced keys were lost: never counted twice."""
-    path = tmp_path / "LOSSES"
-    losses = LossCount(path, 0)
-    assert not losses.is_due(999)
-    assert losses.is_due(1000)
-    losses.step(1000, 0.0)
-    losses.save()
-    losses.save()
-    assert LossCount(path, 3000).at(3000, 0.5) == 2000 * 0.5
-    assert LossCount(path, 400).at(400, 0.5) == 0
-    assert LossCount(path, 400).at(500, 0.5) == 100 * 0.5
-
-
-def test_a_damaged_loss_record_is_refused(tmp_path: Path) -> None:
-    """It says what to do."""
-    (tmp_path / "LOSSES").write_text("{}")
-    with pytest.raises(FormatMismatch, match="remove it"):
-        LossCount(tmp_path / "LOSSES", 0)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_states_its_false_drops(tmp_path: Path, mode: str) -> None:
+    """The probability is the product of what the stages err; what a stage does not have is 0 or None."""
+    with UniqFilter.open(tmp_path / "u", replace(LOSSY, mode=mode)) as seen:
+        seen.mark(keys(0, 5000))
+        shown = seen.statistics()
+        probability = {
+            "smm": lambda: shown.smm_fill,
+            "dsbf": lambda: shown.dsbf.mean_rate,
+            "both": lambda: shown.smm_fill * shown.dsbf.mean_rate,
+            "exact": lambda: 0.0,
+        }[mode]()
+        assert shown.false_drop == seen.false_drop() == probability
+        assert (shown.expected_lost > 0) == (probability > 0) == (mode != "exact")
+        assert shown.mode == mode
+        assert (shown.smm_bits_set > 0, shown.smm_fill > 0) == (mode != "dsbf",) * 2
+        assert (shown.dsbf is None) == (mode == "smm")
+        assert (shown.exact is None) == (mode != "exact")
+        counted = {"smm": shown.smm_bits_set, "exact": 5000}.get(mode) or shown.dsbf.elements
+        assert shown.keys == counted
+        chance = random.Random(7)
+        measured = int(np.count_nonzero(~seen.unseen([chance.randbytes(12) for _ in range(100_000)])))
+        assert abs(measured - 100_000 * probability) <= 5 * (100_000 * probability) ** 0.5
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (UniqParameters(levels=(1, 2), expected=5000, false_positive=0.01, leaf_bits=1 << 13), "levels is"),
-        (UniqParameters(levels=(1, 1), expected=5001, false_positive=0.01, leaf_bits=1 << 13), "expected is 5000"),
-        (UniqParameters(levels=(1, 1), expected=5000, false_positive=0.02, leaf_bits=1 << 13), "false_positive"),
+        (replace(SMALL, levels=(1, 2)), r"levels is \[1, 1\] in the folder, \[1, 2\] here$"),
+        (replace(SMALL, expected=5001), "expected is 5000 in the folder, 5001 here$"),
+        (replace(SMALL, false_positive=0.02), "false_positive"),
+        (replace(SMALL, signature="xxh3-64"), "signature is 'crc32' in the folder"),
+        (replace(SMALL, mode="exact"), "mode is 'both' there, 'exact' here$"),
+        (replace(SMALL, mode="smm"), "mode is 'both' there, 'smm' here$"),
     ],
 )
 def test_other_parameters_are_refused_by_name(tmp_path: Path, other: UniqParameters, message: str) -> None:
@@ -199,23 +283,82 @@ def test_a_filter_is_closed_whole_and_its_folder_free_again(tmp_path: Path) -> N
         UniqFilter.open(tmp_path / "u", SMALL)
     uniq.close()
     uniq.close()
-    assert repr(uniq) == "<UniqFilter <Smm crc32 (1, 1) closed> <Dsbf closed>>"
+    assert repr(uniq) == "<UniqFilter both <Smm crc32 (1, 1) closed> <Dsbf closed>>"
     with pytest.raises(BadParameters):
-        UniqFilter.open(tmp_path / "v", UniqParameters(signature="md5"))
+        UniqFilter.open(tmp_path / "v", UniqParameters(signature="md6"))
     with pytest.raises(BadParameters):
-        UniqFilter.open(tmp_path / "v", UniqParameters(signature="md5"))
+        UniqFilter.open(tmp_path / "v", UniqParameters(signature="md6"))
 
 
-@pytest.mark.parametrize("part", ["smm", "dsbf"])
-def test_a_lost_half_is_damage_not_a_new_filter(tmp_path: Path, part: str) -> None:
-    """A complete filter does not make a missing half anew; one interrupted in the making does."""
-    UniqFilter.open(tmp_path / "u", SMALL).close()
+@pytest.mark.parametrize("part", ["smm", "dsbf", "exact"])
+def test_a_lost_stage_is_damage_not_a_new_filter(tmp_path: Path, part: str) -> None:
+    """A complete filter does not make a missing stage anew; one interrupted in the making does."""
+    shape = replace(SMALL, mode="exact")
+    UniqFilter.open(tmp_path / "u", shape).close()
     shutil.rmtree(tmp_path / "u" / part)
     with pytest.raises(FormatMismatch, match="is missing"):
-        UniqFilter.open(tmp_path / "u", SMALL)
+        UniqFilter.open(tmp_path / "u", shape)
     record = json.loads((tmp_path / "u" / "FORMAT").read_text())
     (tmp_path / "u" / "FORMAT").write_text(json.dumps(record | {"complete": False}))
-    UniqFilter.open(tmp_path / "u", SMALL).close()
+    UniqFilter.open(tmp_path / "u", shape).close()
+
+
+def test_an_opening_that_fails_lets_go_of_all_stages(tmp_path: Path) -> None:
+    """The last stage is damaged: the folders of the others are free again."""
+    shape = replace(SMALL, mode="exact")
+    UniqFilter.open(tmp_path / "u", shape).close()
+    log = next((tmp_path / "u" / "exact").glob("log-*"))
+    content = log.read_bytes()
+    log.write_bytes(b"?")
+    for _ in range(2):
+        with pytest.raises(FormatMismatch, match="log-"):
+            UniqFilter.open(tmp_path / "u", shape)
+    log.write_bytes(content)
+    UniqFilter.open(tmp_path / "u", shape).close()
+
+
+@pytest.mark.parametrize("mode", ["dsbf", "both", "exact"])
+def test_a_folder_belongs_to_one_filter_unless_it_is_an_smm(tmp_path: Path, mode: str) -> None:
+    """A second one is refused until the first is closed; in mode smm both serve, and see what the other marks."""
+    with UniqFilter.open(tmp_path / "u", replace(SMALL, mode=mode)), pytest.raises(FilterInUse):
+        UniqFilter.open(tmp_path / "u", replace(SMALL, mode=mode))
+    UniqFilter.open(tmp_path / "u", replace(SMALL, mode=mode)).close()
+    alone = replace(SMALL, mode="smm")
+    with UniqFilter.open(tmp_path / "s", alone) as one, UniqFilter.open(tmp_path / "s", alone) as other:
+        assert one.add([b"a", b"b"]).all()
+        assert other.add([b"b", b"c"]).tolist() == [False, True]
+        assert one.add([b"c"]).tolist() == [False]
+        assert one.statistics().keys == other.statistics().keys == 3
+
+
+def test_several_processes_share_a_folder_in_mode_smm(tmp_path: Path) -> None:
+    """Opened, even made, at the same moment: each key is new to exactly one of them, and the losses are recorded."""
+    command = [sys.executable, "-c", ADDER, str(tmp_path / "u")]
+    pipe = subprocess.PIPE
+    children = [subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
+    for child in children:
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    new = [key for child in children for key in child.communicate(timeout=50)[0].split()]
+    assert [child.returncode for child in children] == [0, 0, 0]
+    with UniqFilter.open(tmp_path / "u", UniqParameters(mode="smm", levels=(1, 2))) as seen:
+        signatures = {zlib.crc32(b"%d" % i) >> 8 for i in range(20_000)}
+        assert len(new) == len(set(new)) == len(signatures) == seen.statistics().keys
+        assert seen.statistics().expected_lost > 0
+        seen.check()
+
+
+def test_leaves_may_be_elsewhere_each_time(tmp_path: Path) -> None:
+    """Memory or a mapped file: no part of the format."""
+    for start, leaves in enumerate(["memory", "mapped", "memory"]):
+        with UniqFilter.open(tmp_path / "u", SMALL, leaves) as seen:
+            assert not seen.unseen(keys(0, 100 * start)).any()
+            seen.mark(keys(100 * start, 100 * start + 100))
+            seen.check()
+    with pytest.raises(BadParameters, match="leaves"):
+        UniqFilter.open(tmp_path / "u", SMALL, "elsewhere")
 
 
 def test_a_closing_that_cannot_sync_lets_go_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from dedup.leaves import log as leaflog
 from dedup.leaves.log import LeafLogs
 
 SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
-NOTHING = fingerprints([])
 
 
 def elements(*names: int) -> Fingerprints:
@@ -23,7 +22,9 @@ def elements(*names: int) -> Fingerprints:
 @pytest.fixture
 def logs(tmp_path: Path) -> LeafLogs:
     logs = LeafLogs(tmp_path, SHAPE)
-    logs.create({1: NOTHING, 2: elements(1)})
+    logs.create([1, 2])
+    logs.append(np.array([2]), elements(1))
+    logs.flush()
     return logs
 
 
@@ -39,6 +40,13 @@ def test_elements_are_read_back_from_their_leafs_log(logs: LeafLogs, tmp_path: P
     assert logs.log_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
+def test_leaves_of_any_number_are_put_in_order() -> None:
+    """Beyond 16 bits the order is the same, only slower."""
+    for most in (1 << 10, 1 << 16, 1 << 40):
+        leaves = np.random.default_rng(7).integers(0, most, 500)
+        assert leaflog._order(leaves).tolist() == np.argsort(leaves, kind="stable").tolist()
+
+
 def test_appends_are_collected_until_they_are_many(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written for a small batch; `make_room` writes once enough waits."""
     monkeypatch.setattr(leaflog, "_FEWEST_WAITING", 2)
@@ -49,6 +57,17 @@ def test_appends_are_collected_until_they_are_many(logs: LeafLogs, monkeypatch: 
     logs.append(np.array([1]), elements(4))
     logs.make_room()
     assert np.array_equal(logs.read(1), elements(3, 4))
+
+
+def test_many_small_parts_keep_their_order(logs: LeafLogs) -> None:
+    """They are joined as they come; what is read is what was appended."""
+    for name in range(1000):
+        logs.append(np.array([1 + name % 2]), elements(name))
+    logs.append(np.array([], dtype=np.int64), elements())
+    assert len(logs._waiting) + len(logs._recent) < 300
+    logs.flush()
+    assert np.array_equal(logs.read(1), elements(*range(0, 1000, 2)))
+    assert np.array_equal(logs.read(2), elements(1, *range(1, 1000, 2)))
 
 
 def test_a_torn_tail_is_cut_off(logs: LeafLogs, tmp_path: Path) -> None:
@@ -121,7 +140,7 @@ def test_new_logs_are_made_all_or_none(logs: LeafLogs, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(leaflog, "write_file", fail)
     with pytest.raises(StoreFull):
-        logs.create({3: NOTHING, 4: NOTHING})
+        logs.create([3, 4])
     assert {path.name for path in tmp_path.iterdir()} == {"leaf-00000001.log", "leaf-00000002.log"}
     assert len(logs) == 2
 
@@ -146,20 +165,8 @@ def test_a_sync_covers_touched_logs_and_repeats_after_a_failure(
     assert synced == ["1.log", "2.log", "2.log"]
 
 
-def test_a_log_split_away_during_a_sync_is_no_error(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its children were synced when they were made; a log that is simply missing is an error."""
-    logs.append(np.array([1, 2]), elements(2, 3))
-    real = leaflog.sync_path
-
-    def split_first(path: Path) -> None:
-        if 2 in logs._lengths:
-            logs.retire(2)
-            logs.settle()
-        real(path)
-
-    monkeypatch.setattr(leaflog, "sync_path", split_first)
-    logs.sync()
-    assert not logs.path(2).exists()
+def test_a_log_that_vanished_is_an_error(logs: LeafLogs) -> None:
+    """Nobody but the filter removes logs; what is missing at a sync is lost."""
     logs.append(np.array([1]), elements(4))
     logs.flush()
     logs.path(1).unlink()
@@ -167,20 +174,49 @@ def test_a_log_split_away_during_a_sync_is_no_error(logs: LeafLogs, monkeypatch:
         logs.sync()
 
 
-def test_a_retired_log_goes_once_the_folder_is_synced(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the rename of the manifest may still be undone by a power loss, the old log stays."""
-
-    def fail(folder: Path) -> None:
-        raise OSError(errno.EIO, "broken")
-
-    logs.retire(2)
-    with monkeypatch.context() as patch:
-        patch.setattr(leaflog, "sync_folder", fail)
-        with pytest.raises(OSError, match="broken"):
-            logs.settle()
-        assert logs.path(2).exists()
-    logs.sync()
+def test_a_discarded_log_is_gone_from_disk_and_counts(logs: LeafLogs) -> None:
+    """A split that ended, or never began, leaves no file; to discard twice is no error."""
+    size = logs.log_bytes
+    logs.discard([2])
+    logs.discard([2, 9])
     assert not logs.path(2).exists()
+    assert (len(logs), logs.log_bytes) == (1, size - 64 - 16)
+    logs.sync()
+
+
+def test_a_part_of_a_log_is_read_by_its_places(logs: LeafLogs) -> None:
+    """Splits read a log piece by piece; a log that was cut off behind our back is an error, not a shorter piece."""
+    logs.append(np.array([2] * 4), elements(2, 3, 4, 5))
+    logs.flush()
+    assert logs.count(2) == 5
+    assert np.array_equal(logs.read(2, 1, 3), elements(2, 3))
+    assert np.array_equal(logs.read(2, 3), elements(4, 5))
+    os.truncate(logs.path(2), 64 + 3 * 16)
+    assert np.array_equal(logs.read(2, 1, 3), elements(2, 3))
+    with pytest.raises(OSError, match="its end was cut off"):
+        logs.read(2, 1, 4)
+
+
+def test_a_long_log_is_read_in_several_reads(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read may give less than was asked for: at most 2 GiB on Linux."""
+    logs.append(np.array([2] * 4), elements(2, 3, 4, 5))
+    logs.flush()
+    whole = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, offset: whole(fd, min(length, 24), offset))
+    assert np.array_equal(logs.read(2), elements(1, 2, 3, 4, 5))
+
+
+def test_logs_are_adopted_unread_if_all_have_their_lengths(logs: LeafLogs, tmp_path: Path) -> None:
+    """One byte too many, or a missing file, and none is taken."""
+    lengths = logs.lengths()
+    assert lengths == {1: 64, 2: 80}
+    later = LeafLogs(tmp_path, SHAPE)
+    for wrong in ({1: 64, 2: 81}, {1: 64, 2: 80, 3: 64}):
+        assert not later.adopt(wrong)
+        assert len(later) == 0
+    assert later.adopt(lengths)
+    assert later.lengths() == lengths
+    assert np.array_equal(later.read(2), elements(1))
 
 
 def test_logs_of_no_leaf_are_removed(logs: LeafLogs, tmp_path: Path) -> None:

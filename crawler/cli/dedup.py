@@ -1,0 +1,272 @@
+"""`anabranch dedup`: lines in, each new one out, once; from any error to one line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TextIO
+
+from crawler.cli.dedup_command import DedupCommand, require_sense
+from crawler.cli.live_totals import live_totals
+from crawler.cli.stopping import StopSignals
+from crawler.errors import UsageError
+from crawler.exits import ExitCode
+from crawler.quantities import format_bytes
+from dedup.capture.lines import captured_lines
+from dedup.capture.statistics import CaptureStatistics
+from dedup.capture.urls import urls_from_file, urls_from_interface
+from dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
+from dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
+from dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, Totals, pieces
+
+#: What a shell reports of a program that SIGPIPE ended; we end in order, and say the same.
+READER_GONE = 128 + signal.SIGPIPE
+
+#: What was marked is made durable this often. It was written before, so what a power cut takes is only written again.
+SYNC_S = 10.0
+
+#: Of the filter on servers, unless --name says otherwise.
+SHARED_NAME = "anabranch"
+
+#: What a foreseeable error means for the caller; the first that fits counts. A full disk is told by its number, too.
+ERROR_EXITS: dict[type[Exception], ExitCode] = {
+    UsageError: ExitCode.USAGE,
+    StoreFull: ExitCode.DISK_FULL,
+    BadParameters: ExitCode.USAGE,
+    FormatMismatch: ExitCode.BAD_ORDER,
+    InvariantBroken: ExitCode.BAD_ORDER,
+}
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+#: Choice -> the option that makes it.
+OPTIONS = {
+    "kind": "--filter",
+    "expected": "--expect",
+    "false_positive": "--false-positive",
+    "signature": "--signature",
+    "levels": "--levels",
+    "features": "--features",
+    "site_bound": "--site-bound",
+    "drop_query": "--drop-query",
+}
+
+
+def run_dedup(command: DedupCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    try:
+        require_sense(command)
+        return _check(command) if command.check else _run(command)
+    except ReaderGone:
+        return READER_GONE
+    except (UsageError, DedupError, OSError) as error:
+        _say(f"anabranch: {_words(error)}")
+        return exit_code(error)
+
+
+def exit_code(error: Exception) -> ExitCode:
+    """What the error means for the caller."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return ExitCode.DISK_FULL
+    return next((code for kind, code in ERROR_EXITS.items() if isinstance(error, kind)), ExitCode.STORE_OR_JOB_IN_USE)
+
+
+def _choice(command: DedupCommand) -> Choice:
+    features = command.features
+    return Choice(
+        kind=command.kind,
+        expected=command.expected,
+        false_positive=command.false_positive,
+        signature=command.signature,
+        levels=command.levels,
+        features=None if features is None else tuple(name.strip() for name in features.split(",")),
+        site_bound=command.site_bound,
+        drop_query=command.drop_query,
+    )
+
+
+def _words(error: Exception) -> str:
+    """The error as one line: the thing, then what is wrong with it."""
+    if isinstance(error, ChoiceError):
+        return f"{OPTIONS[error.choice]}: {error}"
+    if isinstance(error, OSError) and error.strerror:
+        named = error.filename
+        thing = os.fsdecode(named) + ": " if isinstance(named, str | bytes) else ""
+        return thing + error.strerror[:1].lower() + error.strerror[1:]
+    return str(error)
+
+
+def _check(command: DedupCommand) -> int:
+    with _filter(command, StopSignals()) as opened:
+        if opened.check is None:
+            raise UsageError(f"--check: the filter {opened.kind} cannot be verified")
+        opened.check()
+        if not command.quiet:
+            _say(f"{_filter_words(opened)}; nothing is wrong with it")
+    return ExitCode.DONE
+
+
+def _run(command: DedupCommand) -> int:
+    output = Output(_descriptor(sys.stdout, "output", "redirect it"), lasting=command.is_lasting)
+    with (
+        StopSignals() as stop,
+        _source(command, stop) as source,
+        _filter(command, stop) as opened,
+        live_totals(source.fd, quiet=command.quiet) as show,
+    ):
+        uniq = LineUniq(opened, output.write, on_too_long=partial(_warn, source.name))
+        cadence = Cadence(SYNC_S)
+        for piece in pieces(source.fd, source.name, stop.wake if source.ends_at_signal else None):
+            uniq.feed(piece)
+            show(uniq.totals.lines, uniq.totals.new, uniq.totals.read_bytes)
+            if command.is_lasting:
+                cadence.keep(opened.sync, uniq.totals.new)
+        is_drained = stop.is_set and source.ends_at_signal
+        if not is_drained:
+            uniq.end()
+            source.require_whole()
+        words = f"{_totals_words(uniq.totals)}; {_filter_words(opened)}{source.left_out()}"
+    if not command.quiet:
+        _say(words)
+    return ExitCode.DRAINED if is_drained else ExitCode.DONE
+
+
+# Where the lines come from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A stream of lines."""
+
+    fd: int
+    name: str  #: for messages
+    ends_at_signal: bool = True  #: False: a signal ends what fills it, and it is read to its end
+    require_whole: Callable[[], None] = lambda: None  #: after its end: raises what made it end too early
+    left_out: Callable[[], str] = lambda: ""  #: what it left out, in words
+
+
+@contextmanager
+def _source(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
+    if command.pcap is not None or command.interface is not None:
+        with _capture(command, stop) as captured:
+            yield captured
+    elif command.file in (None, "-"):
+        fd = _descriptor(sys.stdin, "input", "name a FILE")
+        if os.isatty(fd):
+            _say("anabranch: reading URLs from the terminal; Ctrl-D ends them")
+        yield _Source(fd=fd, name="standard input")
+    else:
+        fd = os.open(command.file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield _Source(fd=fd, name=command.file)
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
+    counts, over = CaptureStatistics(), Event()
+    if command.interface is not None:
+        stop.at_first = over.set
+        name, urls = command.interface, urls_from_interface(command.interface, stop=over.is_set, statistics=counts)
+    else:
+        name = command.pcap or ""
+        urls = urls_from_file("/dev/stdin" if name == "-" else name, statistics=counts)
+
+    def left_out() -> str:
+        found = {each.name: getattr(counts, each.name) for each in fields(counts)}
+        return "; capture: " + ", ".join(
+            f"{number:,} {what.replace('_', ' ')}" for what, number in found.items() if number
+        )
+
+    with captured_lines(urls) as lines:
+        try:
+            yield _Source(
+                fd=lines.fd,
+                name=name,
+                ends_at_signal=command.interface is None,
+                require_whole=lines.require_whole,
+                left_out=left_out,
+            )
+        finally:
+            over.set()
+
+
+def _descriptor(stream: TextIO | None, name: str, advice: str) -> int:
+    """Raises: UsageError if the stream is closed; its number may then belong to any file."""
+    if stream is None:
+        raise UsageError(f"standard {name} is closed; {advice}")
+    return stream.fileno()
+
+
+# The filter
+
+
+@contextmanager
+def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
+    """The filter of this run; without --state or --redis, one in a folder for temporary files that goes with the run."""
+    if command.redis:
+        opened = open_shared(command.redis, command.name or SHARED_NAME, _choice(command))
+    elif command.state is not None:
+        opened = open_filter(command.state, _choice(command))
+    else:
+        with _temporary_folder(stop) as folder:
+            yield open_filter(
+                folder / "filter", _choice(command)
+            )  # never closed: that would write it to the disk first
+        return
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextmanager
+def _temporary_folder(stop: StopSignals) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-dedup-"))
+
+    def remove() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    stop.at_second = remove
+    try:
+        yield folder
+    finally:
+        remove()
+
+
+# What is said
+
+
+def _say(text: str) -> None:
+    """A line on standard error; nobody need read it."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
+
+
+def _warn(name: str) -> None:
+    limit = format_bytes(MAX_LINE_BYTES)
+    _say(f"anabranch: {name}: a line is longer than {limit} and left out; the totals count all of them")
+
+
+def _totals_words(totals: Totals) -> str:
+    counts = {"new": totals.new, "seen": totals.seen, "empty": totals.empty}
+    if totals.too_long:
+        counts[f"longer than {format_bytes(MAX_LINE_BYTES)}"] = totals.too_long
+    return f"read {totals.lines:,} lines: " + ", ".join(f"{number:,} {word}" for word, number in counts.items())
+
+
+def _filter_words(opened: LineFilter) -> str:
+    now = opened.totals()
+    words = f"filter {opened.kind}: {now.keys:,} keys, P(false drop) {now.false_drop:.2g}"
+    return words if now.expected_lost is None else f"{words}, expected lost {now.expected_lost:.2g}"

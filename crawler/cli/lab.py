@@ -1,0 +1,168 @@
+"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture.
+
+What can fail without the experiment is tried before it: minutes of measuring must not end at a misspelt path.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from crawler.cli.lab_tables import PIPE_WIDTH, report_text
+from crawler.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
+from crawler.lab.experiments import run_experiment
+from crawler.lab.plots import draw, require_plots
+from crawler.lab.report import Report, Tell, csv_of
+
+#: Seconds between two lines of progress where no terminal shows it live.
+PLAIN_INTERVAL_S = 10.0
+
+#: What a shell reports of a program that this signal ended; we end in order, and say the same.
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+READER_GONE = 128 + signal.SIGPIPE
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came: servers are ended and temporary folders removed on the way out, as with Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabCommand:
+    """What stands on the command line."""
+
+    name: str  #: of the experiment
+    flags: Mapping[str, object]  #: field of the experiment's options -> value, None if not given
+    plot: Path | None = None
+    csv: Path | None = None
+
+
+def run_lab(command: LabCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code. An interrupt is 130, quietly."""
+    try:
+        with _terminated_in_order():
+            return _run(command)
+    except CrawlerError as error:
+        return _fail(error)
+    except _Terminated:
+        return TERMINATED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(command: LabCommand) -> int:
+    if command.plot:
+        require_plots(command.plot)
+    for option, path in (("--csv", command.csv), ("--plot", command.plot)):
+        if path:
+            _require_writable(path, option)
+    given = {key: value for key, value in command.flags.items() if value is not None}
+    with telling(command.name, Console(stderr=True)) as tell:
+        report = run_experiment(command.name, given, tell)
+    codes = [_show(report)]
+    if path := command.csv:
+        codes.append(_write(path, lambda: path.write_text(csv_of(report.tables), encoding="utf-8", newline="")))
+    if plot := command.plot:
+        codes.append(_write(plot, lambda: draw(report, plot)))
+    return next(filter(None, codes), 0)
+
+
+@contextmanager
+def telling(name: str, console: Console) -> Iterator[Tell]:
+    """How an experiment's progress is shown: live on a terminal, a line now and then elsewhere."""
+    if not console.is_terminal:
+        yield _plain_lines(name, lambda line: console.print(line, soft_wrap=True), time.monotonic)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total, what: progress.update(task, completed=done, total=total, description=what)
+
+
+def _plain_lines(name: str, say: Callable[[str], None], clock: Callable[[], float]) -> Tell:
+    """Says the first step, and later ones when `PLAIN_INTERVAL_S` have gone by since the last that was said."""
+    said_at = [-PLAIN_INTERVAL_S]
+
+    def tell(done: int, total: int, what: str) -> None:
+        if (now := clock()) - said_at[0] >= PLAIN_INTERVAL_S:
+            said_at[0] = now
+            say(f"anabranch: lab {name}: {done} of {total} steps done; now: {what}")
+
+    return tell
+
+
+def _require_writable(path: Path, option: str) -> None:
+    """Raise UsageError if the file cannot be written. What is in it stays until there is something better."""
+    is_new = not path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {(error.strerror or str(error)).lower()}; name another file with {option}"
+        ) from error
+
+
+def _write(path: Path, write: Callable[[], object]) -> int:
+    try:
+        write()
+    except OSError as error:
+        kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
+        return _fail(
+            kind(f"{path}: {(error.strerror or str(error)).lower()}; the tables above have all that was measured")
+        )
+    return 0
+
+
+def _show(report: Report) -> int:
+    """The tables on standard output, whatever it can write. If its reader has gone, the files are written all the same."""
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else PIPE_WIDTH
+    encoding = sys.stdout.encoding or "utf-8"
+    text = report_text(report, width=width, is_terminal=is_terminal).encode(encoding, "replace").decode(encoding)
+    try:
+        print(text, end="", flush=True)  # noqa: T201 - the command's own output
+    except OSError as error:
+        # What is flushed at the end of the process must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return READER_GONE
+        kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
+        return _fail(kind(f"standard output: {(error.strerror or str(error)).lower()}; --csv FILE keeps the numbers"))
+    return 0
+
+
+@contextmanager
+def _terminated_in_order() -> Iterator[None]:
+    def raise_terminated(_number: int, _frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _fail(error: CrawlerError) -> int:
+    print(f"anabranch: {error}", file=sys.stderr)  # noqa: T201 - the command's own output
+    return error.exit_code

@@ -1,0 +1,268 @@
+"""The room's filters as a stream of lines uses them, chosen by name; a folder that exists says itself what it is.
+
+A filter's folder records what it was made with. So whoever goes on with it need name nothing but the folder, and what is
+named all the same must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dedup import folderformat, modes
+from dedup.batch import BoolArray
+from dedup.bloom import DsbfParameters
+from dedup.errors import BadParameters, DedupError, FormatMismatch
+from dedup.fileindex import levels_for
+from dedup.modes import UniqParameters
+from dedup.uniq import UniqFilter
+
+if TYPE_CHECKING:
+    from dedup.similarity import SimilarityParameters
+
+#: The filter that drops similar URLs; the others drop equal keys and are modes of `UniqFilter`. Its module is imported by
+#: those who use it: its data base takes longer to import than a short list to pass.
+SIMILAR = "similar"
+DEFAULT = "both"
+#: The filter that several crawlers share by servers.
+SHARED = "dsbf"
+
+#: filter -> what may be chosen for it, by the names of `Choice`.
+CHOICES: Mapping[str, frozenset[str]] = {
+    "smm": frozenset({"signature", "levels", "expected"}),
+    "dsbf": frozenset({"expected", "false_positive"}),
+    "both": frozenset({"signature", "levels", "expected", "false_positive"}),
+    "exact": frozenset({"signature", "levels", "expected", "false_positive"}),
+    SIMILAR: frozenset({"expected", "false_positive", "features", "site_bound", "drop_query"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What is asked for; None leaves it to the folder, or else to the default."""
+
+    kind: str | None = None  #: a name in CHOICES
+    signature: str | None = None  #: of the SMM
+    levels: tuple[int, ...] | None = None  #: of the SMM
+    expected: int | None = None  #: keys
+    false_positive: float | None = None  #: of each leaf of the DSBF, or of the similarity filter
+    features: tuple[str, ...] | None = None  #: of the similarity filter
+    site_bound: bool | None = None  #: of the similarity filter: compare within a site alone
+    drop_query: bool | None = None  #: of the similarity filter
+
+    def given(self) -> dict[str, Any]:
+        """What is asked for, by name, beside the kind."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "kind"}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class ChoiceError(DedupError):
+    """A choice cannot be granted; `choice` is its name in `Choice`."""
+
+    def __init__(self, choice: str, message: str) -> None:
+        super().__init__(message)
+        self.choice = choice
+
+
+class Contradiction(ChoiceError, FormatMismatch):
+    """The folder was made with something else than was asked for."""
+
+
+class NoSuchChoice(ChoiceError, BadParameters):
+    """The filter does not have what was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterTotals:
+    """A filter at one moment, whichever it is."""
+
+    keys: int  #: distinct keys that it knows; in an SMM alone, set bits
+    false_drop: float  #: probability that a new key is dropped now
+    expected_lost: float | None  #: new keys dropped so far, by expectation; None if that is not kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFilter:
+    """One filter, whichever it is, as what can be asked of it."""
+
+    kind: str  #: a name in CHOICES
+    unseen: Callable[[Sequence[bytes]], BoolArray]  #: True where a key is new; nothing is changed
+    mark: Callable[[Sequence[bytes]], object]  #: makes keys known. Raises: StoreFull, OSError
+    sync: Callable[[], None]  #: makes durable what was marked. Raises: OSError
+    check: Callable[[], None] | None  #: verifies the filter by reading all of it, or None. Raises: InvariantBroken
+    totals: Callable[[], FilterTotals]
+    close: Callable[[], None]  #: syncs and lets go. Raises: OSError
+
+
+def open_filter(folder: Path, choice: Choice) -> LineFilter:
+    """Open the folder's filter, whatever it was made as; make the chosen one if the folder is new or empty.
+
+    Raises: FormatMismatch if the folder was made with other parameters than asked for, is damaged or is not ours;
+    BadParameters also for a choice that the filter does not have; FilterInUse; StoreFull, OSError.
+    """
+    parameters = _parameters(folder, choice)
+    if isinstance(parameters, UniqParameters):
+        return _open_uniq(folder, parameters)
+    return _open_similar(folder, parameters)
+
+
+def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
+    """Open the filter of that name on Redis servers, or make it; all who name the same servers share it.
+
+    Raises: BadParameters, FormatMismatch, StoreUnavailable.
+    """
+    if choice.kind not in (None, SHARED):
+        raise NoSuchChoice(
+            "kind",
+            f"only {SHARED} can be shared by servers: what the others saw is in the servers, not in a local filter",
+        )
+    parameters = DsbfParameters(**_given(SHARED, choice))
+    from dedup.shareddsbf import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
+
+    shared = SharedDsbf.open(urls, name=name, parameters=parameters)
+
+    def totals() -> FilterTotals:
+        now = shared.statistics()
+        return FilterTotals(keys=now.elements, false_drop=now.mean_rate, expected_lost=None)
+
+    return LineFilter(
+        kind=SHARED,
+        unseen=shared.unseen,
+        mark=shared.mark,
+        sync=_nothing,
+        check=shared.check,
+        totals=totals,
+        close=shared.close,
+    )
+
+
+def _open_uniq(folder: Path, parameters: UniqParameters) -> LineFilter:
+    made = UniqFilter.open(folder, parameters)
+
+    def totals() -> FilterTotals:
+        now = made.statistics()
+        return FilterTotals(keys=now.keys, false_drop=now.false_drop, expected_lost=now.expected_lost)
+
+    return LineFilter(
+        kind=parameters.mode,
+        unseen=made.unseen,
+        mark=made.mark,
+        sync=made.sync,
+        check=made.check,
+        totals=totals,
+        close=made.close,
+    )
+
+
+def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
+    from dedup.similarity import SimilarityFilter  # noqa: PLC0415 - see SIMILAR
+
+    made = SimilarityFilter.open(folder, parameters)
+
+    def unseen(urls: Sequence[bytes]) -> BoolArray:
+        return ~made.are_similar(urls)
+
+    def totals() -> FilterTotals:
+        now = made.statistics()
+        return FilterTotals(keys=now.urls, false_drop=now.false_similar, expected_lost=None)
+
+    return LineFilter(
+        kind=SIMILAR,
+        unseen=unseen,
+        mark=made.add_all,
+        sync=_nothing,
+        check=None,
+        totals=totals,
+        close=made.close,
+    )
+
+
+def _nothing() -> None:
+    """What is marked is durable already."""
+
+
+def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityParameters:
+    """What the folder was made with, or is to be made with. Raises: Contradiction, NoSuchChoice, FormatMismatch."""
+    recorded = _recorded(folder)
+    if recorded is None:
+        kind = choice.kind or DEFAULT
+        given = _given(kind, choice)
+        return _similarity_parameters(given) if kind == SIMILAR else UniqParameters(mode=kind, **given)
+    kind, values = _as_choices(recorded)
+    if choice.kind not in (None, kind):
+        raise _contradiction(folder, "kind", kind, choice.kind)
+    for name, value in _given(kind, choice).items():
+        if values[name] != value:
+            raise _contradiction(folder, name, values[name], value)
+    return recorded
+
+
+def _given(kind: str, choice: Choice) -> dict[str, Any]:
+    """What is chosen for the filter of that kind. Raises: NoSuchChoice."""
+    if kind not in CHOICES:
+        raise NoSuchChoice("kind", f"{kind!r} is unknown; there are: {', '.join(CHOICES)}")
+    given = choice.given()
+    for name in given.keys() - CHOICES[kind]:
+        raise NoSuchChoice(name, f"the filter {kind} has no such choice; leave it out")
+    if kind == "smm" and choice.expected is not None:  # only its levels depend on the number, and only they are kept
+        given = {"levels": levels_for(choice.expected)} | given
+        del given["expected"]
+    return given
+
+
+def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
+    """What the filter in a folder was made with; None if there is no filter. Raises: FormatMismatch, OSError."""
+    path = folder / folderformat.NAME
+    if not path.exists() or (record := folderformat.read_record(path)).get("magic") == modes.MAGIC:
+        return UniqFilter.recorded(folder)
+    from dedup import similarity  # noqa: PLC0415 - see SIMILAR
+
+    if record.get("magic") != similarity.MAGIC:
+        raise FormatMismatch(f"{folder} holds something else than a filter of URLs; name another folder")
+    match record.get("parameters"):
+        case {
+            "expected": int(expected),
+            "false_positive": float(false_positive),
+            "features": str(features),
+            "mode": "published" | "site-bound" as mode,
+            "drop_query": bool(drop_query),
+        }:
+            return _similarity_parameters(
+                {
+                    "expected": expected,
+                    "false_positive": false_positive,
+                    "features": tuple(features.split()),
+                    "site_bound": mode == "site-bound",
+                    "drop_query": drop_query,
+                }
+            )
+    raise FormatMismatch(f"{path} is damaged: its parameters are not those of a filter")
+
+
+def _similarity_parameters(given: Mapping[str, Any]) -> SimilarityParameters:
+    from dedup.similarity import Mode, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
+
+    rest = {name: value for name, value in given.items() if name != "site_bound"}
+    return SimilarityParameters(mode=Mode.SITE_BOUND if given.get("site_bound") else Mode.PUBLISHED, **rest)
+
+
+def _as_choices(parameters: UniqParameters | SimilarityParameters) -> tuple[str, dict[str, object]]:
+    """The kind of the filter, and what would have to be chosen for it."""
+    if isinstance(parameters, UniqParameters):
+        return parameters.mode, {name: getattr(parameters, name) for name in CHOICES[parameters.mode]}
+    values = {name: getattr(parameters, name) for name in CHOICES[SIMILAR] - {"site_bound"}}
+    return SIMILAR, values | {"site_bound": parameters.mode.value == "site-bound"}
+
+
+def _contradiction(folder: Path, name: str, there: object, here: object) -> Contradiction:
+    return Contradiction(
+        name, f"{folder} was made with {_shown(there)}, not {_shown(here)}; leave it out, or name another folder"
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,78 @@
+"""How many keys a filter has dropped wrongly, as an expectation that is summed up while keys come.
+
+File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+from dedup.durablefiles import replace_file
+from dedup.errors import FormatMismatch
+from dedup.folderformat import Format, read_record
+
+_FORMAT = Format(magic="anabranch loss count", version=1, parameters={})
+_STEP_KEYS = 1000
+_STEP_SHARE = 64
+
+
+class LossCount:
+    """The expected number of new keys dropped so far: the integral of the odds of a false drop over the keys.
+
+    At a probability p one key of p / (1 - p) is lost for each that is found new. The odds are taken at intervals of
+    1,000 keys or 1/64 of all and joined by straight lines. The record lags behind the keys after a crash; the next
+    step closes the gap. Several processes that mark in one folder each sum up the keys of all; the last record counts.
+    """
+
+    def __init__(self, path: Path, keys: int) -> None:
+        self._path = path
+        self._keys, self._odds, self._lost = 0, 0.0, 0.0
+        if path.exists():
+            try:
+                self._restore(read_record(path))
+            except FormatMismatch as error:
+                raise FormatMismatch(f"{error}; remove it to count losses from 0 again") from error
+        self._keys = min(self._keys, keys)
+        self._saved = self._keys
+        self._lock = threading.Lock()  # marking and syncing may be in two threads
+
+    def _restore(self, record: dict[str, object]) -> None:
+        _FORMAT.require(self._path, record)
+        match record:
+            case {"keys": int(keys), "odds": float(odds), "lost": float(lost)}:
+                self._keys, self._odds, self._lost = keys, odds, lost
+            case _:
+                raise FormatMismatch(f"{self._path} is damaged: it does not hold a sum")
+
+    def is_due(self, keys: int) -> bool:
+        """True if enough keys came since the last step."""
+        return keys - self._keys >= max(_STEP_KEYS, self._keys // _STEP_SHARE)
+
+    def step(self, keys: int, false_drop: float) -> None:
+        """Take the integral up to this number of keys."""
+        with self._lock:
+            self._lost = self._sum(keys, _odds(false_drop))
+            self._keys, self._odds = keys, _odds(false_drop)
+
+    def at(self, keys: int, false_drop: float) -> float:
+        """What the sum would be after a step to this number of keys; nothing is changed."""
+        with self._lock:
+            return self._sum(keys, _odds(false_drop))
+
+    def save(self) -> None:
+        """Write the sum durably if it moved. Raises: OSError."""
+        with self._lock:
+            keys = self._keys
+            record = _FORMAT.record() | {"keys": keys, "odds": self._odds, "lost": self._lost}
+        if keys != self._saved:
+            replace_file(self._path, json.dumps(record).encode() + b"\n")
+            self._saved = keys
+
+    def _sum(self, keys: int, odds: float) -> float:
+        return self._lost + max(0, keys - self._keys) * (self._odds + odds) / 2
+
+
+def _odds(probability: float) -> float:
+    return probability / max(1 - probability, 1e-9)

@@ -1,0 +1,253 @@
+"""A `uniq` for streams of lines: read what is there, ask the filter, write what is new, and only then mark it.
+
+One round is what one read gave, so a new line goes out as soon as it came in, and a long file goes in rounds of thousands.
+Marking comes last: whenever the process ends, a line that was not written is not marked either. It may be written again
+by the next run, but it is never lost.
+
+A line's key is its bytes without its end: the line feed, and a carriage return before it (or before the end of the stream).
+Bytes are passed on as they came. An empty line is no key: it is counted and left out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Protocol
+
+from dedup.batch import BoolArray, first_of_each
+from dedup.durablefiles import sync_file
+from dedup.errors import DedupError
+
+#: What one read takes at most: some 5,000 URLs.
+READ_BYTES = 1 << 18
+#: A longer line is no URL that anybody could fetch; it is left out, so that a stream without line ends fits in memory.
+MAX_LINE_BYTES = 1 << 20
+#: Without input, the stream lets its owner look around this often.
+IDLE_S = 1.0
+
+
+class OutputFailed(DedupError, OSError):
+    """The output takes no more bytes. What was not written whole is not marked: the next run writes it."""
+
+
+class ReaderGone(OutputFailed):
+    """Who read the output has closed it (`| head`)."""
+
+
+class Seen(Protocol):
+    """What a stream needs of a filter."""
+
+    @property
+    def unseen(self) -> Callable[[Sequence[bytes]], BoolArray]:
+        """True where a key is new; nothing is changed."""
+
+    @property
+    def mark(self) -> Callable[[Sequence[bytes]], object]:
+        """Makes keys known. Raises: StoreFull, OSError; the call may be repeated."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """What became of the lines; those of the last four add up to `lines`."""
+
+    read_bytes: int = 0
+    lines: int = 0  #: whole lines read
+    new: int = 0  #: written and marked
+    seen: int = 0  #: known to the filter, or met before in the same round
+    empty: int = 0  #: nothing but a line end
+    too_long: int = 0  #: longer than MAX_LINE_BYTES
+
+
+class Lines:
+    """Cuts bytes that come in pieces into lines, given without their line feed. Holds one line and one piece at most."""
+
+    def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._rest = bytearray()  # of a line whose end has not come
+        self._rest_bytes = 0  # its true length; beyond the limit nothing is kept
+        self.too_long = 0  #: lines left out because they are longer than the limit
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The lines that this piece ends, in order. Cost: O(len(piece))."""
+        first, *lines = piece.split(b"\n")
+        self._hold(first)
+        if not lines:
+            return []
+        last = lines.pop()
+        if len(piece) > self._limit_bytes:
+            whole = len(lines)
+            lines = [line for line in lines if len(line) <= self._limit_bytes]
+            self.too_long += whole - len(lines)
+        lines[:0] = self._take()
+        self._hold(last)
+        return lines
+
+    def end(self) -> list[bytes]:
+        """The last line, if the stream ended without a line feed."""
+        return self._take() if self._rest_bytes else []
+
+    def _hold(self, part: bytes) -> None:
+        self._rest_bytes += len(part)
+        if self._rest_bytes <= self._limit_bytes:
+            self._rest += part
+        else:
+            self._rest.clear()
+
+    def _take(self) -> list[bytes]:
+        is_whole = self._rest_bytes <= self._limit_bytes
+        taken = [bytes(self._rest)] if is_whole else []
+        self.too_long += not is_whole
+        self._rest.clear()
+        self._rest_bytes = 0
+        return taken
+
+
+class LineUniq:
+    """Writes each line that the filter does not know, once, in the order of the stream."""
+
+    def __init__(
+        self,
+        seen: Seen,
+        write: Callable[[bytes], None],
+        *,
+        on_too_long: Callable[[], object] = lambda: None,
+        limit_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self._seen = seen
+        self._write = write
+        self._on_too_long = on_too_long  # called for the first such line
+        self._lines = Lines(limit_bytes)
+        #: What became of the lines so far.
+        self.totals = Totals()
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes of the stream. Raises: OutputFailed, and what the filter raises; nothing is lost then."""
+        self.totals.read_bytes += len(piece)
+        self._pass_on(self._lines.feed(piece), b"\n")
+
+    def end(self) -> None:
+        """Take what stands behind the last line feed as a line; it is written without one. Raises as `feed`."""
+        self._pass_on(self._lines.end(), b"")
+
+    def _pass_on(self, lines: list[bytes], ending: bytes) -> None:
+        totals = self.totals
+        skipped = self._lines.too_long - totals.too_long
+        if skipped and not totals.too_long:
+            self._on_too_long()
+        totals.too_long += skipped
+        totals.lines += len(lines) + skipped
+        keys = [line.removesuffix(b"\r") for line in lines]
+        if b"" in keys:
+            is_key = [bool(key) for key in keys]
+            lines, keys = list(compress(lines, is_key)), list(compress(keys, is_key))
+            totals.empty += len(is_key) - len(keys)
+        if not keys:
+            return
+        is_new = (self._seen.unseen(keys) & first_of_each(keys)).tolist()
+        new = list(compress(keys, is_new))
+        if new:
+            self._write(b"\n".join(compress(lines, is_new)) + ending)
+            self._seen.mark(new)
+        totals.new += len(new)
+        totals.seen += len(keys) - len(new)
+
+
+def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
+    """Yield the bytes of a descriptor as they come, until their end, or until the descriptor `wake` has something to read.
+
+    An empty piece is yielded after IDLE_S without any. Never waits for more than there is. Raises: OSError with `name`.
+    """
+    wakes = [] if wake is None else [wake]
+    while True:
+        ready, _, _ = select.select([fd, *wakes], [], [], IDLE_S)
+        if wake in ready:
+            return
+        if not ready:
+            yield b""
+            continue
+        try:
+            piece = os.read(fd, READ_BYTES)
+        except BlockingIOError:  # another reader of the same pipe was quicker
+            continue
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, name) from error
+        if not piece:
+            return
+        yield piece
+
+
+class Output:
+    """Writes to a descriptor, each time all or an error.
+
+    A lasting output also outlives a power cut: a file is synced before `write` returns, since a mark that reached the
+    disk before its line would lose the line. And if a file that is appended to ends inside a line (a killed run may leave
+    that), a line feed comes first: the torn line must not spoil the next one.
+    """
+
+    def __init__(self, fd: int, *, lasting: bool) -> None:
+        self._fd = fd
+        self._is_synced = lasting and stat.S_ISREG(os.fstat(fd).st_mode)
+        self._is_torn = self._is_synced and _ends_inside_a_line(fd)
+
+    def write(self, data: bytes) -> None:
+        """Write all of it. Raises: ReaderGone, OutputFailed; a part may then be written."""
+        view = memoryview(b"\n" + data if self._is_torn else data)
+        try:
+            while view:
+                view = view[self._write_some(view) :]
+            if self._is_synced:
+                sync_file(self._fd)
+        except BrokenPipeError as error:
+            raise ReaderGone(error.errno, "the reader of the output is gone") from error
+        except OSError as error:
+            raise OutputFailed(
+                error.errno, f"the output cannot be written: {error.strerror}; see to it, then run it again"
+            ) from error
+        self._is_torn = False
+
+    def _write_some(self, view: memoryview) -> int:
+        try:
+            return os.write(self._fd, view)
+        except BlockingIOError:  # somebody who shares the descriptor does not want it to wait
+            select.select([], [self._fd], [])
+            return 0
+
+
+def _ends_inside_a_line(fd: int) -> bool:
+    """True if the descriptor appends to a file whose last byte is no line feed; False if that cannot be known."""
+    size = os.fstat(fd).st_size
+    if not size or not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND:
+        return False
+    try:
+        with Path(f"/dev/fd/{fd}").open("rb") as file:  # the descriptor itself cannot read
+            file.seek(size - 1)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False
+
+
+class Cadence:
+    """Has something done now and then: after an interval, and so that it takes no more than a twentieth of the time."""
+
+    def __init__(self, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval_s = interval_s
+        self._clock = clock
+        self._due_s = clock() + interval_s
+        self._done = 0
+
+    def keep(self, work: Callable[[], None], amount: int) -> None:
+        """Do it if it is time, and if the amount (of what there is to do, ever) has grown since it was done."""
+        began_s = self._clock()
+        if began_s < self._due_s or amount == self._done:
+            return
+        work()
+        now_s = self._clock()
+        self._done = amount
+        self._due_s = now_s + max(self._interval_s, 19 * (now_s - began_s))

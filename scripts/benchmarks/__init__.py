@@ -1,0 +1,5 @@
+"""The benchmarks behind `scripts/bench`: what the product does per second, beside what it is meant to do.
+
+A subject is a tuple of groups (`dedup/` is one), a group measures and answers with rows (`rows.py`). `__main__.py` runs the
+groups asked for, each between two runs of the calibration loop (`calibration.py`), and shows the rows (`table.py`).
+"""

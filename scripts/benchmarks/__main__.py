@@ -1,0 +1,103 @@
+"""The command behind `scripts/bench`: run a subject's groups, show their rows.
+
+Exit status: 0 if every row with a target met it, 1 if one fell short or could not be measured, 2 for a wrong argument,
+130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from scripts.benchmarks import dedup
+from scripts.benchmarks.calibration import rounds_per_s
+from scripts.benchmarks.rows import Group, Judged, Row, Setting
+from scripts.benchmarks.table import Run, json_of, text_of
+
+SUBJECTS: dict[str, tuple[Group, ...]] = {"dedup": dedup.GROUPS}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments ask for. Answers the exit status."""
+    asked = _parser().parse_args(arguments)
+    try:
+        groups = chosen(SUBJECTS[asked.subject], asked.only)
+    except ValueError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    started = time.perf_counter()
+    try:
+        rows = tuple(judged_rows(groups, asked.quick, asked.folder))
+    except KeyboardInterrupt:
+        return 130
+    run = Run(subject=asked.subject, is_quick=asked.quick, took_s=time.perf_counter() - started, rows=rows)
+    print(json_of(run) if asked.json else text_of(run))
+    return int(run.falls_short)
+
+
+def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
+    """The groups of these names, all if none is named. Raises: ValueError that lists what there is."""
+    known = {group.name for group in groups}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"--only {unknown[0]}: there is no such group; there are: {', '.join(g.name for g in groups)}")
+    return [group for group in groups if not names or group.name in names]
+
+
+def judged_rows(groups: Iterable[Group], is_quick: bool, folder: Path | None) -> list[Judged]:
+    """Each group's rows, with the calibration loop run before the first group and after each one."""
+    speeds, measured = [rounds_per_s()], []
+    for group in groups:
+        _say(f"{group.name}: {group.what}")
+        rows = rows_of(group, is_quick, folder)
+        speeds.append(rounds_per_s())
+        measured += [(row, statistics.mean(speeds[-2:])) for row in rows]
+    return [Judged(row=row, beside=beside, fastest=max(speeds)) for row, beside in measured]
+
+
+def rows_of(group: Group, is_quick: bool, folder: Path | None) -> list[Row]:
+    """The group's rows; if it fails, those that it gave before and one that says why."""
+    rows: list[Row] = []
+    started = time.perf_counter()
+    try:
+        with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=folder) as scratch:
+            setting = Setting(folder=Path(scratch), is_quick=is_quick, say=lambda text: _say(f"{group.name}: {text}"))
+            rows.extend(group.run(setting))
+    except Exception as error:  # noqa: BLE001 - shown in full, and as a row that makes the run fail
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}"
+        rows.append(Row(name=group.name, what=group.what, measured=None, unit="", note=reason))
+    _say(f"{group.name}: done in {time.perf_counter() - started:.0f} s")
+    return rows
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Measures the product against its targets; exits 1 if a row falls short.",
+        epilog="groups: "
+        + "; ".join(f"{name}: {', '.join(g.name for g in groups)}" for name, groups in SUBJECTS.items()),
+    )
+    parser.add_argument("subject", choices=SUBJECTS)
+    parser.add_argument(
+        "--only", metavar="GROUP", action="append", default=[], help="this group alone; may be repeated"
+    )
+    parser.add_argument("--quick", action="store_true", help="a small version: a twentieth of the keys")
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.add_argument(
+        "--folder", type=Path, help="where the temporary folders are made (a real disk; default: TMPDIR)"
+    )
+    return parser
+
+
+def _say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

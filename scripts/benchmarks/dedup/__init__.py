@@ -1,0 +1,26 @@
+"""`scripts/bench dedup`: the filters' speed, errors, sizes, and how they take a split, a crash and each other.
+
+`speed.py` times the UniqFilter beside its peers (`peers.py`), `redis.py` the leaves in Redis; `rates.py` counts false
+positives; `splits.py` looks at single calls while leaves split; `processes.py` lets several processes at one store;
+`lasting.py` asks ten million keys again and looks at disk, memory and reopening. `keys.py` makes the keys and keeps the time.
+"""
+
+from __future__ import annotations
+
+from scripts.benchmarks.dedup import lasting, processes, rates, redis, speed, splits
+from scripts.benchmarks.rows import Group
+
+__all__ = ["GROUPS"]
+
+GROUPS: tuple[Group, ...] = (
+    Group(name="uniq-64", what="UniqFilter, 10 million keys, batches of 64", run=speed.uniq_64),
+    Group(
+        name="uniq-10000", what="UniqFilter, 10 million keys, batches of 10,000, and its peers", run=speed.uniq_10000
+    ),
+    Group(name="exact", what="UniqFilter in mode exact, 10 million keys, 90 % known", run=speed.exact),
+    Group(name="redis", what="leaves on three Redis servers, batches of 300", run=redis.shared),
+    Group(name="rate", what="false positives at 1, 3 and 10 times the planned keys", run=rates.measured),
+    Group(name="split", what="single calls of 64 keys while leaves split", run=splits.calls),
+    Group(name="processes", what="one SMM, four processes at once", run=processes.race),
+    Group(name="lasting", what="10 million keys asked again; disk, memory, reopening", run=lasting.kept),
+)

@@ -1,0 +1,68 @@
+"""Keys for the filters, and the time that calls with them take."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+Keys = list[bytes]
+Call = Callable[[Keys], object]
+
+_HOSTS = 1000
+
+
+def urls(numbers: Sequence[int]) -> Keys:
+    """One URL per number, some 40 bytes long; different numbers give different URLs."""
+    return [b"http://host%d.example/path/%d.html" % (number % _HOSTS, number) for number in numbers]
+
+
+def parts(count: int, parts: int = 20) -> Iterator[range]:
+    """0 to `count` in that many ranges, so that keys are made a part at a time: all at once would fill the memory."""
+    edges = [count * part // parts for part in range(parts + 1)]
+    return (range(start, end) for start, end in pairwise(edges))
+
+
+def batches(keys: Keys, size: int) -> list[Keys]:
+    """The keys in batches of that size; the last one may be shorter."""
+    return [keys[start : start + size] for start in range(0, len(keys), size)]
+
+
+def keys_per_s(call: Call, of: Sequence[Keys]) -> float:
+    """Speed of one call per batch, one after the other."""
+    started = time.perf_counter()
+    for batch in of:
+        call(batch)
+    return sum(map(len, of)) / (time.perf_counter() - started)
+
+
+class Speeds:
+    """The speeds of one call over several parts of the keys."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._speeds: list[float] = []
+        self._keys = 0
+        self._seconds = 0.0
+
+    def time(self, of: Sequence[Keys]) -> None:
+        """One part more."""
+        speed, keys = keys_per_s(self._call, of), sum(map(len, of))
+        self._speeds.append(speed)
+        self._keys += keys
+        self._seconds += keys / speed
+
+    @property
+    def median(self) -> float:
+        """Of the parts' speeds, in keys per second."""
+        return statistics.median(self._speeds)
+
+    @property
+    def spread(self) -> str:
+        """The slowest and the fastest part, and the speed over all, in words."""
+        slowest, fastest = min(self._speeds), max(self._speeds)
+        return (
+            f"median of {len(self._speeds)} parts, {slowest:,.0f} to {fastest:,.0f}; "
+            f"{self._keys / self._seconds:,.0f} over all {self._keys:,} keys"
+        )

@@ -1,0 +1,150 @@
+"""URLs per second through the UniqFilter, beside its peers (`peers.py`) in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import compress
+
+from dedup import UniqFilter, UniqParameters
+from scripts.benchmarks.dedup.keys import Call, Keys, Speeds, batches, parts, urls
+from scripts.benchmarks.dedup.peers import PEERS, Peer
+from scripts.benchmarks.dedup.splits import tree_of
+from scripts.benchmarks.rows import Row, Setting
+
+_EXPECTED = 10_000_000
+_KNOWN_PARTS = 6
+
+
+def uniq_64(setting: Setting) -> Iterator[Row]:
+    """As the Frontier feeds it: a page's outlinks are some 60."""
+    yield from _measured(setting, "uniq-64", 64, ()).rows(new=500_000, known=900_000)
+
+
+def uniq_10000(setting: Setting) -> Iterator[Row]:
+    """In large batches, and how much faster that is than the peers."""
+    ours = _measured(setting, "uniq-10000", 10_000, PEERS)
+    yield from ours.rows(new=800_000, known=1_500_000)
+    for peer in ours.peers:
+        for kind, theirs, mine in (("new", peer.new, ours.add_new), ("known", peer.known, ours.ask_known)):
+            name = f"uniq-10000-{peer.peer.name}-{kind}"
+            yield Row(
+                name=name, what=f"{kind}: {peer.peer.what}", measured=theirs.median, unit="URLs/s", note=theirs.spread
+            )
+            if peer.peer.times is not None:
+                what = f"{kind}: UniqFilter ({'add' if kind == 'new' else 'unseen'}) over {peer.peer.name}"
+                times = mine.median / theirs.median
+                yield Row(name=f"{name}-x", what=what, measured=times, unit="x", target=peer.peer.times)
+
+
+def exact(setting: Setting) -> Iterator[Row]:
+    """Nine of ten keys known, at random places among the ten million; what is new is marked."""
+    count = setting.count(_EXPECTED)
+    with UniqFilter.open(setting.folder / "exact", UniqParameters(mode="exact", expected=_EXPECTED)) as uniq:
+        filling = Speeds(uniq.mark)
+        setting.say(f"marking {count:,} keys")
+        for part in parts(count):
+            filling.time(batches(urls(part), 10_000))
+        new = count
+        for size in (10_000, 64):
+            mixed = Speeds(_frontier_call(uniq))
+            setting.say(f"asking in batches of {size:,}")
+            for part in parts(count // 5, 8):
+                mixed.time(batches(urls(nine_known_of_ten(part, count, new)), size))
+                new += len(part)
+            yield Row(
+                name=f"exact-{size}",
+                what=f"90 % known of {count:,}, batches of {size:,}: unseen, then mark",
+                measured=mixed.median,
+                unit="URLs/s",
+                target=200_000.0,
+                note=mixed.spread,
+            )
+    yield Row(
+        name="exact-mark", what=f"marking {count:,} keys", measured=filling.median, unit="URLs/s", note=filling.spread
+    )
+
+
+class _PeerSpeeds:
+    """A peer, and its speeds."""
+
+    def __init__(self, peer: Peer) -> None:
+        new, known = peer.make(_EXPECTED)
+        self.peer, self.new, self.known = peer, Speeds(new), Speeds(known)
+
+
+class _UniqSpeeds:
+    """The speeds of a filter's calls for batches of one size, and of the peers in the same minutes."""
+
+    def __init__(self, uniq: UniqFilter, name: str, size: int, peers: Sequence[Peer]) -> None:
+        self._name, self._size = name, size
+        self._leaves = tree_of(uniq).leaves
+        self.mark_new, self.add_new = Speeds(_frontier_call(uniq)), Speeds(uniq.add)
+        self.ask_known, self.add_known = Speeds(uniq.unseen), Speeds(uniq.add)
+        self.peers = [_PeerSpeeds(peer) for peer in peers]
+
+    def time_new(self, turn: int, part: range) -> None:
+        """One part of new keys, by the two ways in turns, so that both meet the filter at every fill."""
+        (self.mark_new, self.add_new)[turn % 2].time(batches(urls(part), self._size))
+        for peer in self.peers:
+            peer.new.time(batches(urls(part[: _peers_share(part)]), self._size))
+
+    def time_known(self, part: range) -> None:
+        """One part of known keys. They are made anew for each call: a key that was asked for before carries its hash."""
+        for speeds in (self.ask_known, self.add_known):
+            speeds.time(batches(urls(part), self._size))
+        for peer in self.peers:
+            peer.known.time(batches(urls(part[: _peers_share(part)]), self._size))
+
+    def rows(self, new: float, known: float) -> Iterator[Row]:
+        """The filter's own four rows, with these targets."""
+        for ending, how, speeds, target in (
+            ("new", "new, batches of {:,}: unseen, then mark", self.mark_new, new),
+            ("new-add", "new, batches of {:,}: add", self.add_new, new),
+            ("known", "known, batches of {:,}: unseen", self.ask_known, known),
+            ("known-add", "known, batches of {:,}: add", self.add_known, known),
+        ):
+            yield Row(
+                name=f"{self._name}-{ending}",
+                what=how.format(self._size),
+                measured=speeds.median,
+                unit="URLs/s",
+                target=target,
+                note=f"{self._leaves} leaves, logs written; {speeds.spread}",
+            )
+
+
+def _measured(setting: Setting, name: str, size: int, peers: Sequence[Peer]) -> _UniqSpeeds:
+    count = setting.count(_EXPECTED)
+    with UniqFilter.open(setting.folder / name, UniqParameters(expected=_EXPECTED)) as uniq:
+        speeds = _UniqSpeeds(uniq, name, size, peers)
+        setting.say(f"{count:,} new keys")
+        for turn, part in enumerate(parts(count)):
+            speeds.time_new(turn, part)
+        setting.say("known keys")
+        for part in list(parts(count))[:_KNOWN_PARTS]:
+            speeds.time_known(part)
+    return speeds
+
+
+def _peers_share(part: range) -> int:
+    """The peers get a tenth of the keys: they are the same at any fill, and slow."""
+    return len(part) // 10
+
+
+def _frontier_call(uniq: UniqFilter) -> Call:
+    """What the Frontier does with a batch: ask; store what is new; mark that."""
+
+    def ask_and_mark(batch: Keys) -> None:
+        new = uniq.unseen(batch)
+        if new.all():
+            uniq.mark(batch)
+        elif new.any():
+            uniq.mark(list(compress(batch, new)))
+
+    return ask_and_mark
+
+
+def nine_known_of_ten(part: range, known: int, new: int) -> list[int]:
+    """For each number of the part: of ten, one number from `new` on and nine scattered below `known`."""
+    stride = 7_368_787  # a prime that divides no round number: steps all over the known ones
+    return [new + place if place % 10 == 0 else number * stride % known for place, number in enumerate(part)]

@@ -1,0 +1,80 @@
+"""What a benchmark answers with, and how it is judged. Data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.benchmarks.calibration import REFERENCE_ROUNDS
+
+#: The units that are rates; they are scaled by the calibration loop, all others are shown as measured.
+RATES = ("URLs/s", "pages/s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure. Without a target it is shown for comparison; without `measured` it could not be had."""
+
+    name: str  #: of the row, beginning with the group's name
+    what: str  #: what was done
+    measured: float | None
+    unit: str  #: of `measured` and `target`: "URLs/s", "ms", "bytes", "s", "" …
+    target: float | None = None
+    is_bound: bool = False  #: the target is the most that is allowed, not the least
+    note: str = ""  #: what a reader must know to read it rightly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A row beside the calibration loop's speed."""
+
+    row: Row
+    beside: float  #: rounds per second, the mean of those before and after the row was measured
+    fastest: float  #: rounds per second, the best of the run: what the machine can do if nobody else is at work
+
+    @property
+    def scaled(self) -> float | None:
+        """The figure that the reference machine would give. A disturbance lowers it: `fastest` was taken without it."""
+        if self.row.measured is None or self.row.unit not in RATES:
+            return self.row.measured
+        return self.row.measured * REFERENCE_ROUNDS / self.fastest
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better than its target: 1 and more is met. None without a target or where one of both is 0."""
+        if not self.scaled or not self.row.target:
+            return None
+        return self.row.target / self.scaled if self.row.is_bound else self.scaled / self.row.target
+
+    @property
+    def verdict(self) -> str:
+        """`met`, `falls short`, `not run`, or nothing where there is no target."""
+        row, scaled = self.row, self.scaled
+        if scaled is None:
+            return "not run"
+        if row.target is None:
+            return ""
+        return "met" if (scaled <= row.target if row.is_bound else scaled >= row.target) else "falls short"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a group is given."""
+
+    folder: Path  #: empty, on a real disk; removed afterwards
+    is_quick: bool  #: a small version
+    say: Callable[[str], None]  #: tells the user what is being done now
+
+    def count(self, full: int) -> int:
+        """That many keys, or a twentieth of them in the small version."""
+        return full // 20 if self.is_quick else full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Rows that are measured together; the smallest part of a subject that can be asked for."""
+
+    name: str
+    what: str
+    run: Callable[[Setting], Iterable[Row]]

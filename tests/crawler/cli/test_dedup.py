@@ -1,0 +1,353 @@
+"""`anabranch dedup`: its options, its errors as one line and an exit code, and its words."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from crawler.cli import dedup as dedup_module
+from crawler.cli.app import app
+from crawler.cli.dedup import exit_code, run_dedup
+from crawler.cli.dedup_command import DedupCommand
+from crawler.cli.dedup_options import parse_count, parse_levels
+from crawler.errors import UsageError
+from dedup.capture.urls import CaptureError
+from dedup.errors import BadParameters, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
+from dedup.linefilters import Choice
+from dedup.stream import Cadence, OutputFailed
+from dedup.uniq import UniqFilter
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+#: Options, the field that they set, and its value.
+OPTIONS = [
+    (("urls.txt",), "file", "urls.txt"),
+    (("--state", "d"), "state", Path("d")),
+    (("--filter", "exact"), "kind", "exact"),
+    (("--expect", "10M"), "expected", 10_000_000),
+    (("--false-positive", "0.01"), "false_positive", 0.01),
+    (("--signature", "md5"), "signature", "md5"),
+    (("--levels", "1,1,3"), "levels", (1, 1, 3)),
+    (("--features", "site,tail"), "features", "site,tail"),
+    (("--site-bound",), "site_bound", True),
+    (("--published",), "site_bound", False),
+    (("--drop-query",), "drop_query", True),
+    (("--keep-query",), "drop_query", False),
+    (("--pcap", "c.pcap"), "pcap", "c.pcap"),
+    (("--interface", "eth0"), "interface", "eth0"),
+    (("--redis", "redis://a", "--redis", "redis://b"), "redis", ("redis://a", "redis://b")),
+    (("--name", "urls"), "name", "urls"),
+    (("--check",), "check", True),
+    (("-q",), "quiet", True),
+]
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[DedupCommand]:
+    """The commands that the command line makes, in place of running them."""
+    made: list[DedupCommand] = []
+    monkeypatch.setattr(dedup_module, "run_dedup", lambda command: made.append(command) or 0)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("arguments", "field", "value"), OPTIONS, ids=str)
+def test_each_option_reaches_its_field(commands, arguments, field, value) -> None:
+    """And no other field changes."""
+    result = CliRunner().invoke(app, ["dedup", *arguments])
+    assert result.exit_code == 0, result.output
+    assert commands == [DedupCommand(**{field: value})]
+
+
+def test_every_field_has_its_option() -> None:
+    """What a program can ask for, the command line can."""
+    assert {field for _, field, _ in OPTIONS} == set(DedupCommand.__dataclass_fields__)
+
+
+def test_what_is_not_named_is_not_chosen() -> None:
+    """None leaves it to the folder."""
+    assert dedup_module._choice(DedupCommand()) == Choice()
+
+
+def test_what_is_named_is_chosen() -> None:
+    """Each field of the choice has its option, and error messages know it."""
+    command = DedupCommand(
+        kind="similar",
+        expected=5,
+        false_positive=0.5,
+        signature="md5",
+        levels=(1, 1),
+        features="site, tail",
+        site_bound=True,
+        drop_query=False,
+    )
+    chosen = dedup_module._choice(command)
+    assert chosen.features == ("site", "tail")
+    assert {"kind", *chosen.given()} == set(Choice.__dataclass_fields__) == dedup_module.OPTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("0", 0), ("2500", 2500), ("500k", 500_000), ("10M", 10_000_000), (" 1.5g ", 1_500_000_000)]
+)
+def test_a_count_is_read_as_people_write_it(text: str, count: int) -> None:
+    """Thousands, millions, thousand millions."""
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-1", "1.5", "0.0001k", "10MB", "1e6", "9999999999G"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    """With the forms that are read."""
+    with pytest.raises(typer.BadParameter, match="500k"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize("text", ["", "1,", "a", "1 3", "-1,3", "1;3", "²"])
+def test_what_is_no_list_of_levels_is_refused(text: str) -> None:
+    """With the form that is read; whether such levels can be is the filter's business."""
+    assert parse_levels(" 1, 3") == (1, 3)
+    with pytest.raises(typer.BadParameter, match="1,3"):
+        parse_levels(text)
+
+
+@pytest.mark.parametrize("arguments", [("--expect", "ten"), ("--levels", "x"), ("--no-such",), ("a", "b")])
+def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) -> None:
+    """Nothing is run."""
+    assert CliRunner().invoke(app, ["dedup", *arguments]).exit_code == 2
+    assert commands == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (DedupCommand(file="a", pcap="b"), "FILE and --pcap exclude each other"),
+        (DedupCommand(file="-", interface="lo"), "FILE and --interface exclude each other"),
+        (DedupCommand(pcap="b", interface="lo"), "--pcap and --interface exclude each other"),
+        (DedupCommand(redis=("redis://a",), state=Path("d")), "--state and --redis exclude each other"),
+        (DedupCommand(name="urls"), "--redis"),
+        (DedupCommand(check=True), "--check"),
+        (DedupCommand(check=True, state=Path("d"), file="a"), "--check"),
+        (DedupCommand(check=True, state=Path("none")), "none"),
+        (DedupCommand(file="urls", kind="bloom"), "--filter: 'bloom' is unknown"),
+        (DedupCommand(file="urls", kind="smm", features="site"), "--features: the filter smm has no such choice"),
+        (DedupCommand(file="urls", redis=("redis://127.0.0.1:1",), kind="both"), "--filter: only dsbf can be shared"),
+        (DedupCommand(file="urls", false_positive=2.0), "false_positive"),
+        (DedupCommand(file="urls", signature="rot13"), "rot13"),
+        (DedupCommand(file="urls", levels=(9, 9)), "levels"),
+        (DedupCommand(file="urls", kind="similar", features="no"), "no"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_one_line_and_exit_code_2(capfd, command, words) -> None:
+    """And nothing is left behind."""
+    Path("urls").write_bytes(b"a\n")
+    assert run_dedup(command) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"anabranch: [^\n]+\n", err), err
+    assert words in err
+    assert [entry.name for entry in Path().iterdir()] == ["urls"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("what?"), 2),
+        (BadParameters("what?"), 2),
+        (StoreFull(errno.ENOSPC, "full", "d"), 3),
+        (OutputFailed(errno.ENOSPC, "full"), 3),
+        (OutputFailed(errno.EDQUOT, "full"), 3),
+        (OutputFailed(errno.EIO, "broken"), 1),
+        (OSError(errno.ENOSPC, "full"), 3),
+        (FormatMismatch("other"), 4),
+        (InvariantBroken("odd"), 4),
+        (FilterInUse("held"), 1),
+        (CaptureError("no"), 1),
+        (FileNotFoundError(errno.ENOENT, "No such file", "urls"), 1),
+    ],
+    ids=repr,
+)
+def test_an_error_has_its_exit_code(error: Exception, code: int) -> None:
+    """By the table that all commands share."""
+    assert exit_code(error) == code
+
+
+def test_a_file_that_is_missing_is_named(capfd) -> None:
+    """Exit 1, and no folder is made."""
+    assert run_dedup(DedupCommand(file="none", state=Path("d"))) == 1
+    assert capfd.readouterr() == ("", "anabranch: none: no such file or directory\n")
+    assert not Path("d").exists()
+
+
+@pytest.mark.parametrize(("name", "advice"), [("stdin", "name a FILE"), ("stdout", "redirect it")])
+def test_a_closed_stream_is_told(monkeypatch, capfd, name, advice) -> None:
+    """Its number may belong to another file by then; nothing may be written there."""
+    Path("urls").write_bytes(b"a\n")
+    monkeypatch.setattr(sys, name, None)
+    assert run_dedup(DedupCommand(file="urls" if name == "stdout" else None)) == 2
+    assert advice in capfd.readouterr().err
+
+
+def test_the_totals_say_what_became_of_the_lines(capfd) -> None:
+    """And what the filter knows and risks."""
+    Path("urls").write_bytes(b"a\nb\na\n\n" + b"x" * (1 << 20) + b"y\n")
+    assert run_dedup(DedupCommand(file="urls", kind="exact", expected=1000)) == 0
+    out, err = capfd.readouterr()
+    assert out == "a\nb\n"
+    assert err == (
+        "anabranch: urls: a line is longer than 1.0 MiB and left out; the totals count all of them\n"
+        "read 5 lines: 2 new, 1 seen, 1 empty, 1 longer than 1.0 MiB; "
+        "filter exact: 2 keys, P(false drop) 0, expected lost 0\n"
+    )
+
+
+def test_a_quiet_run_says_only_what_went_wrong(capfd) -> None:
+    """No totals."""
+    Path("urls").write_bytes(b"a\n")
+    assert run_dedup(DedupCommand(file="urls", expected=1000, quiet=True)) == 0
+    assert capfd.readouterr() == ("a\n", "")
+
+
+@pytest.mark.parametrize(("state", "syncs"), [(Path("d"), 2), (None, 0)])
+def test_a_lasting_filter_is_synced_now_and_then_and_at_the_end(monkeypatch, capfd, state, syncs) -> None:
+    """So that a power cut repeats few lines. A temporary one is never written to the disk on purpose."""
+    synced = []
+    sync = UniqFilter.sync
+    monkeypatch.setattr(UniqFilter, "sync", lambda uniq: synced.append(1) or sync(uniq))
+    monkeypatch.setattr(
+        dedup_module, "Cadence", lambda interval_s: Cadence(interval_s, iter(range(0, 9999, 20)).__next__)
+    )
+    monkeypatch.setattr("dedup.stream.READ_BYTES", 2)
+    Path("urls").write_bytes(b"a\nb\nc\n")
+    assert run_dedup(DedupCommand(file="urls", state=state, expected=1000)) == 0
+    assert len(synced) == syncs
+
+
+def test_a_state_can_be_verified(capfd) -> None:
+    """It is opened, read whole and told; a broken one ends with 4."""
+    Path("urls").write_bytes(b"a\nb\n")
+    state = Path("d")
+    run_dedup(DedupCommand(file="urls", state=state, expected=1000, quiet=True))
+    assert run_dedup(DedupCommand(state=state, check=True)) == 0
+    assert "2 keys" in capfd.readouterr().err
+    assert run_dedup(DedupCommand(state=state, check=True, quiet=True)) == 0
+    assert capfd.readouterr().err == ""
+    damaged = next(file for file in (state / "smm").glob("??") if any(file.read_bytes()))
+    damaged.write_bytes(damaged.read_bytes().replace(b"\0", b"\xff", 1))
+    assert run_dedup(DedupCommand(state=state, check=True)) == 4
+    assert "bits are set" in capfd.readouterr().err
+
+
+def test_a_filter_that_cannot_be_verified_says_so(capfd) -> None:
+    """It does not call itself right."""
+    Path("urls").write_bytes(b"a\n")
+    run_dedup(DedupCommand(file="urls", state=Path("d"), kind="similar"))
+    assert run_dedup(DedupCommand(state=Path("d"), check=True)) == 2
+    assert "similar cannot be verified" in capfd.readouterr().err
+
+
+def test_a_run_without_a_state_leaves_nothing_behind(monkeypatch, tmp_path, capfd) -> None:
+    """Its filter lives in the folder for temporary files, also if the run fails."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "urls").write_bytes(b"a\n")
+    assert run_dedup(DedupCommand(file="urls", expected=1000)) == 0
+    assert run_dedup(DedupCommand(file=str(tmp_path), expected=1000)) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["urls"]
+
+
+def capture(*targets: bytes) -> bytes:
+    """A pcap file with one request for each target."""
+    text = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101)
+    for port, target in enumerate(targets, 4000):
+        tcp = struct.pack(">HHIIBBHHH", port, 80, 1, 0, 5 << 4, 16, 0, 0, 0)
+        tcp += b"GET " + target + b" HTTP/1.1\r\nHost: a.test\r\n\r\n"
+        packet = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0) + bytes(8) + tcp
+        text += struct.pack("<IIII", 0, 0, len(packet), len(packet)) + packet
+    return text
+
+
+def test_urls_may_come_out_of_a_capture(capfd) -> None:
+    """Each on a line; the totals tell what was in the capture."""
+    Path("c.pcap").write_bytes(capture(b"/1", b"/2", b"/1"))
+    assert run_dedup(DedupCommand(pcap="c.pcap", expected=1000)) == 0
+    out, err = capfd.readouterr()
+    assert out == "http://a.test/1\nhttp://a.test/2\n"
+    assert err.startswith("read 3 lines: 2 new, 1 seen, 0 empty; ")
+    assert err.endswith("; capture: 3 frames, 3 segments, 3 requests\n")
+
+
+def test_what_is_no_capture_is_told(capfd) -> None:
+    """Exit 4, as for any file of another format; 1 if there is none."""
+    Path("urls").write_bytes(b"http://a.test/\n")
+    assert run_dedup(DedupCommand(pcap="urls", expected=1000)) == 4
+    assert "urls is no pcap or pcapng file" in capfd.readouterr().err
+    assert run_dedup(DedupCommand(pcap="none", expected=1000)) == 1
+
+
+def test_an_interface_that_does_not_exist_is_told(capfd) -> None:
+    """Or that one has to be root: one line, exit 1."""
+    assert run_dedup(DedupCommand(interface="none0")) == 1
+    assert capfd.readouterr().err.startswith("anabranch: cannot capture from none0: ")
+
+
+def test_reading_from_a_terminal_is_said(monkeypatch, capfd) -> None:
+    """Else the command seems to hang."""
+    ours, theirs = os.openpty()
+    os.write(ours, b"a\n\x04")
+    with io.TextIOWrapper(io.FileIO(theirs)) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        assert run_dedup(DedupCommand(expected=1000)) == 0
+    out, err = capfd.readouterr()
+    os.close(ours)
+    assert out == "a\n"
+    assert err.startswith("anabranch: reading URLs from the terminal; Ctrl-D ends them\n")
+
+
+def test_help_imports_no_heavy_library() -> None:
+    """It answers at once."""
+    program = """
+import sys
+from crawler.cli import main
+sys.argv = ["anabranch", "dedup", "--help"]
+try:
+    main()
+finally:
+    heavy = {"aiohttp", "dedup", "numpy", "redis", "sqlalchemy", "structlog"} & set(sys.modules)
+    assert not heavy, heavy
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Usage: anabranch dedup" in ended.stdout
+
+
+def test_the_database_of_the_similarity_filter_is_imported_by_those_who_use_it() -> None:
+    """A short list is passed on before SQLAlchemy is read in."""
+    program = """
+import sys
+from crawler.cli import main
+sys.argv = ["anabranch", "dedup", "--expect", "1000", "-q"]
+try:
+    main()
+finally:
+    heavy = {"aiohttp", "redis", "sqlalchemy", "structlog"} & set(sys.modules)
+    assert not heavy, heavy
+"""
+    command = [sys.executable, "-P", "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    ended = subprocess.run(command, input=b"a\na\n", env=environment, check=False, capture_output=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (0, b"a\n"), ended.stderr

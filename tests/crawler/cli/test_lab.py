@@ -1,0 +1,223 @@
+"""`anabranch lab`: the frame around an experiment, and the whole command in processes of its own."""
+
+import csv
+import io
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from crawler.cli import lab as lab_module
+from crawler.cli.lab import INTERRUPTED, PLAIN_INTERVAL_S, READER_GONE, TERMINATED, LabCommand, run_lab, telling
+from crawler.errors import DiskFull
+from crawler.exits import ExitCode
+from crawler.lab.report import Curve, Panel, Report, Table
+from tests.acceptance.command import environment
+
+TABLE = Table(title="Times", columns=("what", "µs"), rows=(("query", 1.25), ("insert", 2_000.0)), note="A note.")
+PANEL = Panel(title="P", x_label="x", y_label="y", curves=(Curve(label="a", x=(1.0,), y=(2.0,)),))
+REPORT = Report(name="smm", tables=(TABLE,), panels=(PANEL,), closing=("It wins.",))
+TINY = ("--count", "100", "--probes", "100", "--runs", "1", "--levels", "1,1")
+
+
+def answer(monkeypatch, report=REPORT, error=None):
+    """An experiment that answers at once; gives the calls that it got."""
+    calls = []
+
+    def run(name, flags, tell):
+        calls.append((name, flags))
+        if error:
+            raise error
+        return report
+
+    monkeypatch.setattr(lab_module, "run_experiment", run)
+    return calls
+
+
+def lab(**more):
+    return run_lab(LabCommand(**{"name": "smm", "flags": {}} | more))
+
+
+def started(*arguments, cwd, **how):
+    """`anabranch lab ARGUMENTS` with a folder of temporary files of its own, `tmp` in `cwd`."""
+    (cwd / "tmp").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "crawler", "lab", *map(str, arguments)],
+        cwd=cwd,
+        env=environment(TMPDIR=str(cwd / "tmp")),
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | how,
+    )
+
+
+def test_the_whole_command(tmp_path) -> None:
+    """Tables and closing on standard output, progress on standard error, numbers and picture in files, nothing else."""
+    with started("smm", *TINY, "--csv", "a.csv", "--plot", "a.png", cwd=tmp_path) as process:
+        out, err = process.communicate(timeout=50)
+    assert process.returncode == 0, err
+    assert "Table 1, SMM, every run on a fresh store: microseconds for 100 URLs" in out
+    assert "* No method forgot a URL" in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert err.startswith("anabranch: lab smm: 0 of 1 steps done; now: making the URLs\n")
+    rows = list(csv.reader(io.StringIO((tmp_path / "a.csv").read_text(), newline="")))
+    assert [row[0] for row in rows if row[:1] == ["SMM"]] == ["SMM"]
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.png", "tmp"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
+def test_an_interrupt_ends_it_quietly_and_leaves_nothing(tmp_path, number, code) -> None:
+    """No traceback, no temporary folder; 130 and 143 are what shells expect."""
+    with started("smm", "--count", "2M", cwd=tmp_path) as process:
+        told = process.stderr.readline()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=50)
+    assert told.startswith("anabranch: lab smm: ")
+    assert (process.returncode, out, err) == (code, "", "")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_an_interrupt_of_the_experiment_is_its_exit_code(monkeypatch, capsys) -> None:
+    """Whatever runs the command."""
+    answer(monkeypatch, error=KeyboardInterrupt())
+    assert lab() == INTERRUPTED
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_has_gone_costs_no_file(tmp_path) -> None:
+    """The measuring took minutes: the CSV is written, and the exit code is that of SIGPIPE."""
+    with started("smm", *TINY, "--quick", "--csv", "a.csv", cwd=tmp_path) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+        code = process.wait(timeout=50)
+    assert code == READER_GONE
+    assert "Error" not in err
+    assert (tmp_path / "a.csv").read_text().startswith('"Table 1')
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_standard_output_costs_no_file(tmp_path) -> None:
+    """One line says so, and the CSV is written."""
+    with (
+        Path("/dev/full").open("w") as full,
+        started("smm", *TINY, "--quick", "--csv", "a.csv", cwd=tmp_path, stdout=full) as process,
+    ):
+        err = process.stderr.read()
+        assert process.wait(timeout=50) == ExitCode.DISK_FULL
+    assert err.splitlines()[1:] == ["anabranch: standard output: no space left on device; --csv FILE keeps the numbers"]
+    assert (tmp_path / "a.csv").read_text().startswith('"Table 1')
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_the_csv_costs_no_table(monkeypatch, capsys, tmp_path) -> None:
+    """Nor the picture."""
+    answer(monkeypatch)
+    assert lab(csv=Path("/dev/full"), plot=tmp_path / "a.svg") == ExitCode.DISK_FULL
+    out, err = capsys.readouterr()
+    assert "insert  2,000" in out
+    assert err == "anabranch: /dev/full: no space left on device; the tables above have all that was measured\n"
+    assert (tmp_path / "a.svg").exists()
+
+
+def test_tables_notes_and_closing_are_shown(monkeypatch, capsys) -> None:
+    """On standard output; what was not given is not passed on."""
+    calls = answer(monkeypatch)
+    assert lab(flags={"seed": 7, "count": None, "quick": False}) == 0
+    assert capsys.readouterr().out == (
+        "Times\nwhat       µs\n-------------\nquery    1.25\ninsert  2,000\nA note.\n\n* It wins.\n"
+    )
+    assert calls == [("smm", {"seed": 7, "quick": False})]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "reason"),
+    [
+        ("csv", "none/a.csv", "no such file or directory; name another file with --csv"),
+        ("plot", "none/a.png", "no such file or directory; name another file with --plot"),
+        ("csv", "", "is a directory; name another file with --csv"),
+        ("plot", "a.bmp", "a picture is one of .png, .svg, .pdf; name the file so"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_told_before_the_experiment(
+    monkeypatch, capsys, tmp_path, option, name, reason
+) -> None:
+    """In one line, with the exit code of a wrong command line."""
+    calls = answer(monkeypatch)
+    assert lab(**{option: tmp_path / name}) == ExitCode.USAGE
+    assert capsys.readouterr() == ("", f"anabranch: {tmp_path / name}: {reason}\n")
+    assert calls == []
+
+
+def test_without_matplotlib_no_experiment_is_run(monkeypatch, capsys, tmp_path) -> None:
+    """Minutes of measuring for a picture that cannot be drawn help nobody."""
+    calls = answer(monkeypatch)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert lab(plot=tmp_path / "a.png", csv=tmp_path / "a.csv") == ExitCode.USAGE
+    assert capsys.readouterr().err == "anabranch: plots need matplotlib: pip install 'anabranch[plots]'\n"
+    assert calls == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_experiment_that_fails_costs_no_old_result(monkeypatch, capsys, tmp_path) -> None:
+    """What the files had, they have; a file that was not there is not there."""
+    answer(monkeypatch, error=DiskFull("/tmp: no space left on device"))
+    old, new = tmp_path / "old.csv", tmp_path / "new.png"
+    old.write_text("last week's")
+    assert lab(csv=old, plot=new) == ExitCode.DISK_FULL
+    assert capsys.readouterr().err == "anabranch: /tmp: no space left on device\n"
+    assert old.read_text() == "last week's"
+    assert not new.exists()
+
+
+def test_a_result_replaces_an_older_one(monkeypatch, capsys, tmp_path) -> None:
+    """It is not added to it."""
+    answer(monkeypatch)
+    (tmp_path / "a.csv").write_text("old\n" * 100)
+    assert lab(csv=tmp_path / "a.csv") == 0
+    assert (tmp_path / "a.csv").read_bytes() == "Times\r\nwhat,µs\r\nquery,1.25\r\ninsert,2000.0\r\n".encode()
+
+
+def test_standard_output_takes_what_it_can(monkeypatch) -> None:
+    """An encoding without µ is no reason to fail after the experiment."""
+    answer(monkeypatch)
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert lab() == 0
+    assert written.getvalue().startswith(b"Times\nwhat       ?s\n")
+
+
+def test_the_handler_of_sigterm_is_given_back(monkeypatch) -> None:
+    """After the run as before it."""
+    before = signal.getsignal(signal.SIGTERM)
+    answer(monkeypatch)
+    assert lab() == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:
+    """The first step at once, then one line per interval."""
+    clock = [100.0]
+    monkeypatch.setattr(lab_module.time, "monotonic", lambda: clock[0])
+    said = io.StringIO()
+    with telling("fpr", Console(file=said, force_terminal=False)) as tell:
+        for step, later_s in enumerate([0.0, PLAIN_INTERVAL_S - 1, 1.0, 0.5]):
+            clock[0] += later_s
+            tell(step, 4, f"step [{step}]")
+    assert said.getvalue().splitlines() == [
+        "anabranch: lab fpr: 0 of 4 steps done; now: step [0]",
+        "anabranch: lab fpr: 2 of 4 steps done; now: step [2]",
+    ]
+
+
+def test_progress_on_a_terminal_is_live_and_goes_away(monkeypatch) -> None:
+    """What is being done now and how far; brackets are no markup."""
+    monkeypatch.setenv("TERM", "xterm")
+    said = io.StringIO()
+    with telling("fpr", Console(file=said, force_terminal=True, width=100)) as tell:
+        tell(3, 4, "leaf [c]")
+    assert "leaf [c]" in said.getvalue()
+    assert "3/4" in said.getvalue()
+    assert said.getvalue().rstrip().endswith("\x1b[2K")

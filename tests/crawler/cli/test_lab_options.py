@@ -1,0 +1,160 @@
+"""The flags of the four experiments: each reaches its field, and what is not given is left to the experiment."""
+
+import dataclasses
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from crawler.cli import lab as lab_module
+from crawler.cli import lab_options
+from crawler.cli.app import app
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+OPTIONS = {"smm": "SmmOptions", "fpr": "FprOptions", "redis": "RedisOptions", "balance": "BalanceOptions"}
+#: What the frame keeps for itself.
+FRAME = {"ctx", "plot", "csv"}
+
+COMMON = {"urls": ("--urls u.txt", Path("u.txt")), "seed": ("--seed 7", 7)}
+FLAGS = {
+    "smm": COMMON
+    | {
+        "count": ("--count 2k", 2000),
+        "repeats": ("--repeats 0.5", 0.5),
+        "runs": ("--runs 5", 5),
+        "probes": ("--probes 10k", 10_000),
+        "signature": ("--signature md5", "md5"),
+        "levels": ("--levels 1,1,3", (1, 1, 3)),
+        "quick": ("--quick", True),
+    },
+    "fpr": COMMON
+    | {
+        "n": ("--n 3M", 3_000_000),
+        "leaves": ("--leaves 1,4", (1, 4)),
+        "points": ("--points 4", 4),
+        "false_positive": ("--false-positive 0.01", 0.01),
+    },
+    "redis": COMMON
+    | {
+        "count": ("--count 9", 9),
+        "batch": ("--batch 64", 64),
+        "threads": ("--threads 1,3", (1, 3)),
+        "leaves": ("--leaves 2", (2,)),
+        "latency_s": ("--latency 0.4ms", 0.0004),
+        "false_positive": ("--false-positive 0.01", 0.01),
+        "server": ("--server /opt/redis-server", Path("/opt/redis-server")),
+    },
+    "balance": COMMON
+    | {
+        "count": ("--count 9", 9),
+        "leaves": ("--leaves 12", 12),
+        "filters": ("--filters 300", 300),
+        "two_gigabytes": ("--no-two-gigabytes", False),
+        "false_positive": ("--false-positive 0.01", 0.01),
+    },
+}
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """The commands that the command line makes, in place of running them."""
+    made = []
+    monkeypatch.setattr(lab_module, "run_lab", lambda command: made.append(command) or 0)
+    return made
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["lab", *arguments])
+
+
+def options_of(verb):
+    return getattr(importlib.import_module(f"crawler.lab.{verb}"), OPTIONS[verb])
+
+
+@pytest.mark.parametrize("verb", OPTIONS)
+def test_every_field_of_the_options_is_a_flag(verb) -> None:
+    """And every flag a field, but for what the frame keeps."""
+    fields = {field.name for field in dataclasses.fields(options_of(verb))}
+    assert set(inspect.signature(getattr(lab_options, verb)).parameters) - FRAME == fields == FLAGS[verb].keys()
+
+
+@pytest.mark.parametrize(("verb", "field"), [(verb, field) for verb, flags in FLAGS.items() for field in flags])
+def test_each_flag_reaches_its_field(commands, verb, field) -> None:
+    """With a value of the field's type, and no other field gets one."""
+    text, value = FLAGS[verb][field]
+    result = run(verb, *text.split())
+    assert result.exit_code == 0, result.output
+    (command,) = commands
+    assert command.name == verb
+    given = {key: flag for key, flag in command.flags.items() if flag is not None}
+    assert given == {field: value}
+    assert getattr(options_of(verb)(**given), field) == value
+    assert getattr(options_of(verb)(), field) != value
+
+
+@pytest.mark.parametrize("verb", OPTIONS)
+def test_picture_and_csv_are_the_frames(commands, verb) -> None:
+    """Every experiment has them."""
+    assert run(verb, "--plot", "a.png", "--csv", "b.csv").exit_code == 0
+    (command,) = commands
+    assert (command.plot, command.csv) == (Path("a.png"), Path("b.csv"))
+    assert set(command.flags.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fpr", "--leaves", "1,0"),
+        ("fpr", "--leaves", "1,,2"),
+        ("redis", "--threads", "many"),
+        ("redis", "--latency", "soon"),
+        ("smm", "--levels", "1;3"),
+        ("smm", "--count", "1.5"),
+        ("nothing",),
+        (),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) -> None:
+    """Nothing is run."""
+    assert run(*arguments).exit_code == 2
+    assert commands == []
+
+
+def test_the_exit_code_is_the_runs(monkeypatch) -> None:
+    """The command line adds nothing to it."""
+    monkeypatch.setattr(lab_module, "run_lab", lambda command: 3)
+    assert run("smm").exit_code == 3
+
+
+def test_lists_and_durations_are_read_as_people_write_them() -> None:
+    """With blanks or without; anything else is refused."""
+    assert lab_options.parse_numbers("1, 2,16") == (1, 2, 16)
+    assert lab_options.parse_seconds("0.4ms") == 0.0004
+    for wrong in ("", "1.5", "-1", "²"):
+        with pytest.raises(typer.BadParameter):
+            lab_options.parse_numbers(wrong)
+
+
+@pytest.mark.parametrize("arguments", [["lab", "--help"], ["lab", "smm", "--help"], ["lab", "redis", "-h"]])
+def test_help_is_quick(arguments) -> None:
+    """It loads neither the filters' libraries nor those of the pictures and servers."""
+    program = f"""
+import sys
+from crawler.cli import main
+sys.argv = ["anabranch", *{arguments!r}]
+try:
+    main()
+finally:
+    heavy = {{"aiohttp", "sqlalchemy", "numpy", "structlog", "matplotlib", "redis", "dedup"}} & set(sys.modules)
+    assert not heavy, heavy
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Usage: anabranch lab" in ended.stdout

@@ -1,0 +1,54 @@
+"""A report is data: how its cells are shown, and its tables as CSV."""
+
+import csv
+import io
+
+import pytest
+
+from crawler.lab.report import NOT_RECOVERABLE, Table, csv_of, shown
+
+
+def table(title, *rows, columns=("a", "b, c")):
+    return Table(title=title, columns=columns, rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (None, ""),
+        ("", ""),
+        (NOT_RECOVERABLE, "not recoverable"),
+        (0, "0"),
+        (75_012, "75,012"),
+        (0.0, "0"),
+        (2.2376, "2.238"),
+        (170_205.4, "170,205"),
+        (999.96, "1,000"),
+        (1000.4, "1,000"),
+        (0.01, "0.01"),
+        (0.60842, "0.6084"),
+        (0.0093, "9.3e-03"),
+        (-0.0093, "-9.3e-03"),
+        (3.3e-11, "3.3e-11"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_a_number_is_shown_so_that_it_can_be_read(cell, text) -> None:
+    """Four significant digits, thousands separated, rates below 1 % by their exponent."""
+    assert shown(cell) == text
+
+
+def test_a_csv_has_every_digit_and_every_cell() -> None:
+    """What is read back is what was measured; commas, quotes and line ends in a text do no harm."""
+    rows = (("x", 0.1 + 0.2), ('a "quoted", one', 10**12), ("two\nlines", None))
+    read = list(csv.reader(io.StringIO(csv_of([table("Of all", *rows)]), newline="")))
+    assert read[:2] == [["Of all"], ["a", "b, c"]]
+    assert [tuple(row) for row in read[2:]] == [("x", repr(0.1 + 0.2)), (rows[1][0], str(10**12)), ("two\nlines", "")]
+
+
+def test_tables_of_a_csv_are_parted_by_an_empty_line() -> None:
+    """Each stands below its title, and none is lost."""
+    text = csv_of([table("one", (1, 2)), table("two", (3, 4))])
+    assert text == 'one\r\na,"b, c"\r\n1,2\r\n\r\ntwo\r\na,"b, c"\r\n3,4\r\n'
+    assert csv_of([]) == ""

@@ -1,0 +1,178 @@
+"""Filters by name: what is chosen is made, what is made is recorded, and what is recorded need not be chosen again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedup.errors import BadParameters, FilterInUse, FormatMismatch
+from dedup.linefilters import CHOICES, Choice, Contradiction, NoSuchChoice, open_filter, open_shared
+
+#: Small ones, and nothing at its default.
+CHOSEN: dict[str, Choice] = {
+    "smm": Choice(kind="smm", signature="md5", levels=(1, 1)),
+    "dsbf": Choice(kind="dsbf", expected=1000, false_positive=0.01),
+    "both": Choice(kind="both", signature="md5", levels=(1, 1), expected=1000, false_positive=0.01),
+    "exact": Choice(kind="exact", signature="md5", levels=(1, 1), expected=1000, false_positive=0.01),
+    "similar": Choice(
+        kind="similar",
+        expected=1000,
+        false_positive=0.01,
+        features=("site", "tail"),
+        site_bound=True,
+        drop_query=True,
+    ),
+}
+#: A value other than the chosen one.
+OTHERS: dict[str, Any] = {
+    "signature": "sha1",
+    "levels": (1, 2),
+    "expected": 2_000_000,
+    "false_positive": 0.02,
+    "features": ("site",),
+    "site_bound": False,
+    "drop_query": False,
+}
+KEYS = [b"http://a.test/1", b"http://b.test/2"]
+
+
+def pass_on(folder: Path, choice: Choice, keys: list[bytes] = KEYS) -> tuple[str, list[bool]]:
+    """The kind of the folder's filter, and which keys are new to it; they are marked then."""
+    opened = open_filter(folder, choice)
+    try:
+        new = opened.unseen(keys).tolist()
+        opened.mark([key for key, is_new in zip(keys, new, strict=True) if is_new])
+    finally:
+        opened.close()
+    return opened.kind, new
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+def test_a_folder_goes_on_as_what_it_was_made(tmp_path: Path, kind: str) -> None:
+    """Naming nothing is enough; naming the same again is allowed."""
+    assert pass_on(tmp_path / "f", CHOSEN[kind]) == (kind, [True, True])
+    assert pass_on(tmp_path / "f", Choice()) == (kind, [False, False])
+    assert pass_on(tmp_path / "f", CHOSEN[kind]) == (kind, [False, False])
+
+
+def test_without_a_choice_both_filters_are_asked(tmp_path: Path) -> None:
+    """A small number of URLs is named only to be quick."""
+    assert pass_on(tmp_path / "f", Choice(expected=1000))[0] == "both"
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in CHOICES for name in sorted(CHOICES[kind])])
+def test_a_choice_that_contradicts_the_folder_is_refused_and_named(tmp_path: Path, kind: str, name: str) -> None:
+    """Nothing is changed by the attempt."""
+    pass_on(tmp_path / "f", CHOSEN[kind])
+    with pytest.raises(Contradiction, match=r"was made with .*leave it out") as refused:
+        open_filter(tmp_path / "f", Choice(**{name: OTHERS[name]}))
+    assert isinstance(refused.value, FormatMismatch)
+    assert refused.value.choice in {name, "levels"}  # the levels of an SMM say how many URLs it expects
+    assert pass_on(tmp_path / "f", Choice()) == (kind, [False, False])
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+def test_another_kind_is_refused(tmp_path: Path, kind: str) -> None:
+    """A filter that is asked less would forget what it knows."""
+    pass_on(tmp_path / "f", CHOSEN[kind])
+    other = "dsbf" if kind != "dsbf" else "smm"
+    with pytest.raises(Contradiction) as refused:
+        open_filter(tmp_path / "f", Choice(kind=other))
+    assert refused.value.choice == "kind"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in CHOICES for name in sorted(OTHERS.keys() - CHOICES[kind])]
+)
+def test_a_choice_that_the_filter_does_not_have_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    """It would have no effect, and somebody thinks that it has."""
+    with pytest.raises(NoSuchChoice, match=kind) as refused:
+        open_filter(tmp_path / "f", Choice(kind=kind, **{name: OTHERS[name]}))
+    assert isinstance(refused.value, BadParameters)
+    assert refused.value.choice == name
+    assert not (tmp_path / "f").exists()
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    """One line for a slip of the pen."""
+    with pytest.raises(NoSuchChoice, match="'bloom' is unknown; there are: smm, dsbf, both, exact, similar"):
+        open_filter(tmp_path / "f", Choice(kind="bloom"))
+
+
+def test_an_smm_is_as_large_as_what_is_expected(tmp_path: Path) -> None:
+    """And the same number agrees with it later, though only the levels are recorded."""
+    few, many = Choice(kind="smm", expected=1000), Choice(kind="smm", expected=50_000_000)
+    pass_on(tmp_path / "f", few)
+    assert pass_on(tmp_path / "f", few) == ("smm", [False, False])
+    with pytest.raises(Contradiction):
+        open_filter(tmp_path / "f", many)
+
+
+def test_a_similar_url_is_dropped(tmp_path: Path) -> None:
+    """Also one that is similar to a new one before it in the same batch."""
+    choice = Choice(kind="similar", features=("site", "directory"))
+    urls = [b"http://a.test/x/1", b"http://a.test/x/2", b"http://a.test/y/1"]
+    assert pass_on(tmp_path / "f", choice, urls)[1] == [True, False, True]
+    assert pass_on(tmp_path / "f", Choice(), urls)[1] == [False, False, False]
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+def test_a_filter_tells_how_much_it_knows(tmp_path: Path, kind: str) -> None:
+    """Keys, and what a new one risks."""
+    pass_on(tmp_path / "f", CHOSEN[kind])
+    opened = open_filter(tmp_path / "f", Choice())
+    totals = opened.totals()
+    opened.close()
+    assert totals.keys == 2
+    assert 0 <= totals.false_drop < 0.01
+    assert (totals.expected_lost is None) == (kind == "similar")
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+def test_a_filter_in_use_is_refused_unless_it_is_an_smm(tmp_path: Path, kind: str) -> None:
+    """An SMM alone may be shared by processes."""
+    opened = open_filter(tmp_path / "f", CHOSEN[kind])
+    try:
+        if kind == "smm":
+            open_filter(tmp_path / "f", Choice()).close()
+        else:
+            with pytest.raises(FilterInUse):
+                open_filter(tmp_path / "f", Choice())
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize("kind", ["both", "similar"])
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        ({"magic": "something else"}, "holds something else"),
+        ({"version": 99}, "version 99"),
+        ({"parameters": {"mode": "odd"}}, "parameters"),
+        ({"parameters": 7}, "parameters"),
+    ],
+    ids=str,
+)
+def test_a_foreign_or_damaged_folder_is_refused(tmp_path: Path, kind: str, harm: dict[str, object], words: str) -> None:
+    """It is left as it is."""
+    pass_on(tmp_path / "f", CHOSEN[kind])
+    path = tmp_path / "f" / "FORMAT"
+    path.write_text(json.dumps(json.loads(path.read_text()) | harm))
+    before = path.read_bytes()
+    with pytest.raises(FormatMismatch, match=words):
+        open_filter(tmp_path / "f", Choice())
+    assert path.read_bytes() == before
+
+
+def test_only_what_is_in_the_servers_can_be_shared() -> None:
+    """A local SMM does not know what others saw. No server is asked."""
+    for kind in CHOICES.keys() - {"dsbf"}:
+        with pytest.raises(NoSuchChoice, match="only dsbf can be shared"):
+            open_shared(["redis://127.0.0.1:1"], "urls", Choice(kind=kind))
+    for name in OTHERS.keys() - CHOICES["dsbf"]:
+        with pytest.raises(NoSuchChoice):
+            open_shared(["redis://127.0.0.1:1"], "urls", replace(Choice(), **{name: OTHERS[name]}))

@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from dedup.errors import FormatMismatch
+from dedup.losses import LossCount
+
+
+def test_a_step_is_due_after_a_thousand_keys_or_a_64th(tmp_path: Path) -> None:
+    """Whichever is more."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    assert not losses.is_due(999)
+    assert losses.is_due(1000)
+    losses.step(128_000, 0.0)
+    assert not losses.is_due(129_999)
+    assert losses.is_due(130_000)
+
+
+def test_the_sum_is_the_integral_of_the_odds(tmp_path: Path) -> None:
+    """At a probability of 1/2 one key is lost for each that is found new; between two steps the odds grow evenly."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    losses.step(100, 0.5)
+    assert losses.at(100, 0.5) == 50
+    assert losses.at(300, 0.5) == 250
+    losses.step(300, 0.5)
+    assert losses.at(300, 0.5) == 250
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    """`at` may be asked for often."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    losses.step(100, 0.1)
+    assert losses.at(500, 0.2) == losses.at(500, 0.2)
+
+
+def test_a_filter_that_does_not_err_loses_nothing(tmp_path: Path) -> None:
+    """At a probability of 0 the sum stays 0."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    for keys in range(0, 10_000, 1000):
+        losses.step(keys, 0.0)
+    assert losses.at(20_000, 0.0) == 0
+
+
+def test_losses_catch_up_with_keys_after_a_crash(tmp_path: Path) -> None:
+    """The record may be older than the logs, or newer if unsynced keys were lost: never counted twice."""
+    path = tmp_path / "LOSSES"
+    losses = LossCount(path, 0)
+    losses.step(1000, 0.0)
+    losses.save()
+    losses.save()
+    assert LossCount(path, 3000).at(3000, 0.5) == 2000 * 0.5
+    assert LossCount(path, 400).at(400, 0.5) == 0
+    assert LossCount(path, 400).at(500, 0.5) == 100 * 0.5
+
+
+def test_nothing_is_written_unless_the_sum_moved(tmp_path: Path) -> None:
+    """A sync without new keys costs no write."""
+    path = tmp_path / "LOSSES"
+    losses = LossCount(path, 0)
+    losses.save()
+    assert not path.exists()
+    losses.step(10, 0.1)
+    losses.save()
+    before = path.stat().st_ino
+    losses.save()
+    assert path.stat().st_ino == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "not JSON",
+        '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5}',
+        '{"magic": "anabranch loss count", "version": 9, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1}',
+    ],
+)
+def test_a_damaged_or_foreign_record_is_refused(tmp_path: Path, text: str) -> None:
+    """The sum is of no use to the filter's answers, so the message says that the file may be removed."""
+    (tmp_path / "LOSSES").write_text(text)
+    with pytest.raises(FormatMismatch, match=r"LOSSES.*remove it to count losses from 0 again"):
+        LossCount(tmp_path / "LOSSES", 0)
+
+
+def test_the_record_is_as_described(tmp_path: Path) -> None:
+    """Magic, version and the three numbers."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    losses.step(10, 0.5)
+    losses.save()
+    assert json.loads((tmp_path / "LOSSES").read_text()) == {
+        "magic": "anabranch loss count",
+        "version": 1,
+        "parameters": {},
+        "keys": 10,
+        "odds": 1.0,
+        "lost": 5.0,
+    }
