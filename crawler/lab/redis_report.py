@@ -14,6 +14,7 @@ PUBLISHED_URLS_PER_S = 15_000
 NEEDED_PER_S = 2_000
 
 _SATURATED = 0.85  # of a core: little more is to be had from one interpreter
+_IDLE = 0.5  # of a core: the threads mostly wait
 _COLUMNS = (
     "leaves c",
     "threads",
@@ -151,23 +152,37 @@ def _need(rows: Sequence[Measured]) -> str:
 
 def _limit(setup: Setup, fastest: Measured) -> str:
     used = fastest.client_cores
-    return (
-        f"The threads share one Python interpreter, whose lock lets one of them hash and pack at a time: in the fastest row "
-        f"they took {used:.2f} of {setup.cores} cores, the rest was for {_servers(fastest)}"
-        + ("; so Python is the limit here, and more crawlers would do more." if used > _SATURATED else ".")
+    told = (
+        "The threads share one Python interpreter, whose lock lets one of them hash and pack at a time; in the fastest row "
+        f"they took {used:.2f} of {setup.cores} cores"
     )
+    if used > _SATURATED:
+        return f"{told}, so Python is the limit, and more crawlers would do more."
+    if used < _IDLE:
+        return (
+            f"{told}, so the limit is {_servers(fastest)}, each of which runs one script at a time, on the same cores."
+        )
+    return f"{told}, the rest was for {_servers(fastest)}."
 
 
 def _more_leaves(rows: Sequence[Measured]) -> Iterator[str]:
-    counts = _counts(rows)
-    if len(counts) > 1:
-        few, many = (_best([row for row in rows if row.leaves == leaves]) for leaves in (counts[0], counts[-1]))
-        change = many.new_per_s / few.new_per_s
-        verb = "rises" if change > 1.1 else "falls" if change < 1 / 1.1 else "hardly changes"
+    """Whether the speed rises with c, by the best row of each c."""
+    best = [_best([row for row in rows if row.leaves == leaves]) for leaves in _counts(rows)]
+    if len(best) > 1:
+        few, many, highest = best[0], best[-1], _best(best)
+        verb = _verb(many.new_per_s / few.new_per_s)
+        peak = f", with its peak at c = {highest.leaves}" if highest not in (few, many) else ""
+        figures = "; ".join(f"c = {row.leaves}: {row.new_per_s:,.0f}" for row in best)
         yield (
-            f"The paper says that the speed rises with c. Here the best one {verb}: {few.new_per_s:,.0f} URLs/s for "
-            f"c = {few.leaves}, {many.new_per_s:,.0f} for c = {many.leaves}."
+            f"The paper says that the speed rises with c. Here it {verb} from c = {few.leaves} to c = {many.leaves}{peak} "
+            f"(best rows, URLs/s: {figures})."
         )
+
+
+def _verb(change: float) -> str:
+    if change > 1.1:
+        return "rises"
+    return "falls" if change < 1 / 1.1 else "hardly changes"
 
 
 def _more_threads(rows: Sequence[Measured]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from crawler.lab import redis as lab
 from crawler.lab.redis import RedisOptions, Wire, run, shape_for, timed
 from crawler.lab.report import Report
 from dedup.batch import BoolArray
+from tests.redis_server import redis_servers
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 5, 10])
@@ -108,9 +109,21 @@ def test_senseless_options_are_refused_before_a_server_starts(options: RedisOpti
         run(options, lambda *_: None)
 
 
+def test_a_program_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--server` with a wrong path ends the run with one line, and leaves no folder behind."""
+    monkeypatch.setattr(lab.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(UsageError, match="no-redis"):
+        run(RedisOptions(count=1000, server=tmp_path / "no-redis"), lambda *_: None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_small_run_on_real_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for each c and number of threads; new URLs are new but for false positives; nothing is left behind."""
-    monkeypatch.setattr(lab.tempfile, "tempdir", str(tmp_path))
+    with redis_servers(tmp_path / "probe", 1):
+        pass  # skipped here if there is no redis-server
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(lab.tempfile, "tempdir", str(scratch))
     told: list[tuple[int, int]] = []
     options = RedisOptions(count=2000, batch=100, threads=(1, 3), leaves=(1, 3), latency_s=0.0001)
     report = run(options, lambda done, steps, _: told.append((done, steps)))
@@ -120,7 +133,7 @@ def test_a_small_run_on_real_servers(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert column(report, "splits") == [0] * 4
     assert all(isinstance(wrong, int) and 0 <= wrong <= 12 for wrong in column(report, "falsely known"))
     assert all(isinstance(speed, float) and speed > 0 for speed in column(report, "new URLs/s"))
-    assert list(tmp_path.iterdir()) == []
+    assert list(scratch.iterdir()) == []
 
 
 def column(report: Report, name: str) -> list[object]:
