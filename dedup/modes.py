@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dedup import folderformat
-from dedup.bloom import DsbfParameters
+from dedup.dsbf.bloom import DsbfParameters
 from dedup.errors import BadParameters, FormatMismatch
-from dedup.fileindex import levels_for
+from dedup.smm.fileindex import levels_for
 
 MAGIC = "anabranch uniq filter"
 VERSION = 2
@@ -36,7 +36,7 @@ class UniqParameters:
     """The shape of a filter; what concerns its mode is recorded in its folder. The defaults are for 10 million URLs."""
 
     mode: str = "both"  #: which stages there are: a name in `MODES`
-    signature: str = "crc32"  #: of the SMM: a name in `dedup.signature.SIGNATURES`
+    signature: str = "crc32"  #: of the SMM: a name in `dedup.smm.signature.SIGNATURES`
     levels: tuple[int, ...] | None = (
         None  #: of the SMM: bytes of the signature that each level takes; None: by `expected`
     )

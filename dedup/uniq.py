@@ -20,16 +20,16 @@ import numpy as np
 
 from dedup import folderformat, modes
 from dedup.batch import BoolArray, Fingerprints, first_of_each
-from dedup.dsbf import Dsbf, DsbfStatistics
+from dedup.dsbf.filter import Dsbf, DsbfStatistics
+from dedup.dsbf.manifest import NAME as DSBF_MANIFEST
 from dedup.durablefiles import descriptor
 from dedup.errors import FormatMismatch
-from dedup.exact import ExactIndex, ExactStatistics
+from dedup.exact.index import ExactIndex, ExactStatistics
+from dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from dedup.fingerprint import fingerprints
 from dedup.losses import LossCount
-from dedup.manifest import NAME as DSBF_MANIFEST
 from dedup.modes import UniqParameters
-from dedup.runfolder import MANIFEST as EXACT_MANIFEST
-from dedup.smm import Smm
+from dedup.smm.store import Smm
 
 __all__ = ["UniqFilter", "UniqParameters", "UniqStatistics"]
 

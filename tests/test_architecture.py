@@ -44,12 +44,17 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "redis": ("dedup/leaves/redis.py",),
     "rich": ("crawler/cli/*", "crawler/progress*"),
     "selectolax": ("crawler/processors/extract.py",),
-    "sqlalchemy": ("frontier/stores/*", "dedup/url_db.py"),
-    "sqlite3": ("frontier/stores/*", "dedup/url_db.py"),
+    "sqlalchemy": ("frontier/stores/*", "dedup/similarity/url_db.py"),
+    "sqlite3": ("frontier/stores/*", "dedup/similarity/url_db.py"),
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/order*",),
     "typer": ("crawler/cli/*",),
-    "xxhash": ("dedup/fingerprint.py", "dedup/signature.py", "dedup/sortedruns.py", "frontier/fingerprints.py"),
+    "xxhash": (
+        "dedup/fingerprint.py",
+        "dedup/smm/signature.py",
+        "dedup/exact/sortedruns.py",
+        "frontier/fingerprints.py",
+    ),
     "yarl": ("crawler/processors/fetch.py", "crawler/lab/miniweb*"),  # the type of aiohttp's URLs
 }
 
@@ -228,8 +233,8 @@ def test_rooms_import_only_along_the_arrows(rooms: list[Source]) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("dedup/smm.py", "import frontier.core"),
-        ("dedup/smm.py", "if TYPE_CHECKING:\n    from crawler.urls import Urls"),
+        ("dedup/smm/store.py", "import frontier.core"),
+        ("dedup/smm/store.py", "if TYPE_CHECKING:\n    from crawler.urls import Urls"),
         ("frontier/core.py", "from dedup.uniq import UniqFilter"),
         ("frontier/composition.py", "from crawler import urls"),
         ("crawler/workers.py", "def f():\n    import dedup"),
@@ -245,7 +250,7 @@ def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
 def test_the_arrows_themselves_are_allowed() -> None:
     """What the design draws is no breach."""
     door = source("frontier/composition.py", "from dedup.uniq import UniqFilter\nfrom frontier.core import Frontier")
-    lab = source("crawler/lab/balance.py", "from dedup.dsbf import Dsbf")
+    lab = source("crawler/lab/filters/balance.py", "from dedup.dsbf.filter import Dsbf")
     assert forbidden_arrows([door, lab, source("crawler/workers.py", "from frontier.models import Lease")]) == []
 
 
@@ -312,10 +317,10 @@ def test_the_rooms_have_no_bad_habits(rooms: list[Source]) -> None:
     [
         ("crawler/utils.py", ""),
         ("crawler/helpers/text.py", ""),
-        ("dedup/smm.py", "try:\n    f()\nexcept:\n    raise"),
-        ("dedup/smm.py", "import time\ntime.sleep(1)"),
-        ("dedup/smm.py", "from time import monotonic, sleep"),
-        ("dedup/smm.py", "def f():\n    global count\n    count = 1"),
+        ("dedup/smm/store.py", "try:\n    f()\nexcept:\n    raise"),
+        ("dedup/smm/store.py", "import time\ntime.sleep(1)"),
+        ("dedup/smm/store.py", "from time import monotonic, sleep"),
+        ("dedup/smm/store.py", "def f():\n    global count\n    count = 1"),
     ],
 )
 def test_a_bad_habit_is_found(path: str, text: str) -> None:
@@ -347,12 +352,12 @@ async def function():
 @typing.overload
 def function_of(x: int): ...
 """
-    found = without_docstring(source("dedup/smm.py", text))
+    found = without_docstring(source("dedup/smm/store.py", text))
     assert found == [
-        "dedup/smm.py",
-        "dedup/smm.py:2 Public",
-        "dedup/smm.py:3 Public.method",
-        "dedup/smm.py:11 function",
+        "dedup/smm/store.py",
+        "dedup/smm/store.py:2 Public",
+        "dedup/smm/store.py:3 Public.method",
+        "dedup/smm/store.py:11 function",
     ]
 
 

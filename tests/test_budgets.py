@@ -12,13 +12,13 @@ from scripts import budgets
 from scripts.budgets import Measured, complaints, complexity, excesses, main, measure, soft_shares, source, sources
 
 
-def measured(text: str, path: str = "dedup/smm.py") -> dict[str, Measured]:
+def measured(text: str, path: str = "dedup/smm/store.py") -> dict[str, Measured]:
     """Place without the file -> what was measured; the module's own key is empty."""
     found = measure(source(path, dedent(text)))
     return {what.place.removeprefix(path).removeprefix(":"): what for what in found}
 
 
-def function_of(lines: int, path: str = "dedup/smm.py", name: str = "f") -> Measured:
+def function_of(lines: int, path: str = "dedup/smm/store.py", name: str = "f") -> Measured:
     """A function whose body has that many lines."""
     return measured(f"def {name}():\n" + "    x = 1\n" * lines, path)[name]
 
@@ -145,7 +145,7 @@ def test_a_limit_itself_is_allowed(lines: int, soft: int, hard: int) -> None:
 )
 def test_each_hard_limit_can_break(text: str, broken: str) -> None:
     """Every measure has a source that exceeds it, and the line names the place, the value and the limit."""
-    found = [line for line in complaints(measure(source("dedup/smm.py", text))) if "dedup/smm.py" in line]
+    found = [line for line in complaints(measure(source("dedup/smm/store.py", text))) if "dedup/smm/store.py" in line]
     assert len(found) == 1
     assert found[0].endswith(broken)
 
@@ -176,11 +176,11 @@ def test_an_exempt_class_is_named_in_full() -> None:
 
 def test_only_the_rooms_are_measured(tmp_path: Path) -> None:
     """Tests and scripts are not; a package is known by its folder's name."""
-    for name in ("crawler/cli/__init__.py", "dedup/smm.py", "tests/test_smm.py"):
+    for name in ("crawler/cli/__init__.py", "dedup/smm/store.py", "tests/test_smm.py"):
         file = tmp_path / name
         file.parent.mkdir(parents=True)
         file.write_text("", encoding="utf-8")
-    assert [file.module for file in sources(tmp_path)] == ["crawler.cli", "dedup.smm"]
+    assert [file.module for file in sources(tmp_path)] == ["crawler.cli", "dedup.smm.store"]
 
 
 def test_the_report_names_the_largest_and_fails_above_a_hard_limit(

@@ -18,7 +18,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dedup.bloom import DsbfParameters
+from dedup.dsbf.bloom import DsbfParameters
 from dedup.durablefiles import descriptor, sync_file, telling_full, write_all
 from dedup.errors import FormatMismatch
 from dedup.leaves.arena import ArenaLeaves

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from dedup.batch import Fingerprints, IntArray
-from dedup.bloom import DsbfParameters
+from dedup.dsbf.bloom import DsbfParameters
 from dedup.durablefiles import descriptor, replace_file, sync_path, telling_full, write_all, write_file
 from dedup.errors import FormatMismatch
 from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes

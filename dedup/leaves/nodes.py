@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 
 from dedup.batch import IntArray
-from dedup.bloom import DsbfParameters, false_positive_rates
-from dedup.tree import Tree
+from dedup.dsbf.bloom import DsbfParameters, false_positive_rates
+from dedup.dsbf.tree import Tree
 
 #: Instead of a slot: the node has no bits. Instead of a node: there is none.
 NONE = -1

@@ -5,7 +5,7 @@ Keys of a filter, all beginning with its name:
 - `NAME:part` (hash, one per server): the format, which server of how many this is, and `token`, the generation: a random
   text made with the part. Each leaf of the server carries it, and each call names it. A server that was flushed has no
   part, one that was made anew has another token; both refuse every call.
-- `NAME:manifest` (hash, first server): `revision`, a random text, and `body`, the tree as JSON (`dedup/sharedtree.py`).
+- `NAME:manifest` (hash, first server): `revision`, a random text, and `body`, the tree as JSON (`dedup/dsbf/sharedtree.py`).
 - `NAME:leaf:PATH` (hash): `token`, `stage`, `count` (elements that found a bit clear), `logged` (bytes in the log), and
   while it splits `moved` (bytes of the log that are in the children) and `round` (how often `moved` began anew).
 - `NAME:leaf:PATH:bits`, `...:log`, `...:mover`: the bits; 16 bytes per element; who moves the elements now (a lease).

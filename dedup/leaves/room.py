@@ -20,7 +20,7 @@ import numpy as np
 from dedup.batch import ByteArray
 from dedup.durablefiles import descriptor, sync_file, telling_full, write_all
 from dedup.errors import FormatMismatch
-from dedup.pagetable import allocate_pages
+from dedup.smm.pagetable import allocate_pages
 
 NAME = "BITS"
 VERSION = 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from dedup.batch import BoolArray, Fingerprints, IntArray
-from dedup.bloom import DsbfParameters
+from dedup.dsbf.bloom import DsbfParameters
+from dedup.dsbf.tree import DEEPEST, Tree
 from dedup.leaves.base import LocalLeaves
 from dedup.leaves.nodes import NONE, Nodes
-from dedup.tree import DEEPEST, Tree
 
 
 class LeafTable:

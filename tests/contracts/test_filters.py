@@ -10,11 +10,11 @@ from typing import Protocol, Self
 import numpy as np
 import pytest
 
-from dedup.dsbf import Dsbf
+from dedup.dsbf.filter import Dsbf
 from dedup.errors import FilterClosed
-from dedup.exact import ExactIndex
+from dedup.exact.index import ExactIndex
 from dedup.modes import UniqParameters
-from dedup.smm import Smm
+from dedup.smm.store import Smm
 from dedup.uniq import UniqFilter
 
 

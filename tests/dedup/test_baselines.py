@@ -17,7 +17,7 @@ from dedup.baselines import (
     host_of,
 )
 from dedup.errors import BadParameters, FilterClosed, StoreFull
-from dedup.pagetable import PAGE_BYTES
+from dedup.smm.pagetable import PAGE_BYTES
 
 PUBLISHED_URLS = 75_012
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import BadParameters, FormatMismatch
-from dedup.fileindex import levels_for
 from dedup.modes import MODES, UniqParameters, recorded
+from dedup.smm.fileindex import levels_for
 from dedup.uniq import UniqFilter
 
 SMALL = UniqParameters(levels=(1, 1), expected=1000, false_positive=0.01, leaf_bits=1 << 12)

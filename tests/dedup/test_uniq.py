@@ -157,7 +157,7 @@ def test_an_addition_hashes_each_key_once(tmp_path: Path, monkeypatch: pytest.Mo
         addresses, fingerprints = smm.Smm.addresses, uniq.fingerprints
         monkeypatch.setattr(smm.Smm, "addresses", lambda s, k: (hashed.append(len(k)), addresses(s, k))[1])
         monkeypatch.setattr(uniq, "fingerprints", lambda k: (hashed.append(len(k)), fingerprints(k))[1])
-        for module in ("dedup.dsbf", "dedup.exact"):
+        for module in ("dedup.dsbf.filter", "dedup.exact.index"):
             monkeypatch.setattr(f"{module}.fingerprints", lambda k: pytest.fail("hashed again"))
         assert seen.add(keys(0, 10)).all()
         assert hashed == [10, 10]

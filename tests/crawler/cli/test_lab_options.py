@@ -73,7 +73,7 @@ def run(*arguments):
 
 
 def options_of(verb):
-    return getattr(importlib.import_module(f"crawler.lab.{verb}"), OPTIONS[verb])
+    return getattr(importlib.import_module(f"crawler.lab.filters.{verb}"), OPTIONS[verb])
 
 
 @pytest.mark.parametrize("verb", OPTIONS)

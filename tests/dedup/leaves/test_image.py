@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.bloom import DsbfParameters
+from dedup.dsbf.bloom import DsbfParameters
 from dedup.errors import StoreFull
 from dedup.fingerprint import fingerprints
 from dedup.leaves.image import PLACES, Image

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dedup.batch import Fingerprints
-from dedup.bloom import DsbfParameters
+from dedup.dsbf.bloom import DsbfParameters
 from dedup.errors import FormatMismatch, StoreFull
 from dedup.fingerprint import fingerprints
 from dedup.leaves import log as leaflog

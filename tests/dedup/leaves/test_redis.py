@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from crawler.lab.redis_servers import RedisServer
+from crawler.lab.filters.redis_servers import RedisServer
 from dedup.errors import BadParameters, FilterClosed, FormatMismatch, StoreUnavailable
 from dedup.leaves.redis import RedisServers
 from dedup.leaves.redis_scripts import Call

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import redis
 
-from crawler.lab.redis_servers import RedisServer
+from crawler.lab.filters.redis_servers import RedisServer
 from dedup.errors import FormatMismatch, StoreUnavailable
 from dedup.fingerprint import fingerprint, fingerprints, map_hashes_of
 from dedup.leaves.redis import RedisServers

@@ -82,7 +82,7 @@ def test_a_full_disk_is_said_when_a_part_is_secured(path: Path, monkeypatch: pyt
         raise OSError(28, "full")
 
     room = file_room(path, 4096)
-    monkeypatch.setattr("dedup.pagetable._allocate", full)
+    monkeypatch.setattr("dedup.smm.pagetable._allocate", full)
     with pytest.raises(StoreFull, match="BITS"):
         room.secure(0, 4096)
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.bloom import DsbfParameters
-from dedup.checking import check_node
+from dedup.dsbf.bloom import DsbfParameters
+from dedup.dsbf.checking import check_node
+from dedup.dsbf.tree import DEEPEST, Tree
 from dedup.fingerprint import fingerprint, fingerprints
 from dedup.leaves.arena import ArenaLeaves
 from dedup.leaves.nodes import Nodes
 from dedup.leaves.table import LeafTable
-from dedup.tree import DEEPEST, Tree
 
 #: Leaves that are full above nine elements.
 TINY = DsbfParameters(expected=0, false_positive=0.05, leaf_bits=64, split_fan_out=2)

@@ -1,0 +1,119 @@
+"""How an opened DSBF gets its leaves back: from the bits that were kept at a clean end, or else from the logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dedup.dsbf.bloom import DsbfParameters
+from dedup.dsbf.manifest import Manifest, read_manifest, write_manifest
+from dedup.dsbf.splitting import Split
+from dedup.dsbf.tree import Tree
+from dedup.durablefiles import UNFINISHED, sync_folder
+from dedup.errors import FormatMismatch
+from dedup.fingerprint import distinct
+from dedup.leaves.image import Image, Place
+from dedup.leaves.log import LeafLogs, are_empty
+from dedup.leaves.room import NAME as BITS
+from dedup.leaves.table import LeafTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The state of a filter at its opening."""
+
+    table: LeafTable
+    splits: list[Split]
+    strays: int  #: elements that stood in a wrong leaf's log
+    image: dict[str, object] | None  #: what the manifest says of the kept bits; None: they do not count
+
+
+def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, place: Place) -> Restored:
+    """The state of the folder's filter, which is made if the folder is empty.
+
+    Cost: 0.3 µs per element, or that of reading or mapping the kept bits. Raises: FormatMismatch, OSError.
+    """
+    manifest = read_manifest(folder, parameters) or _found(folder, parameters, logs)
+    if kept := _from_image(parameters, manifest, logs, place):
+        return kept
+    if manifest.image is not None:
+        manifest = replace(manifest, image=None)
+        write_manifest(folder, parameters, manifest)
+        sync_folder(folder)
+    return _from_logs(parameters, manifest, logs, place)
+
+
+def _found(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manifest:
+    """Make the files of an empty filter; the manifest comes last, so that half of it is made anew."""
+    names = [entry.name for entry in folder.iterdir() if not entry.name.endswith(UNFINISHED)]
+    is_ours = all(name.startswith("leaf-") or name == BITS for name in names)
+    if not is_ours or not are_empty(folder):
+        raise FormatMismatch(f"{folder} is not empty and has no MANIFEST file: it is damaged or not ours")
+    manifest = Manifest(tree=Tree.rooted(parameters.first_leaves))
+    logs.create(manifest.tree.leaves)
+    write_manifest(folder, parameters, manifest)
+    sync_folder(folder)
+    sync_folder(folder.parent)
+    return manifest
+
+
+def _from_image(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, place: Place) -> Restored | None:
+    """The state at the last clean end; None if there was none or anything disagrees. No log is read."""
+    image = Image.of_record(manifest.image or {}, len(manifest.tree))
+    if image is None or image.lengths.keys() != _nodes_with_logs(manifest) or not logs.adopt(image.lengths):
+        return None
+    splits = _splits(manifest, logs)
+    if any(split.moved >= split.length for split in splits) or (leaves := place.restored(image)) is None:
+        return None
+    table = LeafTable(parameters, manifest.tree, leaves)
+    try:
+        table.adopt(image.nodes())
+    except ValueError:
+        return None
+    return Restored(table=table, splits=splits, strays=0, image=manifest.image)
+
+
+def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, place: Place) -> Restored:
+    """The state that the logs tell. Torn tails are cut, equal elements and strays dropped, unneeded logs removed."""
+    tree = manifest.tree
+    table = LeafTable(parameters, tree, place.fresh(len(tree.leaves) + len(manifest.splitting)))
+    strays = sum(_load_leaf(leaf, table, logs) for leaf in tree.leaves)
+    for node, moved in manifest.splitting:
+        if moved > len(logs.open(node)):
+            raise FormatMismatch(f"{logs.path(node)} is damaged: it holds fewer elements than were moved out of it")
+    splits = _splits(manifest, logs)
+    # A node counts what no node below it knows, so the deepest come first.
+    for split in sorted(splits, key=lambda split: -tree.level.item(split.node)):
+        strays += _load_splitting(split, table, logs)
+    logs.remove_strangers()
+    return Restored(table=table, splits=splits, strays=strays, image=None)
+
+
+def _load_leaf(leaf: int, table: LeafTable, logs: LeafLogs) -> int:
+    """Let a leaf hold what its log says; answers the number of strays, which are dropped from the log."""
+    found = logs.open(leaf)
+    mine = found[table.tree.leads_through(leaf, found)]
+    elements = distinct(mine)
+    if len(elements) < len(found):
+        logs.rewrite(leaf, elements)
+    table.settle(leaf, elements)
+    return len(found) - len(mine)
+
+
+def _load_splitting(split: Split, table: LeafTable, logs: LeafLogs) -> int:
+    """The same for a splitting node, whose log is frozen: nothing is dropped from it."""
+    found = logs.read(split.node)
+    mine = table.tree.leads_through(split.node, found)
+    if split.moved < split.length:
+        table.settle(split.node, distinct(found[mine]))
+    return int(np.count_nonzero(~mine))
+
+
+def _splits(manifest: Manifest, logs: LeafLogs) -> list[Split]:
+    return [Split(node=node, length=logs.count(node), moved=n, recorded=n) for node, n in manifest.splitting]
+
+
+def _nodes_with_logs(manifest: Manifest) -> set[int]:
+    return {*manifest.tree.leaves, *(node for node, _ in manifest.splitting)}

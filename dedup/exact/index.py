@@ -1,0 +1,210 @@
+"""An exact set of keys on disk: their 128-bit fingerprints in sorted runs, the newest ones in a tail.
+
+Two of n keys share a fingerprint with a probability of n^2 / 2^129, 10^-25 for 10 million: that is what "exact" means
+here. Each element is in one place only: the tail (`taillog.py`), a dictionary and its log, or one run (`sortedruns.py`),
+an immutable file that is searched where it lies. A tail that has become long is written as a run, and runs are
+merged, a part at a time (`runmerge.py`), so that each one is larger than all newer ones together: their number is
+logarithmic. `runfolder.py` keeps the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from dedup.batch import BoolArray, Fingerprints, first_of_each
+from dedup.durablefiles import FolderLock
+from dedup.errors import BadParameters, FilterClosed, InvariantBroken
+from dedup.exact.runfolder import RunFolder
+from dedup.exact.sortedruns import SortedRun
+from dedup.exact.taillog import TailLog
+from dedup.fingerprint import fingerprint, fingerprints
+
+#: Elements of the tail: the dictionary takes some 10 MiB.
+TAIL_ELEMENTS = 1 << 16
+
+_MASK_64 = (1 << 64) - 1
+_WORTH_SORTING = 256  # elements that are asked for; below that sorting costs more than it saves
+_CHECK_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactStatistics:
+    """An index at one moment."""
+
+    elements: int  #: distinct elements
+    tail: int  #: those of them that are in the tail
+    runs: int  #: sorted files
+    merging: int  #: elements that the merge under way has still to move
+    file_bytes: int  #: runs and log that count now; a merge under way takes as much again as what it merges
+
+
+class ExactIndex:
+    """The index of one folder. Use `ExactIndex.open`.
+
+    Marking and asking belong to one thread; `sync` may run in another one at the same time.
+    """
+
+    def __init__(self, folder: Path, tail_elements: int, lock: FolderLock) -> None:
+        self._folder = folder
+        self._tail_elements = tail_elements
+        self._lock = lock
+        self._files = RunFolder(folder, tail_elements)
+        self.is_closed = False
+
+    @classmethod
+    def open(cls, folder: Path, tail_elements: int = TAIL_ELEMENTS) -> Self:
+        """Open a folder's index, or make it if the folder is new or empty; a tail of any length may be asked for.
+
+        Cost: milliseconds; the log is read, of the runs only their headers. Raises: FormatMismatch if the folder is
+        not ours or is damaged; FilterInUse; OSError.
+        """
+        if tail_elements < 1:
+            raise BadParameters(f"tail_elements is {tail_elements}; it must be 1 or more")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+        try:
+            return cls(folder, tail_elements, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def __len__(self) -> int:
+        """Distinct elements, exactly."""
+        return len(self._files.tail) + sum(run.count for run in self._files.runs)
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        """True where a key was never marked. Cost: 0.2 µs per key in the tail, 0.5 µs more for each run of 10^7."""
+        return self.unseen_elements(fingerprints(keys))
+
+    def is_unseen(self, key: bytes) -> bool:
+        """`unseen` of one key, several times as fast as a batch of one."""
+        return self.is_unseen_element(fingerprint(key))
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Put the keys into the set; those that are in it stay as they are.
+
+        A call may write a run and move elements from runs to a larger one, at most 32 per key: 15 ms once in 65,536
+        keys, and less than 1 µs per key else. Raises: StoreFull (an OSError), with some keys taken; repeat the call.
+        """
+        self.mark_elements(fingerprints(keys), first_of_each(keys))
+
+    def mark_one(self, key: bytes) -> None:
+        """`mark` of one key, several times as fast as a batch of one."""
+        self.mark_element(fingerprint(key))
+
+    def add(self, keys: Sequence[bytes]) -> BoolArray:
+        """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
+        elements = fingerprints(keys)
+        new = self.unseen_elements(elements) & first_of_each(keys)
+        self.mark_elements(elements[new], np.ones(np.count_nonzero(new), dtype=np.bool_))
+        return new
+
+    def unseen_elements(self, elements: Fingerprints) -> BoolArray:
+        """`unseen` of the keys that have these fingerprints."""
+        self._require_open()
+        halves = np.ascontiguousarray(elements.T)
+        new: BoolArray = ~self._files.tail.knows(*halves)
+        runs = self._files.runs
+        if not runs:
+            return new
+        asked = np.flatnonzero(new)
+        if len(asked) > _WORTH_SORTING:
+            asked = asked[halves[0, asked].argsort()]
+        highs, lows = halves[:, asked]
+        for run in reversed(runs):  # what came last is asked for most
+            if not len(asked):
+                break
+            known = run.knows(highs, lows)
+            if known.any():
+                new[asked[known]] = False
+                asked, highs, lows = asked[~known], highs[~known], lows[~known]
+        return new
+
+    def is_unseen_element(self, element: int) -> bool:
+        """`is_unseen` of the key that has this fingerprint."""
+        self._require_open()
+        high, low = element >> 64, element & _MASK_64
+        if self._files.tail.knows_one(high, low):
+            return False
+        return not any(run.knows_one(high, low) for run in reversed(self._files.runs))
+
+    def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
+        """`mark` of the keys that have these fingerprints; `is_first` says which stand first in the batch."""
+        self._require_open()
+        for start in range(0, len(elements), self._tail_elements):  # the tail is never longer than two of these
+            part = elements[start : start + self._tail_elements]
+            self._files.make_room(len(part))
+            new = self.unseen_elements(part) & is_first[start : start + len(part)]
+            if new.any():
+                self._files.tail.take(part[new])
+
+    def mark_element(self, element: int) -> None:
+        """`mark_one` of the key that has this fingerprint."""
+        self._require_open()
+        self._files.make_room(1)
+        if self.is_unseen_element(element):
+            self._files.tail.take_one(element)
+
+    def sync(self) -> None:
+        """Make all that was marked before this call durable; runs that are new are synced whole. Raises: OSError."""
+        self._require_open()
+        self._files.sync()
+
+    def statistics(self) -> ExactStatistics:
+        """The index at this moment."""
+        self._require_open()
+        tail, runs = self._files.tail, self._files.runs
+        return ExactStatistics(
+            elements=len(self),
+            tail=len(tail),
+            runs=len(runs),
+            merging=self._files.merging,
+            file_bytes=tail.file_bytes + sum(run.file_bytes for run in runs),
+        )
+
+    def check(self) -> None:
+        """Read all: each file is what it says, and no element is in two places.
+
+        Cost: some searches per element. Raises: InvariantBroken, OSError.
+        """
+        self._require_open()
+        tail, runs = self._files.tail, self._files.runs
+        tail.check()
+        for place, run in enumerate(runs):
+            run.check()
+            others: tuple[TailLog | SortedRun, ...] = (tail, *runs[:place])
+            for start in range(0, run.count, _CHECK_AT_ONCE):
+                part = run.part(start, min(run.count, start + _CHECK_AT_ONCE))
+                for other in others:
+                    if other.knows(*part).any():
+                        raise InvariantBroken(f"{run.path} and {other.path} have an element in common")
+
+    def close(self) -> None:
+        """Sync and let go of the folder; a second call does nothing. Raises: OSError, with the folder let go."""
+        if self.is_closed:
+            return
+        try:
+            self._files.sync()
+        finally:
+            self.is_closed = True
+            self._files.abandon()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{len(self)} elements in {len(self._files.runs)} runs and a tail"
+        return f"<ExactIndex {state}>"
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise FilterClosed(f"the index {self._folder} is closed")

@@ -1,0 +1,193 @@
+"""The files of an exact index: runs, the log of the tail, and the manifest that says which of them count.
+
+MANIFEST is JSON: `magic`, `version`, `parameters`, `runs` and `log` (the numbers of files). `sync` writes it, and all other
+files are removed at the next opening. So a crash at any moment leaves what was synced.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from dedup.durablefiles import UNFINISHED, replace_file, sync_folder, sync_path
+from dedup.errors import FormatMismatch
+from dedup.exact.runmerge import RunMerge
+from dedup.exact.sortedruns import SortedRun, write_run
+from dedup.exact.taillog import HEADER_BYTES, TailLog
+from dedup.folderformat import Format, read_record
+
+MANIFEST = "MANIFEST"
+#: Elements that a merge moves for each one that is marked. An element is moved at most log2(n / tail) times in all, so
+#: merging keeps up with marking up to n = 2^32 tails, and is done before marking has added 1/32 of what is merged.
+MOVES_PER_KEY = 32
+#: With more runs than this a merge is done in one call: sessions that end before their merge could else pile them up.
+MOST_RUNS = 32
+
+_FORMAT = Format(magic="anabranch exact index", version=1, parameters={})
+_PARTS_PER_TAIL = 4  # of a merge: the smaller a part, the shorter a call; below some 10,000 elements parts cost more
+
+
+class RunFolder:
+    """`tail` and `runs`, oldest run first, are the set. `make_room` moves elements from the one to the others.
+
+    Everything but `sync` belongs to one thread; `sync` may run in another one at the same time.
+    """
+
+    def __init__(self, folder: Path, tail_elements: int) -> None:
+        self._folder = folder
+        self._tail_elements = tail_elements
+        self._merge: RunMerge | None = None
+        self._credit = 0
+        self._lock = threading.Lock()  # the set and what is obsolete
+        self._sync_lock = threading.Lock()
+        self._obsolete: list[Path] = []  # files that the next manifest sets free
+        found = self._read_manifest() or self._found()
+        self._recorded = found
+        self.runs = tuple(SortedRun(self._run_path(number), number) for number in found[0])
+        self.tail = TailLog.reopen(self._log_path(found[1]), found[1])
+        self._next_number = max((*found[0], found[1])) + 1
+        for run in self.runs:
+            run.is_named = run.is_synced = True
+        self._remove_strangers()
+
+    @property
+    def merging(self) -> int:
+        """Elements that the merge under way has still to move."""
+        return self._merge.remaining if self._merge else 0
+
+    def make_room(self, arriving: int) -> None:
+        """Write a long tail as a run, and go on merging; call it before so many elements are taken by the tail.
+
+        Cost: for a tail of 65,536 elements 15 ms, once in that many; for a merge 20 ns for each of 32 elements per
+        arriving one. Raises: StoreFull, OSError, with the set as it was; it may be repeated.
+        """
+        if len(self.tail) >= self._tail_elements:
+            self._turn_tail()
+        if self._merge is None:
+            self._begin_merge()
+        if self._merge is not None:
+            self._credit += arriving * MOVES_PER_KEY
+            if len(self.runs) > MOST_RUNS:
+                self._credit = max(self._credit, 2 * self._merge.remaining)
+            self._go_on(self._merge)
+
+    def sync(self) -> None:
+        """Make durable what was taken before this call. Raises: OSError; it may be repeated."""
+        with self._sync_lock:
+            with self._lock:
+                runs, tail = self.runs, self.tail
+                tail.flush()
+                for run in runs:
+                    run.is_named = True
+                obsolete, self._obsolete = self._obsolete, []
+            try:
+                self._make_durable(runs, tail)
+            except OSError:
+                with self._lock:
+                    self._obsolete += obsolete
+                raise
+            for path in obsolete:
+                path.unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Forget what is in memory: maps, and the merge under way, which begins anew after the next opening."""
+        if self._merge is not None:
+            self._merge.abandon()
+        self._merge, self.runs = None, ()
+
+    def _make_durable(self, runs: Sequence[SortedRun], tail: TailLog) -> None:
+        """Files first, then the manifest that names them."""
+        for run in runs:
+            if not run.is_synced:
+                sync_path(run.path)
+                run.is_synced = True
+        tail.sync()
+        found = ([run.number for run in runs], tail.number)
+        if found != self._recorded:
+            self._write_manifest(*found)
+            self._recorded = found
+
+    def _turn_tail(self) -> None:
+        number = self._take_number()
+        run = write_run(self._run_path(number), number, *self.tail.columns())
+        following = self._take_number()
+        with self._lock:
+            self._obsolete.append(self.tail.path)
+            self.runs += (run,)
+            self.tail = TailLog(self._log_path(following), following)
+
+    def _begin_merge(self) -> None:
+        """Merge from the oldest run on that is not larger than all newer ones together, if there is one."""
+        newer = list(accumulate((run.count for run in reversed(self.runs)), initial=0))[-2::-1]
+        for place, (run, together) in enumerate(zip(self.runs, newer, strict=True)):
+            if run.count <= together:
+                number = self._take_number()
+                self._merge = RunMerge(self.runs[place:], self._run_path(number), number)
+                self._credit = 0
+                return
+
+    def _go_on(self, merge: RunMerge) -> None:
+        part = max(1, self._tail_elements // _PARTS_PER_TAIL)
+        while merge.remaining and self._credit >= part:
+            self._credit -= merge.step(part)
+        if not merge.remaining:
+            self._end_merge(merge)
+
+    def _end_merge(self, merge: RunMerge) -> None:
+        merged = merge.finish()
+        first = self.runs.index(merge.sources[0])
+        with self._lock:
+            self.runs = (*self.runs[:first], merged, *self.runs[first + len(merge.sources) :])
+            self._obsolete += [run.path for run in merge.sources if run.is_named]
+        self._merge = None
+        for run in merge.sources:
+            if not run.is_named:  # no manifest knows it, so nothing is lost without it
+                run.path.unlink(missing_ok=True)
+
+    def _take_number(self) -> int:
+        self._next_number += 1
+        return self._next_number - 1
+
+    def _run_path(self, number: int) -> Path:
+        return self._folder / f"run-{number:08d}.run"
+
+    def _log_path(self, number: int) -> Path:
+        return self._folder / f"log-{number:08d}.log"
+
+    def _found(self) -> tuple[list[int], int]:
+        """Make the files of an empty index; the manifest comes last, so that half of it is made anew."""
+        log = TailLog(self._log_path(0), 0)
+        found = [path for path in self._folder.iterdir() if not path.name.endswith(UNFINISHED)]
+        if found and (found != [log.path] or log.path.stat().st_size > HEADER_BYTES):
+            raise FormatMismatch(f"{self._folder} is not empty and has no {MANIFEST} file: it is damaged or not ours")
+        log.flush()
+        self._write_manifest([], 0)
+        sync_folder(self._folder.parent)
+        return [], 0
+
+    def _write_manifest(self, runs: list[int], log: int) -> None:
+        record = _FORMAT.record() | {"runs": runs, "log": log}
+        replace_file(self._folder / MANIFEST, json.dumps(record).encode() + b"\n")
+
+    def _read_manifest(self) -> tuple[list[int], int] | None:
+        path = self._folder / MANIFEST
+        if not path.exists():
+            return None
+        found = read_record(path)
+        _FORMAT.require(path, found)
+        match found:
+            case {"runs": [*runs], "log": int(log)} if log >= 0:
+                numbers = [run for run in runs if isinstance(run, int) and run >= 0]
+                if len({*numbers}) == len(runs):
+                    return numbers, log
+        raise FormatMismatch(f"{path} is damaged: it does not name runs and a log")
+
+    def _remove_strangers(self) -> None:
+        """Remove what no manifest names: what was under way when the process ended."""
+        mine = {self.tail.path, *(run.path for run in self.runs)}
+        for path in (*self._folder.glob("run-*.run"), *self._folder.glob("log-*.log*")):
+            if path not in mine:
+                path.unlink()

@@ -1,0 +1,160 @@
+"""The newest elements of an exact index: a dictionary in memory and a log on the disk.
+
+File `log-<number>.log`: a header of 64 bytes (magic, version, number), then 16 bytes an element (`fingerprint.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from operator import eq
+from pathlib import Path
+
+import numpy as np
+
+from dedup.batch import BoolArray, Fingerprints, HashArray
+from dedup.durablefiles import descriptor, sync_path, telling_full, write_all, write_file
+from dedup.errors import FormatMismatch, InvariantBroken
+from dedup.exact.sortedruns import ranked
+from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
+
+VERSION = 1
+
+_MAGIC = b"ANATAIL\n"
+_HEADER = struct.Struct("<8sI4xQ40x")  # magic, version, number
+#: Size of a log without elements.
+HEADER_BYTES = _HEADER.size
+
+
+class TailLog:
+    """A set of elements. Its file is made by the first `flush`, and says what the set was at the last one.
+
+    Taking and asking belong to one thread; `flush` and `sync` may run in another one at the same time.
+    """
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path = path
+        self.number = number
+        self._highs: dict[int, int] = {}  # low half -> high half of the first element that has it
+        self._others: dict[tuple[int, int], None] = {}  # (high, low) of all others: forged, or one in 2^64
+        self._waiting: list[bytes] = []
+        self._length = 0  # bytes of the file that count; 0: there is no file
+        self._is_synced = True
+        self._lock = threading.Lock()
+
+    @classmethod
+    def reopen(cls, path: Path, number: int) -> TailLog:
+        """The set in a file; a tail that a crash tore is cut off. Raises: FormatMismatch, OSError."""
+        tail = cls(path, number)
+        try:
+            with descriptor(path, os.O_RDWR) as fd:
+                _require_header(path, number, os.pread(fd, _HEADER.size, 0))
+                size = os.fstat(fd).st_size
+                tail._length = size - (size - _HEADER.size) % FINGERPRINT_BYTES
+                if tail._length < size:
+                    os.ftruncate(fd, tail._length)
+        except FileNotFoundError as error:
+            raise FormatMismatch(f"{path} is missing: the index is damaged") from error
+        tail._learn(tail._read())
+        tail._is_synced = False  # what was read may never have been synced
+        return tail
+
+    def __len__(self) -> int:
+        return len(self._highs) + len(self._others)
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, what waits to be written not included."""
+        return self._length
+
+    def knows(self, highs: HashArray, lows: HashArray) -> BoolArray:
+        """True where the element of these halves is in the set. Cost: 0.2 µs each."""
+        found = map(eq, map(self._highs.get, lows.tolist()), highs.tolist())
+        known = np.fromiter(found, dtype=np.bool_, count=len(highs))
+        if self._others:
+            pairs = zip(highs.tolist(), lows.tolist(), strict=True)
+            known |= np.fromiter((pair in self._others for pair in pairs), dtype=np.bool_, count=len(highs))
+        return known
+
+    def knows_one(self, high: int, low: int) -> bool:
+        """`knows` of one element."""
+        return self._highs.get(low) == high or (high, low) in self._others
+
+    def take(self, elements: Fingerprints) -> None:
+        """Add elements; one that is known stays what it is."""
+        self._learn(elements)
+        with self._lock:
+            self._waiting.append(to_bytes(elements))
+
+    def take_one(self, element: int) -> None:
+        """`take` of one element."""
+        self._learn_one(element >> 64, element & (1 << 64) - 1)
+        with self._lock:
+            self._waiting.append(element.to_bytes(FINGERPRINT_BYTES, "big"))
+
+    def columns(self) -> tuple[HashArray, HashArray]:
+        """Both halves of all elements, in ascending order."""
+        others = np.array(list(self._others), dtype=np.uint64).reshape(-1, 2)
+        lows = np.fromiter(self._highs, dtype=np.uint64, count=len(self._highs))
+        highs = np.fromiter(self._highs.values(), dtype=np.uint64, count=len(self._highs))
+        return ranked(np.concatenate((highs, others[:, 0])), np.concatenate((lows, others[:, 1])))
+
+    def flush(self) -> None:
+        """Write what was taken. Raises: StoreFull, OSError; what could not be written waits on."""
+        with self._lock:
+            if not self._length:
+                write_file(self.path, _HEADER.pack(_MAGIC, VERSION, self.number))
+                self._length, self._is_synced = _HEADER.size, False
+            if not self._waiting:
+                return
+            data = b"".join(self._waiting)
+            with telling_full(self.path), descriptor(self.path, os.O_WRONLY) as fd:
+                write_all(fd, data, self._length)  # not at the file's end: half of a failed write may stand there
+            self._waiting.clear()
+            self._length += len(data)
+            self._is_synced = False
+
+    def sync(self) -> None:
+        """Make durable what was flushed, the file's name aside. Raises: OSError; it may be repeated."""
+        with self._lock:
+            if self._is_synced:
+                return
+            self._is_synced = True
+        try:
+            sync_path(self.path)
+        except OSError:
+            self._is_synced = False
+            raise
+
+    def check(self) -> None:
+        """Write what was taken and compare the file with the set. Raises: InvariantBroken, OSError."""
+        self.flush()
+        again = TailLog(self.path, self.number)
+        again._learn(self._read())
+        mine, there = self.columns(), again.columns()
+        if not all(np.array_equal(one, other) for one, other in zip(mine, there, strict=True)):
+            raise InvariantBroken(f"{self.path} and the elements in memory disagree")
+
+    def _read(self) -> Fingerprints:
+        with descriptor(self.path, os.O_RDONLY) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            file.seek(_HEADER.size)
+            return from_bytes(file.read(self._length - _HEADER.size))
+
+    def _learn(self, elements: Fingerprints) -> None:
+        for high, low in elements.tolist():
+            self._learn_one(high, low)
+
+    def _learn_one(self, high: int, low: int) -> None:
+        if self._highs.setdefault(low, high) != high:
+            self._others[high, low] = None
+
+
+def _require_header(path: Path, number: int, header: bytes) -> None:
+    if len(header) < _HEADER.size or not header.startswith(_MAGIC):
+        raise FormatMismatch(f"{path} is damaged: it does not start as a log")
+    _, version, found = _HEADER.unpack(header)
+    if version != VERSION:
+        raise FormatMismatch(f"{path} has version {version}, this program reads {VERSION}")
+    if found != number:
+        raise FormatMismatch(f"{path} is log {found}: the file was renamed")

@@ -1,0 +1,213 @@
+"""A set of addresses on disk, one bit each, in sparse files of full size that are mapped shared.
+
+`fileindex.py` says which bit of which file an address is. Files are mapped all at once (`wholefiles.py`) or when they
+are asked for (`lazyfiles.py`). The set outlives the process; other processes that map the files see a bit as soon as
+it is set, and they set bits in turns (`sharing.py`). Bits are set only in pages that have blocks on the disk
+(`pagetable.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from dedup.batch import BoolArray, ByteArray, IntArray, first_of_each
+from dedup.durablefiles import sync_path
+from dedup.errors import InvariantBroken
+from dedup.smm.fileindex import FileIndex
+from dedup.smm.filesystemsync import sync_file_system
+from dedup.smm.lazyfiles import LazyFiles
+from dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
+from dedup.smm.sharing import Sharing
+from dedup.smm.sparse import count_bits
+from dedup.smm.wholefiles import ALL, WholeFiles
+
+#: More files than this are synced by one call for the whole file system: a call for each takes 2 ms [measured on ext4].
+_MOST_SINGLE_SYNCS = 256
+_BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
+
+
+class BitFiles:
+    """The files of one folder; `BitFiles.create` makes them, in the same turn in which they are first opened.
+
+    Setting and asking belong to one thread; `sync` may run in another one at the same time.
+    """
+
+    def __init__(self, folder: Path, index: FileIndex, sharing: Sharing, *, alone: bool = False) -> None:
+        self._folder = folder
+        self._index = index
+        self._sharing = sharing
+        kind = _kind(index)
+        self._ledger = kind.open_ledger(folder, index)
+        try:
+            if sharing.attend(self._ledger.path, alone=alone):
+                self._ledger.open_first()
+            self._files: WholeFiles | LazyFiles = kind(folder, index, self._ledger)
+        except BaseException:
+            self._ledger.close()
+            raise
+        self._pages = self._files.pages
+        self._unsynced: set[int] = set()  # files
+        self._unsynced_lock = threading.Lock()
+
+    @staticmethod
+    def create(folder: Path, index: FileIndex) -> None:
+        """Make what a store without bits consists of."""
+        _kind(index).create(folder, index)
+
+    @property
+    def bits_set(self) -> int:
+        """Number of set bits; after a crash it may miss what was being set then, until `check`."""
+        return self._ledger.bits_set
+
+    def are_clear(self, addresses: IntArray) -> BoolArray:
+        """True where the bit is 0. Cost: one page touched per address."""
+        clear: BoolArray = np.empty(len(addresses), dtype=np.bool_)
+        bits = _BIT[addresses & 7]
+        for part, places in self._files.parts(addresses):
+            if part is ALL:
+                return self._clear_at(places, bits)
+            clear[part] = self._clear_at(places, bits[part])
+        return clear
+
+    def is_clear(self, address: int) -> bool:
+        """`are_clear` of one address."""
+        place = self._files.place(address)
+        return not (
+            self._pages.present.item(place >> PAGE_SHIFT) and self._files.data.item(place) & 128 >> (address & 7)
+        )
+
+    def add(self, addresses: IntArray) -> BoolArray:
+        """Test and set, in one turn: True where the bit was 0; an address twice in the batch is new once.
+
+        Raises: StoreFull (an OSError) with some pages allocated and no bit set; it may be repeated.
+        """
+        with self._sharing:
+            new = self.are_clear(addresses) & first_of_each(addresses.tolist())
+            self._set(addresses[new])
+        return new
+
+    def mark(self, addresses: IntArray) -> None:
+        """Set bits, in one turn. Raises: as `add`."""
+        with self._sharing:
+            clear = addresses[self.are_clear(addresses)]
+            self._set(clear)
+        if len(clear) < len(addresses):
+            # What another process set is synced by this one too, if this one says that it is marked.
+            self._note_unsynced(addresses)
+
+    def mark_one(self, address: int) -> None:
+        """`mark` one address."""
+        with self._sharing:
+            if self.is_clear(address):
+                place = self._files.place(address, create=True)
+                if not self._pages.is_sure.item(place >> PAGE_SHIFT):
+                    self._make_sure(np.array([place >> PAGE_SHIFT]))
+                self._ledger.begin_batch()
+                self._files.data[place] |= 128 >> (address & 7)
+                self._ledger.end_batch(1)
+        with self._unsynced_lock:
+            self._unsynced.add(address // self._index.file_bits)
+
+    def sync(self) -> None:
+        """Make all bits that were marked here before this call durable. Raises: OSError."""
+        with self._unsynced_lock:
+            unsynced, self._unsynced = self._unsynced, set()
+        if not unsynced:
+            return
+        try:
+            paths = [self._folder / self._index.name(file) for file in sorted(unsynced)]
+            self._make_durable(paths, are_many=len(paths) > _MOST_SINGLE_SYNCS)
+            self._ledger.sync()
+        except OSError:
+            with self._unsynced_lock:
+                self._unsynced |= unsynced
+            raise
+
+    def check(self) -> None:
+        """Count the bits and compare with the kept number; after a crash, correct that number instead.
+
+        Cost: one turn in which all data is read, and after a crash synced. Raises: InvariantBroken, FormatMismatch.
+        """
+        with self._sharing:
+            kept, is_rough = self._ledger.bits_set, self._ledger.count_is_rough
+            counted = sum(count_bits(path, self._index.file_bytes) for path in self._files.existing())
+            if is_rough:
+                # What a dead writer set may not be on the disk.
+                self._make_durable(self._files.existing(), are_many=self._index.files > _MOST_SINGLE_SYNCS)
+                self._ledger.correct(counted, is_alone=self._sharing.is_alone())
+            elif kept != counted:
+                raise InvariantBroken(f"{self._folder}: {counted} bits are set, {kept} were counted")
+
+    def close(self) -> None:
+        """Sync and unmap; call it once. Raises: OSError from the sync, with the files let go."""
+        try:
+            if self._sharing.is_own:
+                self.sync()
+                with self._sharing:
+                    self._ledger.end()
+        finally:
+            self._files.close()
+            self._ledger.close()
+
+    def _clear_at(self, places: IntArray, bits: ByteArray) -> BoolArray:
+        data, present = self._files.data, self._pages.all_present or self._pages.present[places >> PAGE_SHIFT]
+        if present is True or present.all():
+            empty: BoolArray = (data[places] & bits) == 0
+            return empty
+        clear: BoolArray = np.ones(len(places), dtype=np.bool_)
+        clear[present] = (data[places[present]] & bits[present]) == 0
+        return clear
+
+    def _set(self, addresses: IntArray) -> None:
+        """Set bits that are all clear; the array may name one twice. In a turn."""
+        if not len(addresses):
+            return
+        # All pages first, so that no bit is set if one of them finds no room.
+        for _, places in self._files.parts(addresses, create=True):
+            self._make_sure(places >> PAGE_SHIFT)
+        bits = _BIT[addresses & 7]
+        self._ledger.begin_batch()
+        for part, places in self._files.parts(addresses, create=True):
+            self._make_sure(places >> PAGE_SHIFT)  # again, since with several parts a file may have lost its place
+            np.bitwise_or.at(self._files.data, places, bits[part])
+        self._note_unsynced(addresses)
+        self._ledger.end_batch(len(set(addresses.tolist())))
+
+    def _note_unsynced(self, addresses: IntArray) -> None:
+        # After the bits, so that a sync in another thread never takes the note away before the bit is there.
+        files = (addresses // self._index.file_bits).tolist()
+        with self._unsynced_lock:
+            self._unsynced.update(files)
+
+    def _make_durable(self, paths: Iterable[Path], *, are_many: bool) -> None:
+        if are_many and sync_file_system(self._folder):
+            return
+        folders = set[Path]()
+        for path in paths:
+            sync_path(path)
+            folders.add(path.parent)
+        self._files.sync_folders(folders)
+
+    def _make_sure(self, pages: IntArray) -> None:
+        """Allocate those pages that this process has not allocated yet."""
+        if self._pages.all_sure:
+            return
+        per_file = self._files.stride // PAGE_BYTES
+        length = min(PAGE_BYTES, self._index.file_bytes)
+        for file, group in groupby(self._pages.doubtful(pages), key=lambda page: page // per_file):
+            missing, start = list(group), file * self._files.stride
+            while missing:
+                offsets = [page % per_file * PAGE_BYTES for page in missing]
+                done = allocate_pages(self._files.path(start), offsets, length)
+                self._files.note_allocated(start)
+                self._pages.record(missing[:done])
+                missing = missing[done:]
+
+
+def _kind(index: FileIndex) -> type[WholeFiles] | type[LazyFiles]:
+    return WholeFiles if WholeFiles.can_hold(index) else LazyFiles

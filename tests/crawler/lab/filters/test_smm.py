@@ -1,0 +1,151 @@
+"""`anabranch lab smm` with few URLs: what does not depend on the machine's speed."""
+
+import tempfile
+
+import pytest
+
+from crawler.errors import UsageError
+from crawler.lab.filters import smm
+from crawler.lab.filters.smm import SmmOptions, run
+from crawler.lab.report import NOT_RECOVERABLE
+from crawler.lab.urls import packet_urls
+
+
+def tiny(**more):
+    return SmmOptions(**{"count": 200, "probes": 500, "runs": 2, "levels": (1, 1), **more})
+
+
+def run_tiny(**more):
+    told = []
+    return run(tiny(**more), lambda *step: told.append(step)), told
+
+
+@pytest.fixture(scope="module")
+def one_run():
+    """One run with the published levels: its report, and what was told."""
+    return run_tiny(levels=(1, 3))
+
+
+@pytest.fixture
+def report(one_run):
+    return one_run[0]
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary files, the test's own."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_the_three_published_tables_are_measured(report) -> None:
+    """Table 1 in both cases, 2 with its buckets, 3 with its m and k, and all methods together."""
+    reopening, fresh, tables, blooms, every = report.tables
+    assert [row[:2] for row in reopening.rows[:3]] == [("1", "fresh"), ("2", "reopened"), ("mean", None)]
+    assert [row[1] for row in fresh.rows[:2]] == ["fresh", "fresh"]
+    assert [row[:2] for row in tables.rows] == [(10, 2), (100, 2), (1_000, 2), (10_000, 2)]
+    assert [row[:3] for row in blooms.rows] == [
+        (m, k, NOT_RECOVERABLE) for m in (80_000, 8_000_000) for k in (1, 4, 5, 6, 9, 10)
+    ]
+    assert len(every.rows) == 1 + 4 + 12
+
+
+def test_every_time_is_measured_and_nothing_is_forgotten(report) -> None:
+    """No cell is empty but the batches of the tables, which have none, and the labels of means."""
+    for table in (*report.tables[2:4], report.tables[0]):
+        assert all(cell is not None for row in table.rows[:2] for cell in row), table.title
+    assert report.closing[-1] == "No method forgot a URL, reopened stores included."
+
+
+def test_the_input_is_what_the_source_says(report) -> None:
+    """Distinct URLs of 50.5 bytes on average."""
+    assert "200 URLs are distinct, 50.5 bytes on average" in report.tables[0].note
+
+
+def test_nothing_stays_behind(temporary) -> None:
+    """The stores lie in a temporary folder."""
+    run_tiny(runs=1)
+    assert list(temporary.iterdir()) == []
+
+
+def test_nothing_stays_behind_an_interrupt_either(temporary) -> None:
+    """Ctrl-C in the middle of a run."""
+
+    def tell(done, total, what):
+        if "reopened" in what:
+            assert list(temporary.iterdir())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(), tell)
+    assert list(temporary.iterdir()) == []
+
+
+def test_progress_is_told_step_by_step(one_run) -> None:
+    """Never backwards, never beyond the number of steps, which stays."""
+    _, told = one_run
+    done, totals = [step for step, _, _ in told[1:]], {total for _, total, _ in told[1:]}
+    assert done == sorted(set(done))
+    assert totals == {2 * 2 + 4 + 12}
+    assert done[-1] == max(totals) - 1
+
+
+def test_repeats_are_a_share_of_the_input() -> None:
+    """A half of 200 URLs: 100 are distinct, and none of these is dropped."""
+    report, _ = run_tiny(repeats=0.5, runs=1, levels=(1, 3))
+    assert "100 URLs are distinct" in report.tables[0].note
+    assert "for 200 URLs" in report.tables[0].title
+    assert [row[6] for row in report.tables[4].rows[:5]] == [0] * 5
+
+
+def test_quick_leaves_out_what_takes_long() -> None:
+    """The table of 10 buckets, and the Bloom filters one URL at a time."""
+    report, told = run_tiny(quick=True, runs=1)
+    assert [row[0] for row in report.tables[2].rows] == [100, 1_000, 10_000]
+    assert {(row[3], row[5]) for row in report.tables[3].rows} == {(None, None)}
+    assert {total for _, total, _ in told[1:]} == {2 * 1 + 3 + 12}
+
+
+def test_a_method_that_takes_long_is_run_once(monkeypatch) -> None:
+    """The table's rows say how often they were run."""
+    monkeypatch.setattr(smm, "REPEATED_BELOW_S", 0.0)
+    report, _ = run_tiny()
+    assert [row[1] for row in report.tables[2].rows] == [1] * 4
+
+
+def test_the_urls_may_be_ones_own(tmp_path) -> None:
+    """One a line; a probe among them is no probe."""
+    file = tmp_path / "urls.txt"
+    file.write_bytes(b"http://a.example/1\r\n\nhttp://a.example/2\nhttp://a.example/1")
+    report, _ = run_tiny(urls=file, runs=1)
+    assert "2 URLs are distinct, 18.0 bytes on average" in report.tables[0].note
+    assert "for 3 URLs" in report.tables[0].title
+
+
+def test_what_is_inserted_is_no_probe(tmp_path) -> None:
+    """Of 500 probes 100 are in the input: they are left out, and no hit is counted."""
+    file = tmp_path / "urls.txt"
+    file.write_bytes(b"\n".join(packet_urls(500, seed=2)[:100]))
+    report, _ = run_tiny(urls=file, runs=1, levels=(1, 3))
+    smm_row, table_row = report.tables[4].rows[:2]
+    assert (smm_row[8], table_row[8]) == (0.0, 0.0)
+    assert "share of 400 URLs never inserted" in report.tables[4].note
+
+
+def test_another_signature_and_other_levels_are_another_store() -> None:
+    """65,536 bits for 200 URLs: a rate that can be measured."""
+    report, _ = run_tiny(signature="crc32", levels=(1, 1), probes=20_000, runs=1)
+    row = report.tables[4].rows[0]
+    assert row[9] == pytest.approx(1 - (1 - 2**-16) ** 200)
+    assert row[8] == pytest.approx(row[9], abs=3 * (row[9] / 20_000) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("repeats", -0.1), ("repeats", 0.95), ("runs", 0), ("count", 0), ("probes", 0)]
+)
+def test_a_number_that_makes_no_sense_is_refused(flag, value) -> None:
+    """Before anything is measured, by its name."""
+    with pytest.raises(UsageError, match=flag):
+        tiny(**{flag: value})

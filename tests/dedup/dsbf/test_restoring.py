@@ -1,0 +1,267 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dedup.dsbf.bloom import DsbfParameters
+from dedup.dsbf.filter import Dsbf
+from dedup.dsbf.manifest import Manifest, read_manifest, write_manifest
+from dedup.dsbf.tree import Tree
+from dedup.errors import FormatMismatch
+from dedup.fingerprint import fingerprints, to_bytes
+from dedup.leaves.log import LeafLogs
+from dedup.leaves.room import HEADER_BYTES
+
+SMALL = DsbfParameters(expected=300, false_positive=0.001, leaf_bits=2048)
+PLACES = ["memory", "mapped"]
+
+
+def keys(start: int, stop: int) -> list[bytes]:
+    return [b"http://a.example/%d" % i for i in range(start, stop)]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The leaves whose logs are read."""
+    found: list[int] = []
+    real = LeafLogs.read
+
+    def read(self: LeafLogs, leaf: int, start: int = 0, stop: int | None = None):
+        found.append(leaf)
+        return real(self, leaf, start, stop)
+
+    monkeypatch.setattr(LeafLogs, "read", read)
+    return found
+
+
+def closed(folder: Path, stop: int = 100, leaves: str = "memory") -> Path:
+    """A folder that knows the keys from 0 on and was closed well."""
+    with Dsbf.open(folder, SMALL, leaves) as dsbf:
+        dsbf.mark(keys(0, stop))
+    return folder
+
+
+def restored(folder: Path, reads: list[int], leaves: str = "memory", stop: int = 100) -> bool:
+    """Open and check; True if the kept bits were taken, False if the logs were read."""
+    reads.clear()
+    with Dsbf.open(folder, SMALL, leaves) as dsbf:
+        was_read = len(reads) > 0
+        assert not dsbf.unseen(keys(0, stop)).any()
+        assert dsbf.unseen(keys(1000, 1100)).mean() > 0.9
+        assert len(dsbf) == stop
+        dsbf.check()
+    return not was_read
+
+
+@pytest.mark.parametrize("there", PLACES)
+@pytest.mark.parametrize("here", PLACES)
+def test_after_a_clean_end_no_log_is_read(tmp_path: Path, reads: list[int], there: str, here: str) -> None:
+    """The bits are there again, wherever they were; the next opening finds them too, changed or not."""
+    closed(tmp_path / "d", leaves=there)
+    assert restored(tmp_path / "d", reads, here)
+    assert restored(tmp_path / "d", reads, there)
+    with Dsbf.open(tmp_path / "d", SMALL, here) as dsbf:
+        dsbf.mark(keys(100, 120))
+        dsbf.mark_one(keys(120, 121)[0])
+    assert restored(tmp_path / "d", reads, there, stop=121)
+
+
+def test_an_opening_without_a_change_leaves_all_files_as_they_are(tmp_path: Path) -> None:
+    """Asking writes nothing, and the end has nothing to keep anew."""
+    folder = closed(tmp_path / "d")
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    with Dsbf.open(folder, SMALL) as dsbf:
+        dsbf.unseen(keys(0, 200))
+        dsbf.mark([])
+        dsbf.sync()
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("leaves", PLACES)
+@pytest.mark.parametrize("change", ["mark", "mark_one", "add"])
+def test_the_clean_mark_is_taken_away_before_the_first_change(
+    tmp_path: Path, reads: list[int], leaves: str, change: str
+) -> None:
+    """What a kill leaves right after it is rebuilt from the logs."""
+    folder = closed(tmp_path / "d", leaves=leaves)
+    with Dsbf.open(folder, SMALL, leaves) as dsbf:
+        batch = keys(100, 110)
+        if change == "mark_one":
+            dsbf.mark_one(batch[0])
+        else:
+            getattr(dsbf, change)(batch)
+        shutil.copytree(folder, tmp_path / "killed")
+    assert not restored(tmp_path / "killed", reads, leaves)
+    assert restored(tmp_path / "killed", reads, leaves)
+
+
+@pytest.mark.parametrize("leaves", PLACES)
+def test_an_older_image_beside_newer_logs_is_not_trusted(tmp_path: Path, reads: list[int], leaves: str) -> None:
+    """BITS restored from a backup alone has another stamp; with its MANIFEST, the logs have other lengths."""
+    folder = closed(tmp_path / "d", leaves=leaves)
+    shutil.copytree(folder, tmp_path / "backup")
+    with Dsbf.open(folder, SMALL, leaves) as dsbf:
+        dsbf.mark(keys(100, 130))
+    shutil.copy(tmp_path / "backup" / "BITS", folder / "BITS")
+    assert not restored(folder, reads, leaves, stop=130)
+    for name in ("BITS", "MANIFEST"):
+        shutil.copy(tmp_path / "backup" / name, folder / name)
+    assert not restored(folder, reads, leaves, stop=130)
+    assert restored(folder, reads, leaves, stop=130)
+
+
+@pytest.mark.parametrize("leaves", PLACES)
+def test_a_damaged_image_is_not_trusted(tmp_path: Path, reads: list[int], leaves: str) -> None:
+    """Cut off, foreign or missing: the logs are read, and the next end keeps true bits again."""
+    folder = closed(tmp_path / "d")
+    content = (folder / "BITS").read_bytes()
+    for wrong in (content[:-1], b"", b"x" * len(content), None):
+        (folder / "BITS").unlink()
+        if wrong is not None:
+            (folder / "BITS").write_bytes(wrong)
+        assert not restored(folder, reads, leaves)
+        with Dsbf.open(folder, SMALL, leaves) as dsbf:
+            dsbf.mark([])
+        assert restored(folder, reads, leaves)
+
+
+def test_a_flipped_bit_is_found_when_the_bits_are_read(tmp_path: Path, reads: list[int]) -> None:
+    """A bit that turned to 0 would forget a key: the checksum sees it."""
+    folder = closed(tmp_path / "d")
+    content = bytearray((folder / "BITS").read_bytes())
+    place = next(i for i in range(HEADER_BYTES, len(content)) if content[i])
+    content[place] &= content[place] - 1
+    (folder / "BITS").write_bytes(content)
+    assert not restored(folder, reads)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"slots": "same"},
+        {"slots": "none"},
+        {"slots": "beyond"},
+        {"lengths": "fewer"},
+        {"checksum": 1},
+    ],
+)
+def test_a_record_that_does_not_fit_the_tree_is_not_trusted(
+    tmp_path: Path, reads: list[int], damage: dict[str, object]
+) -> None:
+    """Leaves that share a slot or have none, and logs that are not named, lead to the logs."""
+    folder = closed(tmp_path / "d")
+    manifest = read_manifest(folder, SMALL)
+    assert manifest is not None
+    assert manifest.image is not None
+    record = dict(manifest.image)
+    slots = record["slots"]
+    wrong = {
+        "same": [slots[0], *[slots[1]] * (len(slots) - 1)],
+        "none": [-1] * len(slots),
+        "beyond": [slots[0], *[slot + 100 for slot in slots[1:]]],
+        "fewer": record["lengths"][1:],
+    }
+    record |= {name: wrong.get(value, value) for name, value in damage.items()}
+    write_manifest(folder, SMALL, Manifest(tree=manifest.tree, image=record))
+    assert not restored(folder, reads)
+    assert restored(folder, reads)
+
+
+def test_an_image_that_is_not_trusted_is_taken_back_at_once(tmp_path: Path) -> None:
+    """Reading the logs may write them anew, so that by chance their lengths might fit again after a crash."""
+    folder = closed(tmp_path / "d")
+    (folder / "BITS").unlink()
+    with Dsbf.open(folder, SMALL):
+        manifest = read_manifest(folder, SMALL)
+        assert manifest is not None
+        assert manifest.image is None
+
+
+def test_after_a_rebuild_an_element_counts_in_the_deepest_node_that_knows_it(tmp_path: Path) -> None:
+    """Of a chain of splitting nodes the lower one counts what its leaves do not know, the upper one the others."""
+    tree, elements = Tree.rooted(1).split(1, 2).split(2, 2), fingerprints(keys(0, 60))
+    both = elements[tree.leads_through(2, elements)]
+    logs = LeafLogs(tmp_path, SMALL)
+    logs.create([1, 2, *tree.leaves])
+    logs.append(np.full(60, 1), elements)
+    logs.append(np.full(len(both), 2), both)
+    logs.append(tree.descend(elements[:5]), elements[:5])
+    logs.sync()
+    write_manifest(tmp_path, SMALL, Manifest(tree=tree, splitting=((1, 0), (2, 0))))
+    with Dsbf.open(tmp_path, SMALL) as dsbf:
+        in_leaves = tree.leads_through(2, elements[:5]).sum()
+        assert dsbf._table.nodes.counts[2] == len(both) - in_leaves > 0
+        assert dsbf._table.nodes.counts[1] == 60 - len(both) - (5 - in_leaves) > 0
+        assert len(dsbf) == 60
+        dsbf.check()
+
+
+def test_a_failed_mark_leaves_no_clean_mark(tmp_path: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits may then be set that no log tells of; the next opening makes them anew."""
+
+    def broken_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        dsbf.mark(keys(0, 100))
+        with monkeypatch.context() as patch:
+            patch.setattr(LeafLogs, "append", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                dsbf.mark(keys(100, 110))
+    assert not restored(tmp_path / "d", reads)
+
+
+def test_splits_under_way_go_on_after_a_clean_end(tmp_path: Path, reads: list[int], monkeypatch) -> None:
+    """No log is read at the opening; the next marks read on where the last ones stopped."""
+    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    monkeypatch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        stop = 0
+        while dsbf.statistics().splitting < 2:
+            dsbf.mark(keys(stop, stop + 1))
+            stop += 1
+        dsbf.mark(keys(stop, stop + 20))
+        before, moved = dsbf.statistics(), [split.moved for split in dsbf._splitter._moving]
+    reads.clear()
+    with Dsbf.open(tmp_path / "d", SMALL, "mapped") as dsbf:
+        assert reads == []
+        shown = dsbf.statistics()
+        assert (shown.splitting, shown.elements, shown.worst_rate) == (
+            before.splitting,
+            before.elements,
+            before.worst_rate,
+        )
+        assert [split.moved for split in dsbf._splitter._moving] == moved
+        dsbf.check()
+        dsbf.mark(keys(stop + 20, stop + 400))
+        assert not dsbf.unseen(keys(0, stop + 400)).any()
+        dsbf.check()
+
+
+def test_a_splitting_log_shorter_than_what_was_moved_is_damage(tmp_path: Path, monkeypatch) -> None:
+    """It was synced before that was recorded, so something removed its end."""
+    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    monkeypatch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        stop = 0
+        while not dsbf.statistics().splitting:
+            dsbf.mark(keys(stop, stop + 1))
+            stop += 1
+        dsbf.mark(keys(stop, stop + 20))
+        path = dsbf._logs.path(dsbf._splitter.splits[0].node)
+    with path.open("r+b") as file:
+        file.truncate(64 + 10 * 16)
+    with pytest.raises(FormatMismatch, match="holds fewer elements than were moved"):
+        Dsbf.open(tmp_path / "d", SMALL)
+
+
+def test_a_log_that_grew_behind_the_image_is_read(tmp_path: Path, reads: list[int]) -> None:
+    """Lengths that disagree mean that the bits are not all."""
+    folder = closed(tmp_path / "d")
+    more = fingerprints(keys(100, 101))
+    with Dsbf.open(folder, SMALL) as dsbf:
+        path = dsbf._logs.path(int(dsbf._table.tree.descend(more)[0]))
+    with path.open("ab") as file:
+        file.write(to_bytes(more))
+    assert not restored(folder, reads, stop=101)
