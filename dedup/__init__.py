@@ -7,13 +7,13 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
    alone goes the same way as plain numbers, which is several times as fast.
 2. `smm/` makes a number of each key (CRC-32 by default). The first byte is one of 256 mapped files, the rest a
    bit in it. Bit 0: the key is new. Bit 1: go on.
-3. `fingerprint.py` makes 128 bits of the key (XXH3). In `dsbf/` bits 80-127 lead it down a tree, level by level, to a leaf; bits
-   0-79 name its k positions there. `leaves/` looks at them, for all leaves in one step. One is clear: the key is new.
+3. `fingerprint.py` makes 128 bits of the key (XXH3). In `dsbf/` bits 80-127 lead it down a tree, level by level, to a leaf;
+   bits 0-79 name its k positions there. `leaves/` looks at them, for all leaves in one step. One is clear: the key is new.
 4. None is: it is dropped, and wrongly so only if both filters err. In mode "exact" `exact/` has the last word: sorted
    runs of fingerprints, which do not err.
-5. The owner stores the new URLs, and then calls `UniqFilter.mark`: the fingerprint goes to its leaf's log (`leaves/log.py`), its
-   bits are set in all stages. A full leaf splits while it serves: its children take what comes, and with every later call some
-   elements of its log move on to them.
+5. The owner stores the new URLs, and then calls `UniqFilter.mark`: the fingerprint goes to its leaf's log (`leaves/log.py`),
+   its bits are set in all stages. A full leaf splits while it serves: its children take what comes, and with every later call
+   some elements of its log move on to them.
 6. `sync` makes it durable, logs first. After a clean end the bits are read or mapped again (`leaves/image.py`), after any other
    they are built from the logs (`dsbf/restoring.py`). `losses.py` counts what was lost by expectation.
 

@@ -40,25 +40,25 @@ def _translated(error: DedupError | OSError, name: str) -> CrawlerError:
 
 
 def _smm(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab import smm  # noqa: PLC0415
+    from crawler.lab.filters import smm  # noqa: PLC0415
 
     return smm.run(smm.SmmOptions(**flags), tell)
 
 
 def _fpr(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab import fpr  # noqa: PLC0415
+    from crawler.lab.filters import fpr  # noqa: PLC0415
 
     return fpr.run(fpr.FprOptions(**flags), tell)
 
 
 def _redis(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab import redis  # noqa: PLC0415
+    from crawler.lab.filters import redis  # noqa: PLC0415
 
     return redis.run(redis.RedisOptions(**flags), tell)
 
 
 def _balance(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab import balance  # noqa: PLC0415
+    from crawler.lab.filters import balance  # noqa: PLC0415
 
     return balance.run(balance.BalanceOptions(**flags), tell)
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import BadParameters, FilterInUse, FormatMismatch, UniqFilter, UniqParameters, smm, uniq
+from dedup import BadParameters, FilterInUse, FormatMismatch, UniqFilter, UniqParameters, uniq
 from dedup.modes import MODES
+from dedup.smm import store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -154,8 +155,8 @@ def test_an_addition_hashes_each_key_once(tmp_path: Path, monkeypatch: pytest.Mo
     """Once for the SMM, once for the two that go by fingerprints, though all are first asked and then told."""
     hashed: list[int] = []
     with UniqFilter.open(tmp_path / "u", replace(SMALL, mode="exact")) as seen:
-        addresses, fingerprints = smm.Smm.addresses, uniq.fingerprints
-        monkeypatch.setattr(smm.Smm, "addresses", lambda s, k: (hashed.append(len(k)), addresses(s, k))[1])
+        addresses, fingerprints = store.Smm.addresses, uniq.fingerprints
+        monkeypatch.setattr(store.Smm, "addresses", lambda s, k: (hashed.append(len(k)), addresses(s, k))[1])
         monkeypatch.setattr(uniq, "fingerprints", lambda k: (hashed.append(len(k)), fingerprints(k))[1])
         for module in ("dedup.dsbf.filter", "dedup.exact.index"):
             monkeypatch.setattr(f"{module}.fingerprints", lambda k: pytest.fail("hashed again"))
