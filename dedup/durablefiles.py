@@ -84,7 +84,10 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def swap_file(path: Path, data: bytes) -> None:
-    """Replace a file's text at once. The folder is synced before the rename, not after it."""
+    """Replace a file's text at once; that lasts a power loss only after `sync_folder`.
+
+    The folder is synced before the rename, so that files which the new text names are there whenever it is.
+    """
     unfinished = path.with_name(path.name + UNFINISHED)
     write_file(unfinished, data)
     sync_folder(path.parent)

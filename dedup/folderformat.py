@@ -58,7 +58,7 @@ def read_record(path: Path) -> dict[str, object]:
     """The JSON object in a file. Raises: FormatMismatch if there is none, OSError if it cannot be read."""
     try:
         found = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter for thousands of brackets
         raise FormatMismatch(f"{path} is damaged: it is not JSON") from error
     if not isinstance(found, dict):
         raise FormatMismatch(f"{path} is damaged: it is not a JSON object")

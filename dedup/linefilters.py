@@ -194,8 +194,10 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
     if choice.kind not in (None, kind):
         raise _contradiction(folder, "kind", kind, choice.kind)
     for name, value in _given(kind, choice).items():
-        if values[name] != value:
+        if values[name] != value and name in choice.given():
             raise _contradiction(folder, name, values[name], value)
+        if values[name] != value:  # the levels of an SMM, made out of what is expected
+            raise _contradiction(folder, "expected", f"{name} {_shown(values[name])}", f"{name} {_shown(value)}")
     return recorded
 
 

@@ -6,6 +6,7 @@ File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a n
 from __future__ import annotations
 
 import json
+import math
 import threading
 from pathlib import Path
 
@@ -41,7 +42,7 @@ class LossCount:
     def _restore(self, record: dict[str, object]) -> None:
         _FORMAT.require(self._path, record)
         match record:
-            case {"keys": int(keys), "odds": float(odds), "lost": float(lost)}:
+            case {"keys": int(keys), "odds": float(odds), "lost": float(lost)} if math.isfinite(odds + lost):
                 self._keys, self._odds, self._lost = keys, odds, lost
             case _:
                 raise FormatMismatch(f"{self._path} is damaged: it does not hold a sum")
@@ -51,10 +52,10 @@ class LossCount:
         return keys - self._keys >= max(_STEP_KEYS, self._keys // _STEP_SHARE)
 
     def step(self, keys: int, false_drop: float) -> None:
-        """Take the integral up to this number of keys."""
+        """Take the integral up to this number of keys; one that another thread has passed already adds nothing."""
         with self._lock:
             self._lost = self._sum(keys, _odds(false_drop))
-            self._keys, self._odds = keys, _odds(false_drop)
+            self._keys, self._odds = max(self._keys, keys), _odds(false_drop)
 
     def at(self, keys: int, false_drop: float) -> float:
         """What the sum would be after a step to this number of keys; nothing is changed."""

@@ -11,6 +11,7 @@ from dedup import folderformat
 from dedup.dsbf.bloom import DsbfParameters
 from dedup.errors import BadParameters, FormatMismatch
 from dedup.smm.fileindex import levels_for
+from dedup.smm.store import shape
 
 MAGIC = "anabranch uniq filter"
 VERSION = 2
@@ -37,9 +38,8 @@ class UniqParameters:
 
     mode: str = "both"  #: which stages there are: a name in `MODES`
     signature: str = "crc32"  #: of the SMM: a name in `dedup.smm.signature.SIGNATURES`
-    levels: tuple[int, ...] | None = (
-        None  #: of the SMM: bytes of the signature that each level takes; None: by `expected`
-    )
+    #: Of the SMM: bytes of the signature that each level takes; None: by `expected`.
+    levels: tuple[int, ...] | None = None
     expected: int = 10_000_000  #: n: keys that the DSBF holds before its first split
     false_positive: float = 1e-3  #: f: bound of the rate of each leaf of the DSBF
     leaf_bits: int = 1 << 23  #: m: bits of one leaf of the DSBF, a power of two
@@ -70,11 +70,23 @@ class UniqParameters:
 
     @property
     def format(self) -> folderformat.Format:
-        """What the FORMAT file of a folder with this filter says. Raises: BadParameters."""
-        resolved: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        resolved["levels"] = list(self.smm_levels)
-        names = ["mode", *(name for stage in self.stages for name in _CONCERN[stage])]
-        return folderformat.Format(magic=MAGIC, version=VERSION, parameters={name: resolved[name] for name in names})
+        """What the FORMAT file of a folder with this filter says.
+
+        Raises: BadParameters if a stage cannot be made of it, so that no folder is spoilt by what it records.
+        """
+        if "smm" in self.stages:
+            shape(self.signature, self.smm_levels)
+        if "dsbf" in self.stages:
+            _ = self.dsbf
+        return _written(self)
+
+
+def _written(given: UniqParameters) -> folderformat.Format:
+    """The format of these parameters, whether or not the stages can be made of them."""
+    resolved: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(given)}
+    resolved["levels"] = list(given.smm_levels)
+    names = ["mode", *(name for stage in given.stages for name in _CONCERN[stage])]
+    return folderformat.Format(magic=MAGIC, version=VERSION, parameters={name: resolved[name] for name in names})
 
 
 def recorded(folder: Path) -> UniqParameters | None:
@@ -92,7 +104,8 @@ def recorded(folder: Path) -> UniqParameters | None:
     try:
         levels = tuple(parameters["levels"]) if "levels" in parameters else None
         read = replace(UniqParameters(), **{**parameters, "levels": levels})
-        read.format.require(path, found)
+        _written(read).require(path, found)
+        _ = read.dsbf  # what is no number within its bounds was not written by a filter
     except (TypeError, BadParameters) as error:
         raise FormatMismatch(f"{path} is damaged: its parameters are not those of a filter") from error
     return read

@@ -119,18 +119,18 @@ class UniqFilter:
         return new
 
     def mark(self, keys: Sequence[bytes]) -> None:
-        """Put the keys into all stages.
+        """Put the keys into all stages; the one that errs least comes last, since a key is known only once it has it.
 
         Raises: StoreFull (an OSError); some keys may then be in some stages only and count as new: repeat the call.
         """
         if len(keys) == 1:
-            for stage in reversed(self._stages):
+            for stage in self._stages:
                 stage.mark_one(keys[0])
         else:
-            if self._by_fingerprint:
-                self._tell(fingerprints(keys), first_of_each(keys))
             if self._smm is not None:
                 self._smm.mark(keys)
+            if self._by_fingerprint:
+                self._tell(fingerprints(keys), first_of_each(keys))
         self._count_losses()
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
@@ -209,7 +209,7 @@ class UniqFilter:
 
     def _tell(self, elements: Fingerprints, is_first: BoolArray) -> None:
         """`mark` of the stages that know keys by their fingerprints."""
-        for stage in reversed(self._by_fingerprint):
+        for stage in self._by_fingerprint:
             stage.mark_elements(elements, is_first)
 
     def _add_by_fingerprint(self, keys: Sequence[bytes]) -> BoolArray:
@@ -225,9 +225,9 @@ class UniqFilter:
                 new[known] = self._ask(elements[known])
         new &= first_of_each(keys)
         if count := np.count_nonzero(new):
-            self._tell(elements[new], np.ones(count, dtype=np.bool_))
             if self._smm is not None and addresses is not None:
                 self._smm.set(addresses[new])
+            self._tell(elements[new], np.ones(count, dtype=np.bool_))
         return new
 
     def _keys(self) -> int:

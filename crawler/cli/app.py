@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from crawler.cli.dedup_options import dedup
 from crawler.cli.lab_options import lab
+from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 
 app = typer.Typer(
     help="A polite crawler that can be killed at any moment: the same command goes on.",
@@ -44,24 +44,17 @@ def anabranch(
     """Set up what all verbs share."""
 
 
-Text = Optional[str]  # noqa: UP045 - typer reads these at run time
-Whole = Optional[int]  # noqa: UP045
-Number = Optional[float]  # noqa: UP045
-Folder = Optional[Path]  # noqa: UP045
-Switch = Optional[bool]  # noqa: UP045
-
-
 @app.command()
 def crawl(
     ctx: typer.Context,
     sources: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        Texts,
         typer.Argument(metavar="[SEED]...", help="URLs, files of URLs, or - for standard input."),
     ] = None,
     order_file: Annotated[
-        Folder, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
+        FilePath, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
     ] = None,
-    job: Annotated[Folder, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
+    job: Annotated[FilePath, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
     name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over: remove what the job has.", rich_help_panel=_JOB)

@@ -9,15 +9,15 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import TextIO
 
 from crawler.cli.dedup_command import DedupCommand, require_sense
 from crawler.cli.live_totals import live_totals
+from crawler.cli.saying import say
 from crawler.cli.stopping import StopSignals
 from crawler.errors import UsageError
 from crawler.exits import ExitCode
@@ -69,7 +69,7 @@ def run_dedup(command: DedupCommand) -> int:
     except ReaderGone:
         return READER_GONE
     except (UsageError, DedupError, OSError) as error:
-        _say(f"anabranch: {_words(error)}")
+        say(f"anabranch: {_words(error)}")
         return exit_code(error)
 
 
@@ -111,7 +111,7 @@ def _check(command: DedupCommand) -> int:
             raise UsageError(f"--check: the filter {opened.kind} cannot be verified")
         opened.check()
         if not command.quiet:
-            _say(f"{_filter_words(opened)}; nothing is wrong with it")
+            say(f"{_filter_words(opened)}; nothing is wrong with it")
     return ExitCode.DONE
 
 
@@ -134,9 +134,9 @@ def _run(command: DedupCommand) -> int:
         if not is_drained:
             uniq.end()
             source.require_whole()
-        words = f"{_totals_words(uniq.totals)}; {_filter_words(opened)}{source.left_out()}"
+        words = f"{_totals_words(uniq.totals)}; {_filter_words(opened)}{source.counted()}"
     if not command.quiet:
-        _say(words)
+        say(words)
     return ExitCode.DRAINED if is_drained else ExitCode.DONE
 
 
@@ -151,7 +151,7 @@ class _Source:
     name: str  #: for messages
     ends_at_signal: bool = True  #: False: a signal ends what fills it, and it is read to its end
     require_whole: Callable[[], None] = lambda: None  #: after its end: raises what made it end too early
-    left_out: Callable[[], str] = lambda: ""  #: what it left out, in words
+    counted: Callable[[], str] = lambda: ""  #: what it met beside the lines, in words
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def _source(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
     elif command.file in (None, "-"):
         fd = _descriptor(sys.stdin, "input", "name a FILE")
         if os.isatty(fd):
-            _say("anabranch: reading URLs from the terminal; Ctrl-D ends them")
+            say("anabranch: reading URLs from the terminal; Ctrl-D ends them")
         yield _Source(fd=fd, name="standard input")
     else:
         fd = os.open(command.file, os.O_RDONLY | os.O_CLOEXEC)
@@ -174,19 +174,18 @@ def _source(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
 
 @contextmanager
 def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
-    counts, over = CaptureStatistics(), Event()
+    counts, is_over = CaptureStatistics(), False
+
+    def end() -> None:  # runs in a signal's handler, too, so it waits for no lock
+        nonlocal is_over
+        is_over = True
+
     if command.interface is not None:
-        stop.at_first = over.set
-        name, urls = command.interface, urls_from_interface(command.interface, stop=over.is_set, statistics=counts)
+        stop.at_first = end
+        name, urls = command.interface, urls_from_interface(command.interface, stop=lambda: is_over, statistics=counts)
     else:
         name = command.pcap or ""
         urls = urls_from_file("/dev/stdin" if name == "-" else name, statistics=counts)
-
-    def left_out() -> str:
-        found = {each.name: getattr(counts, each.name) for each in fields(counts)}
-        return "; capture: " + ", ".join(
-            f"{number:,} {what.replace('_', ' ')}" for what, number in found.items() if number
-        )
 
     with captured_lines(urls) as lines:
         try:
@@ -195,10 +194,10 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
                 name=name,
                 ends_at_signal=command.interface is None,
                 require_whole=lines.require_whole,
-                left_out=left_out,
+                counted=partial(_capture_words, counts),
             )
         finally:
-            over.set()
+            end()
 
 
 def _descriptor(stream: TextIO | None, name: str, advice: str) -> int:
@@ -247,16 +246,15 @@ def _temporary_folder(stop: StopSignals) -> Iterator[Path]:
 # What is said
 
 
-def _say(text: str) -> None:
-    """A line on standard error; nobody need read it."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
-
-
 def _warn(name: str) -> None:
     limit = format_bytes(MAX_LINE_BYTES)
-    _say(f"anabranch: {name}: a line is longer than {limit} and left out; the totals count all of them")
+    say(f"anabranch: {name}: a line is longer than {limit} and left out; the totals count all of them")
+
+
+def _capture_words(counts: CaptureStatistics) -> str:
+    numbers = {each.name.replace("_", " "): getattr(counts, each.name) for each in fields(counts)}
+    words = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
+    return f"; capture: {words or 'no frames'}"
 
 
 def _totals_words(totals: Totals) -> str:

@@ -35,6 +35,11 @@ class DedupCommand:
         return bool(self.state or self.redis)
 
     @property
+    def names_what_to_check(self) -> bool:
+        """A filter that outlives runs, and no URLs."""
+        return self.is_lasting and not self.inputs
+
+    @property
     def inputs(self) -> list[str]:
         """The names of the inputs that are given."""
         given = {"FILE": self.file, "--pcap": self.pcap, "--interface": self.interface}
@@ -44,13 +49,12 @@ class DedupCommand:
 def require_sense(command: DedupCommand) -> None:
     """Raises: UsageError for options that exclude or need each other."""
     inputs = command.inputs
-    checks_what = command.is_lasting and not inputs
     breaches = {
         f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
         "--state and --redis exclude each other; the servers keep the filter": command.redis and command.state,
         "--name names a filter on servers; give --redis URL too": command.name is not None and not command.redis,
         "--check verifies a filter and reads no URLs; give --state DIR or --redis URL alone": (
-            command.check and not checks_what
+            command.check and not command.names_what_to_check
         ),
         f"--check: there is no folder {command.state}": command.check and command.state and not command.state.is_dir(),
     }

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from crawler.cli.dedup_command import DedupCommand
-
-Text = Optional[str]  # noqa: UP045 - typer reads these at run time
-Folder = Optional[Path]  # noqa: UP045
-Whole = Optional[int]  # noqa: UP045
-Levels = Optional[tuple]  # type: ignore[type-arg]  # noqa: UP045 - the parser makes it
-Number = Optional[float]  # noqa: UP045
-Texts = Optional[list[str]]  # noqa: UP045
-Switch = Optional[bool]  # noqa: UP045
+from crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Texts, Whole
 
 _INPUT = "Input"
 _FILTER = "Filter"
@@ -49,7 +41,7 @@ def dedup(
         Text, typer.Argument(metavar="[FILE]", help="URLs, one a line; - or nothing is standard input.")
     ] = None,
     state: Annotated[
-        Folder,
+        FilePath,
         typer.Option(metavar="DIR", help="Keep the filter here and go on from run to run.", rich_help_panel=_FILTER),
     ] = None,
     filter_: Annotated[
@@ -69,7 +61,7 @@ def dedup(
         typer.Option(help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function.", rich_help_panel=_FILTER),
     ] = None,
     levels: Annotated[
-        Levels,
+        Numbers,
         typer.Option(
             metavar="N,N", parser=parse_levels, help="Of the SMM: bytes per level, as in 1,3.", rich_help_panel=_FILTER
         ),

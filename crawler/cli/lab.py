@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from crawler.cli.lab_tables import PIPE_WIDTH, report_text
+from crawler.cli.saying import say
 from crawler.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
 from crawler.lab.experiments import run_experiment
 from crawler.lab.plots import draw, require_plots
@@ -30,12 +31,18 @@ PLAIN_INTERVAL_S = 10.0
 
 #: What a shell reports of a program that this signal ended; we end in order, and say the same.
 INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
 READER_GONE = 128 + signal.SIGPIPE
+
+#: Signals that end the run as Ctrl-C does: from an operator, and from a terminal that is closed.
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM came: servers are ended and temporary folders removed on the way out, as with Ctrl-C."""
+    """A signal came: servers are ended and temporary folders removed on the way out, as with Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +62,14 @@ def run_lab(command: LabCommand) -> int:
             return _run(command)
     except CrawlerError as error:
         return _fail(error)
-    except _Terminated:
-        return TERMINATED
+    except _Terminated as terminated:
+        return terminated.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def _run(command: LabCommand) -> int:
-    if command.plot:
-        require_plots(command.plot)
-    for option, path in (("--csv", command.csv), ("--plot", command.plot)):
-        if path:
-            _require_writable(path, option)
+    _require_outputs(command)
     given = {key: value for key, value in command.flags.items() if value is not None}
     with telling(command.name, Console(stderr=True)) as tell:
         report = run_experiment(command.name, given, tell)
@@ -82,7 +85,7 @@ def _run(command: LabCommand) -> int:
 def telling(name: str, console: Console) -> Iterator[Tell]:
     """How an experiment's progress is shown: live on a terminal, a line now and then elsewhere."""
     if not console.is_terminal:
-        yield _plain_lines(name, lambda line: console.print(line, soft_wrap=True), time.monotonic)
+        yield _plain_lines(name, console, time.monotonic)
         return
     columns = (
         SpinnerColumn(),
@@ -96,16 +99,31 @@ def telling(name: str, console: Console) -> Iterator[Tell]:
         yield lambda done, total, what: progress.update(task, completed=done, total=total, description=what)
 
 
-def _plain_lines(name: str, say: Callable[[str], None], clock: Callable[[], float]) -> Tell:
-    """Says the first step, and later ones when `PLAIN_INTERVAL_S` have gone by since the last that was said."""
+def _plain_lines(name: str, console: Console, clock: Callable[[], float]) -> Tell:
+    """Says the first step, and later ones when `PLAIN_INTERVAL_S` have gone by since the last that was said.
+
+    Where nobody can read them, nothing is said; the experiment goes on.
+    """
     said_at = [-PLAIN_INTERVAL_S]
 
     def tell(done: int, total: int, what: str) -> None:
         if (now := clock()) - said_at[0] >= PLAIN_INTERVAL_S:
             said_at[0] = now
-            say(f"anabranch: lab {name}: {done} of {total} steps done; now: {what}")
+            with suppress(OSError):
+                console.print(f"anabranch: lab {name}: {done} of {total} steps done; now: {what}", soft_wrap=True)
 
     return tell
+
+
+def _require_outputs(command: LabCommand) -> None:
+    """Raise UsageError if something cannot be shown, drawn or written in the end."""
+    if sys.stdout is None:
+        raise UsageError("standard output is closed; redirect it")
+    if command.plot:
+        require_plots(command.plot)
+    for option, path in (("--csv", command.csv), ("--plot", command.plot)):
+        if path:
+            _require_writable(path, option)
 
 
 def _require_writable(path: Path, option: str) -> None:
@@ -153,16 +171,20 @@ def _show(report: Report) -> int:
 
 @contextmanager
 def _terminated_in_order() -> Iterator[None]:
-    def raise_terminated(_number: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+    """What a caller has told us to ignore (`nohup`) stays ignored."""
 
-    before = signal.signal(signal.SIGTERM, raise_terminated)
+    def raise_terminated(number: int, _frame: FrameType | None) -> None:
+        raise _Terminated(number)
+
+    heeded = [number for number in _ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, raise_terminated) for number in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(error: CrawlerError) -> int:
-    print(f"anabranch: {error}", file=sys.stderr)  # noqa: T201 - the command's own output
+    say(f"anabranch: {error}")
     return error.exit_code

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from crawler.cli.dedup_options import parse_count, parse_levels
+from crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Whole
 from crawler.quantities import parse_duration
 
 lab = typer.Typer(
@@ -39,20 +40,14 @@ def parse_seconds(text: str) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
-Whole = Optional[int]  # noqa: UP045 - typer reads these at run time
-Number = Optional[float]  # noqa: UP045
-Text = Optional[str]  # noqa: UP045
-Switch = Optional[bool]  # noqa: UP045
-File = Optional[Path]  # noqa: UP045
-Numbers = Optional[tuple]  # type: ignore[type-arg]  # noqa: UP045 - the parser makes it
-
 Urls = Annotated[
-    File, typer.Option(metavar="FILE", help="Use these URLs, one a line; else made ones.", rich_help_panel=_FILES)
+    FilePath, typer.Option(metavar="FILE", help="Use these URLs, one a line; else made ones.", rich_help_panel=_FILES)
 ]
 Plot = Annotated[
-    File, typer.Option(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).", rich_help_panel=_FILES)
+    FilePath,
+    typer.Option(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).", rich_help_panel=_FILES),
 ]
-Csv = Annotated[File, typer.Option(metavar="FILE", help="Write the tables' numbers.", rich_help_panel=_FILES)]
+Csv = Annotated[FilePath, typer.Option(metavar="FILE", help="Write the tables' numbers.", rich_help_panel=_FILES)]
 Seed = Annotated[Whole, typer.Option(help="Other URLs for another number. [1]", rich_help_panel=_FILES)]
 Count = Annotated[Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 75012 or 1M.")]
 
@@ -125,7 +120,7 @@ def redis(
         ),
     ] = None,
     false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF. [0.001]")] = None,
-    server: Annotated[File, typer.Option(metavar="PROGRAM", help="The redis-server to start.")] = None,
+    server: Annotated[FilePath, typer.Option(metavar="PROGRAM", help="The redis-server to start.")] = None,
     urls: Urls = None,
     seed: Seed = None,
     plot: Plot = None,

@@ -1,4 +1,4 @@
-"""How a command that reads ends in order: the first SIGINT or SIGTERM asks it to, the second one makes it."""
+"""How a command that reads ends in order: the first SIGINT, SIGTERM or SIGHUP asks it to, the second one makes it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Self
 
 from crawler.exits import ExitCode
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """While entered, signals are noted; `wake` is a descriptor that has something to read from the first signal on."""
+    """While entered, signals are noted; `wake` is a descriptor that has something to read from the first signal on.
+
+    A SIGHUP that the caller has told us to ignore (`nohup`) stays ignored.
+    """
 
     def __init__(self) -> None:
         self.is_set = False  #: a signal came
@@ -27,7 +30,9 @@ class StopSignals:
         os.set_blocking(self._waker, False)
         # The byte is written in the very moment of the signal: a wait that begins just then ends, too.
         self._waker_before = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        heeded = [number for number in _SIGNALS if not (is_nohup and number == signal.SIGHUP)]
+        self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(self, *_: object) -> None:

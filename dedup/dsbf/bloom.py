@@ -24,6 +24,7 @@ SPLIT_SHARE = 0.97
 MOVES_PER_KEY = 32
 
 _FEWEST_BITS = 64
+_MOST_BITS = 1 << 40  # MapHash has 40 bits
 _FEWEST_CHILDREN = 2
 
 
@@ -63,7 +64,7 @@ class DsbfParameters:
 
     expected: int = 10_000_000  #: n: elements that fit before the first split
     false_positive: float = 1e-3  #: f: a leaf's rate never exceeds it
-    leaf_bits: int = 1 << 23  #: m: bits of one leaf, a power of two
+    leaf_bits: int = 1 << 23  #: m: bits of one leaf, a power of two, 64 to 2^40
     split_fan_out: int = 4  #: children that a full leaf gets
 
     def __post_init__(self) -> None:
@@ -71,8 +72,9 @@ class DsbfParameters:
             raise BadParameters(f"expected is {self.expected}; it must be 0 or more")
         if not 0 < self.false_positive <= 0.5:
             raise BadParameters(f"false_positive is {self.false_positive}; it must be in (0, 0.5]")
-        if self.leaf_bits < _FEWEST_BITS or self.leaf_bits & (self.leaf_bits - 1):
-            raise BadParameters(f"leaf_bits is {self.leaf_bits}; it must be a power of two from {_FEWEST_BITS} on")
+        if not _FEWEST_BITS <= self.leaf_bits <= _MOST_BITS or self.leaf_bits & (self.leaf_bits - 1):
+            bounds = f"{_FEWEST_BITS} to {_MOST_BITS}"
+            raise BadParameters(f"leaf_bits is {self.leaf_bits}; it must be a power of two from {bounds}")
         if self.split_fan_out < _FEWEST_CHILDREN:
             raise BadParameters(f"split_fan_out is {self.split_fan_out}; it must be 2 or more")
         if self.split_above < 1:

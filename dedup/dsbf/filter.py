@@ -112,7 +112,8 @@ class Dsbf:
         A key whose bits are all set already is logged all the same: another filter may have found it new, and without
         its fingerprint the next split would lose it. A call for n keys also moves fewer than 2048 + 32 n elements of
         leaves that are being split. Raises: StoreFull (an OSError), with the keys taken or not taken; the filter
-        stays sound and the call may be repeated.
+        stays sound and the call may be repeated. If anything else breaks a call off while a split begins, such as
+        KeyboardInterrupt, the calls that write raise FilterClosed from then on: close the filter and open it again.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 
@@ -190,7 +191,8 @@ class Dsbf:
     def close(self) -> None:
         """Sync, keep the bits for the next opening, and let go of the folder; a second call does nothing.
 
-        Raises: OSError, with the folder let go. If only the bits could not be kept, the next opening reads the logs.
+        Raises: OSError, and FilterClosed as `mark` says, with the folder let go. If only the bits could not be kept,
+        the next opening reads the logs.
         """
         with self._syncing:
             if self.is_closed:

@@ -35,17 +35,19 @@ def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, place: Pla
 
     Cost: 0.3 µs per element, or that of reading or mapping the kept bits. Raises: FormatMismatch, OSError.
     """
-    manifest = read_manifest(folder, parameters) or _found(folder, parameters, logs)
+    manifest = read_manifest(folder, parameters) or _founded(folder, parameters, logs)
     if kept := _from_image(parameters, manifest, logs, place):
         return kept
     if manifest.image is not None:
         manifest = replace(manifest, image=None)
         write_manifest(folder, parameters, manifest)
-        sync_folder(folder)
+    # A kill may have come between the manifest's rename and its sync; what is done from now on builds on that name.
+    sync_folder(folder)
+    sync_folder(folder.parent)
     return _from_logs(parameters, manifest, logs, place)
 
 
-def _found(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manifest:
+def _founded(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manifest:
     """Make the files of an empty filter; the manifest comes last, so that half of it is made anew."""
     names = [entry.name for entry in folder.iterdir() if not entry.name.endswith(UNFINISHED)]
     is_ours = all(name.startswith("leaf-") or name == BITS for name in names)
@@ -54,25 +56,27 @@ def _found(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manifest
     manifest = Manifest(tree=Tree.rooted(parameters.first_leaves))
     logs.create(manifest.tree.leaves)
     write_manifest(folder, parameters, manifest)
-    sync_folder(folder)
-    sync_folder(folder.parent)
     return manifest
 
 
 def _from_image(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, place: Place) -> Restored | None:
     """The state at the last clean end; None if there was none or anything disagrees. No log is read."""
     image = Image.of_record(manifest.image or {}, len(manifest.tree))
-    if image is None or image.lengths.keys() != _nodes_with_logs(manifest) or not logs.adopt(image.lengths):
-        return None
-    splits = _splits(manifest, logs)
-    if any(split.moved >= split.length for split in splits) or (leaves := place.restored(image)) is None:
+    if image is None or not _agree(image, manifest, logs) or (leaves := place.restored(image)) is None:
         return None
     table = LeafTable(parameters, manifest.tree, leaves)
     try:
         table.adopt(image.nodes())
     except ValueError:
         return None
-    return Restored(table=table, splits=splits, strays=0, image=manifest.image)
+    return Restored(table=table, splits=_splits(manifest, logs), strays=0, image=manifest.image)
+
+
+def _agree(image: Image, manifest: Manifest, logs: LeafLogs) -> bool:
+    """True if the image names the manifest's nodes and the logs as they are; the logs are taken up then."""
+    if not image.lengths.keys() == image.nodes_with_bits() == _nodes_with_logs(manifest):
+        return False
+    return logs.adopt(image.lengths) and all(split.moved < split.length for split in _splits(manifest, logs))
 
 
 def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, place: Place) -> Restored:

@@ -111,7 +111,8 @@ class SharedDsbf:
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never put in; a key never put in is False with a probability of at most f.
 
-        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable.
+        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable; StoreFull if a split that another
+        crawler left undone has to go on for an answer.
         """
         elements = fingerprints(keys)
         new: BoolArray = np.ones(len(elements), dtype=np.bool_)

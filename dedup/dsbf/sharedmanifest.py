@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dedup.dsbf.bloom import DsbfParameters
 from dedup.dsbf.sharedtree import Part, SharedTree
-from dedup.errors import StoreUnavailable
+from dedup.errors import FormatMismatch, StoreUnavailable
 from dedup.leaves.redis_scripts import Call
 from dedup.leaves.remote import Place, RemoteLeaves
 
@@ -64,6 +64,8 @@ class SharedManifest:
         """The tree of the filter; None if it is not yet there, or not completely."""
         tree = self._load("", "")
         _, is_sealed = self._read_parts()
+        if tree and len(tree.tokens) != len(self._servers):
+            raise FormatMismatch(f"the manifest on {self._address} is damaged: one token for each server is needed")
         if tree is None and is_sealed:
             tree = self._load("", "")  # it may have been made between the two looks
             if tree is None:
@@ -82,7 +84,7 @@ class SharedManifest:
             raise self._lost("its part")
         if reply == b"N":
             return None
-        line, _, body = reply[1:].decode().partition("\n")
+        line, _, body = reply[1:].decode(errors="replace").partition("\n")
         return SharedTree.parsed(line, body, self._address)
 
     def _read_parts(self) -> tuple[list[str], bool]:
@@ -120,7 +122,11 @@ class SharedManifest:
         keys = (self._key("part"),)
         calls = [Call(server, "found", keys, (self._parts[server].text(), uuid.uuid4().hex)) for server in servers]
         replies = self._servers.call(calls)
-        return [self._checked(server, reply)[0] for server, reply in zip(servers, replies, strict=True)]
+        tokens = [self._checked(server, reply)[0] for server, reply in zip(servers, replies, strict=True)]
+        for server, token in zip(servers, tokens, strict=True):
+            if not token:
+                raise FormatMismatch(f"{self._key('part')} on {self._servers.addresses[server]} is another program's")
+        return tokens
 
     def _seal(self) -> None:
         calls = [Call(server, "seal", (self._key("part"),), (token,)) for server, token in enumerate(self.tree.tokens)]

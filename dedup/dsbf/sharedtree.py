@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Self, TypeGuard
 
 import numpy as np
 
@@ -89,12 +89,15 @@ class SharedTree:
             tree = Tree.checked(found.get("fan_out"), found.get("first_child"))
         except FormatMismatch as error:
             raise FormatMismatch(f"the manifest on {address}: {error}") from error
+        if found.get("magic") != MAGIC or found.get("version") != VERSION:
+            raise FormatMismatch(f"the manifest on {address} is damaged: not that of an {MAGIC} of version {VERSION}")
         splitting, tokens = found.get("splitting"), found.get("tokens")
-        if found.get("magic") != MAGIC or not isinstance(splitting, list) or not isinstance(tokens, list):
-            raise FormatMismatch(f"the manifest on {address} is damaged: splitting nodes and tokens are needed")
-        inner = set(np.flatnonzero(tree.fan_out).tolist()) - {0}
-        if not inner.issuperset(splitting):
-            raise FormatMismatch(f"the manifest on {address} is damaged: a node without children is splitting")
+        if not _are_texts(tokens):
+            raise FormatMismatch(f"the manifest on {address} is damaged: tokens are needed")
+        if not _are_of(splitting, np.flatnonzero(tree.fan_out).tolist()[1:]):
+            raise FormatMismatch(
+                f"the manifest on {address} is damaged: splitting nodes, all with children, are needed"
+            )
         return cls(tree, frozenset(splitting), tuple(tokens), revision)
 
     def body(self) -> str:
@@ -149,6 +152,14 @@ class SharedTree:
             return Place(number % len(self.tokens), str(number))
         server, path = self.places[node]
         return Place((server + 1 + number) % len(self.tokens), f"{path}.{number}")
+
+
+def _are_of(found: object, nodes: Sequence[int]) -> TypeGuard[list[int]]:
+    return isinstance(found, list) and all(node in nodes for node in found)
+
+
+def _are_texts(found: object) -> TypeGuard[list[str]]:
+    return isinstance(found, list) and bool(found) and all(isinstance(text, str) for text in found)
 
 
 def _object(text: str, address: str) -> dict[str, object]:

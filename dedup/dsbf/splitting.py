@@ -29,6 +29,7 @@ from dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
 from dedup.dsbf.manifest import Manifest, write_manifest
 from dedup.dsbf.tree import Tree
 from dedup.durablefiles import sync_folder
+from dedup.errors import FilterClosed
 from dedup.fingerprint import as_array, distinct
 from dedup.leaves.log import LeafLogs
 from dedup.leaves.table import LeafTable
@@ -76,6 +77,7 @@ class Splitter:
         self._credit = 0  # elements that may be moved
         self._lock = threading.Lock()  # over the manifest and `_splits`
         self._is_settled = True  # the folder was synced since the last rename
+        self._is_starting = False  # a split is being started, or was broken off in that: memory and disk may differ
         self.image: dict[str, object] | None = None  #: the manifest's record of the kept bits, while they are true
 
     @property
@@ -118,7 +120,11 @@ class Splitter:
             self._move(1)
 
     def start(self, full: list[int]) -> None:
-        """Begin to split these leaves. Raises: OSError, with the splits begun or not."""
+        """Begin to split these leaves. Raises: OSError, with the splits begun or not.
+
+        Any other exception may break it off between the manifest and the table; then all calls that write a manifest
+        raise FilterClosed, since it could leave out a log. What the disk says is true: open the filter again.
+        """
         if not full:
             return
         self._logs.flush()
@@ -126,32 +132,36 @@ class Splitter:
         children = list(range(len(self._table.tree), len(tree)))
         splits = [Split(node=leaf, length=self._logs.count(leaf)) for leaf in full]
         with self._lock:
+            self._require_whole()
             slots = self._table.take(len(children))
+            self._is_starting = True
             try:
                 self._logs.create(children)
                 self._replace_manifest(tree, [*self._splits, *splits])
             except OSError:
+                self._is_starting = False
                 self._table.give_back(slots)
                 self._logs.discard(children)
                 raise
             self._table.begin_splits(full, tree, slots)
             self._splits += splits
             self._moving += splits
+            self._is_starting = False
             self._settle()
 
     def sync(self) -> None:
         """Make all that was taken before this call durable, and end splits whose elements are. Raises: OSError.
 
-        It may be repeated. One call at a time.
+        It may be repeated. One call at a time. Raises FilterClosed as `start` says, with all logs synced.
         """
         moved = [(split, split.moved) for split in self.splits]  # before the logs are flushed: see above
         self._logs.sync()
         with self._lock:
+            self._require_whole()
             if any(split.recorded < count or count == split.length for split, count in moved):
                 self._record(moved)
             self._settle()
-            self._ended += [split.node for split in self._splits if split.is_recorded]
-            self._splits = [split for split in self._splits if not split.is_recorded]
+            self._end_recorded()
         while self._ended:
             self._logs.discard(self._ended[-1:])
             self._ended.pop()
@@ -159,13 +169,14 @@ class Splitter:
     def write(self, image: dict[str, object] | None) -> None:
         """Put a manifest with this record of the bits, or without one, durably in place. Raises: OSError."""
         with self._lock:
+            self._require_whole()
             before, self.image = self.image, image
             try:
                 self._replace_manifest(self._table.tree, self._splits)
-            except OSError:
-                self.image = before
+                self._settle()
+            except BaseException:
+                self.image = before  # perhaps on the disk still: the next change takes it away again
                 raise
-            self._settle()
 
     def _insert(self, elements: Fingerprints, is_first: BoolArray) -> IntArray:
         """Only the log's writing can fail, and then nothing is taken. Answers the leaf of each."""
@@ -175,8 +186,8 @@ class Splitter:
         return leaves
 
     def _move(self, keys: int) -> None:
-        """Move what is due for so many keys, the oldest split first."""
-        self._credit += MOVES_PER_KEY * keys
+        """Move what is due for so many keys, the oldest split first. What calls that failed left due does not add up."""
+        self._credit = min(self._credit, MOVE_AT_LEAST - 1) + MOVES_PER_KEY * keys
         while self._moving and self._credit >= min(MOVE_AT_LEAST, self._moving[0].length - self._moving[0].moved):
             self._credit -= self._move_part(self._moving[0])
         if not self._moving:
@@ -195,11 +206,20 @@ class Splitter:
         self.start(self._table.full(leaves))
         return count
 
+    def _require_whole(self) -> None:
+        if self._is_starting:
+            raise FilterClosed(f"{self._folder}: a call was broken off while a split began; open the filter again")
+
     def _record(self, moved: list[tuple[Split, int]]) -> None:
         """So many elements of each split are durably elsewhere: say so in the manifest."""
         for split, count in moved:
             split.recorded = count
         self._replace_manifest(self._table.tree, self._splits)
+
+    def _end_recorded(self) -> None:
+        """The manifest, which lasts, does not name these splits any more."""
+        self._ended += [split.node for split in self._splits if split.is_recorded]
+        self._splits = [split for split in self._splits if not split.is_recorded]
 
     def _replace_manifest(self, tree: Tree, splits: list[Split]) -> None:
         """Put the present state in the manifest's place, by a rename that `_settle` makes durable."""

@@ -118,7 +118,8 @@ class Tree:
 
 
 def _are_counts(values: object) -> TypeGuard[list[int]]:
-    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    """True for a list of numbers of nodes, or of places among them."""
+    return isinstance(values, list) and all(type(value) is int and 0 <= value <= len(values) for value in values)
 
 
 def _form_one_tree(fan_out: Sequence[int], first_child: Sequence[int]) -> bool:

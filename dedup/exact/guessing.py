@@ -13,6 +13,8 @@ from dedup.batch import BoolArray, HashArray, IntArray
 
 #: Shorter arrays are mostly in the processor's cache, where a binary search is as fast.
 WORTH_GUESSING = 1 << 21
+#: For fewer values a binary search is faster: it has one numpy call, a guess has 25.
+FEWEST_GUESSED = 24
 
 _LOOKS = 2
 _WINDOW: IntArray = np.arange(32, dtype=np.int64)  # four cache lines; one value in 200 lies outside of it
@@ -22,7 +24,7 @@ _RANGE = 2.0**64
 def find(ascending: HashArray, wanted: HashArray) -> tuple[IntArray, BoolArray]:
     """For each wanted value the first place where it stands, and whether it stands anywhere (else the place is any).
 
-    Right for any ascending array, fast for hashes. Cost: 0.3 to 0.6 µs a value among 10 million.
+    Right for any ascending array, fast for hashes. Cost: 25 µs, and 0.3 to 0.6 µs a value among 10 million.
     """
     starts = _guess(ascending, wanted)
     windows = ascending[starts[:, None] + _WINDOW]

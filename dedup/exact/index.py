@@ -78,7 +78,10 @@ class ExactIndex:
         return len(self._files.tail) + sum(run.count for run in self._files.runs)
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
-        """True where a key was never marked. Cost: 0.2 µs per key in the tail, 0.5 µs more for each run of 10^7."""
+        """True where a key was never marked.
+
+        Cost with 10^7 elements in four runs: 26 µs for 6 keys, 65 µs for 64, 0.6 µs per key in batches of 10,000.
+        """
         return self.unseen_elements(fingerprints(keys))
 
     def is_unseen(self, key: bytes) -> bool:
@@ -88,8 +91,9 @@ class ExactIndex:
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set; those that are in it stay as they are.
 
-        A call may write a run and move elements from runs to a larger one, at most 32 per key: 15 ms once in 65,536
-        keys, and less than 1 µs per key else. Raises: StoreFull (an OSError), with some keys taken; repeat the call.
+        A call may write a run and move elements from runs to a larger one, at most 32 per key. Cost: 3 µs per key in
+        batches of 64, 1.6 µs in batches of 10,000; the longest call, once in 65,536 keys, is 25 ms and 45 ms. Raises:
+        StoreFull (an OSError), with nothing taken of up to `TAIL_ELEMENTS` keys and some of more; repeat the call.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 
@@ -107,22 +111,22 @@ class ExactIndex:
     def unseen_elements(self, elements: Fingerprints) -> BoolArray:
         """`unseen` of the keys that have these fingerprints."""
         self._require_open()
-        halves = np.ascontiguousarray(elements.T)
-        new: BoolArray = ~self._files.tail.knows(*halves)
-        runs = self._files.runs
-        if not runs:
-            return new
-        asked = np.flatnonzero(new)
-        if len(asked) > _WORTH_SORTING:
-            asked = asked[halves[0, asked].argsort()]
-        highs, lows = halves[:, asked]
-        for run in reversed(runs):  # what came last is asked for most
+        highs, lows = np.ascontiguousarray(elements.T)
+        asked = np.arange(len(elements))
+        if len(elements) > _WORTH_SORTING:
+            asked = highs.argsort()
+            highs, lows = highs[asked], lows[asked]
+        # The tail is cheap and has what came last; then the largest run, so that little is left to ask the others for.
+        parts: tuple[TailLog | SortedRun, ...] = (self._files.tail, *self._files.runs)
+        for part in parts:
+            known = part.knows(highs, lows)
+            if np.count_nonzero(known):
+                left = np.flatnonzero(~known)
+                asked, highs, lows = asked[left], highs[left], lows[left]
             if not len(asked):
                 break
-            known = run.knows(highs, lows)
-            if known.any():
-                new[asked[known]] = False
-                asked, highs, lows = asked[~known], highs[~known], lows[~known]
+        new = np.zeros(len(elements), dtype=np.bool_)
+        new[asked] = True
         return new
 
     def is_unseen_element(self, element: int) -> bool:
@@ -131,7 +135,7 @@ class ExactIndex:
         high, low = element >> 64, element & _MASK_64
         if self._files.tail.knows_one(high, low):
             return False
-        return not any(run.knows_one(high, low) for run in reversed(self._files.runs))
+        return not any(run.knows_one(high, low) for run in self._files.runs)
 
     def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
         """`mark` of the keys that have these fingerprints; `is_first` says which stand first in the batch."""

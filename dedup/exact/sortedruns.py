@@ -18,7 +18,7 @@ import xxhash
 from dedup.batch import BoolArray, HashArray
 from dedup.durablefiles import descriptor, telling_full, write_all
 from dedup.errors import FormatMismatch, InvariantBroken
-from dedup.exact.guessing import WORTH_GUESSING, find
+from dedup.exact.guessing import FEWEST_GUESSED, WORTH_GUESSING, find
 from dedup.fingerprint import FINGERPRINT_BYTES
 
 VERSION = 1
@@ -64,11 +64,11 @@ class SortedRun:
 
         Cost: a search each, less in ascending order of the high halves, since neighbours share pages.
         """
-        if self.count >= WORTH_GUESSING:
+        if self.count >= WORTH_GUESSING and len(highs) >= FEWEST_GUESSED:
             places, known = find(self._highs, highs)
         else:
-            places = np.minimum(self._highs.searchsorted(highs), self.count - 1)
-            known = self._highs[places] == highs
+            places = self._highs.searchsorted(highs)
+            known = self._highs.take(places, mode="clip") == highs
         alike = np.flatnonzero(known)
         if len(alike):
             same = self._lows[places[alike]] == lows[alike]

@@ -22,7 +22,7 @@ from dedup.dsbf.bloom import DsbfParameters
 from dedup.durablefiles import descriptor, sync_file, telling_full, write_all
 from dedup.errors import FormatMismatch
 from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.nodes import Nodes
+from dedup.leaves.nodes import NONE, Nodes
 from dedup.leaves.room import HEADER_BYTES, NAME, STAMP_BYTES, FileRoom, MemoryRoom, header, require_header
 
 _AT_ONCE = 1 << 24  # bytes
@@ -79,6 +79,10 @@ class Image:
             case _:
                 return None
 
+    def nodes_with_bits(self) -> set[int]:
+        """Numbers of the nodes that have a slot."""
+        return {node for node, slot in enumerate(self.slots) if slot != NONE}
+
     def nodes(self) -> Nodes:
         """The arrays as a table takes them."""
         slots, counts, loads = (np.array(row, dtype=np.int64) for row in (self.slots, self.counts, self.loads))
@@ -127,7 +131,8 @@ class MemoryPlace:
         with descriptor(self._path, os.O_RDONLY) as fd:
             for start in range(0, image.size, _AT_ONCE):
                 part = self._room.data[start : start + _AT_ONCE]
-                os.preadv(fd, [part.data], HEADER_BYTES + start)
+                if os.preadv(fd, [part.data], HEADER_BYTES + start) < part.nbytes:
+                    return None
                 checksum = zlib.crc32(part.data, checksum)
         if image.checksum not in (None, checksum):
             return None
@@ -204,4 +209,5 @@ def _is_there(path: Path, shape: tuple[int, int], image: Image) -> bool:
 
 
 def _are_numbers(row: object, length: int) -> bool:
-    return isinstance(row, list) and len(row) == length and all(type(number) is int for number in row)
+    """True for a list of so many whole numbers that an array can hold."""
+    return isinstance(row, list) and len(row) == length and all(type(n) is int and abs(n) < 1 << 63 for n in row)

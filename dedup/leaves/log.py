@@ -35,7 +35,7 @@ _PARTS_AT_ONCE = 256
 
 
 class LeafLogs:
-    """The logs of one filter. Every call may come from any thread."""
+    """The logs of one filter. Once all are opened or adopted, every call may come from any thread."""
 
     def __init__(self, folder: Path, parameters: DsbfParameters) -> None:
         self._folder = folder
@@ -53,7 +53,8 @@ class LeafLogs:
     @property
     def log_bytes(self) -> int:
         """Bytes in all logs, headers and what waits to be written included."""
-        return sum(self._lengths.values()) + self._waiting_count * FINGERPRINT_BYTES
+        with self._lock:
+            return sum(self._lengths.values()) + self._waiting_count * FINGERPRINT_BYTES
 
     def path(self, leaf: int) -> Path:
         """Where a leaf's log is."""
@@ -91,13 +92,12 @@ class LeafLogs:
         return self.read(leaf)
 
     def adopt(self, lengths: Mapping[int, int]) -> bool:
-        """Take up the logs of these leaves unread, if each file has so many bytes; else none, and answer False."""
-        for leaf, length in lengths.items():
-            try:
-                if self.path(leaf).stat().st_size != length:
-                    return False
-            except FileNotFoundError:
-                return False
+        """Take up the logs of these leaves, their elements unread, if each has its header and so many bytes.
+
+        Else none is taken up, and the answer is False. Cost: some 10 µs per leaf.
+        """
+        if not all(self._is_there(leaf, length) for leaf, length in lengths.items()):
+            return False
         self._lengths = dict(lengths)
         return True
 
@@ -149,15 +149,15 @@ class LeafLogs:
         """Make all that was appended before this call durable. Raises: OSError; it may be repeated."""
         with self._lock:
             self._flush()
-            touched, self._touched = self._touched, set()
+            due, self._touched = sorted(self._touched), set()
+        synced = 0
         try:
-            while touched:
-                sync_path(self.path(min(touched)))
-                touched.remove(min(touched))
-        except OSError:
+            for leaf in due:
+                sync_path(self.path(leaf))
+                synced += 1
+        finally:  # whatever broke it off: the rest is due at the next sync
             with self._lock:
-                self._touched |= touched
-            raise
+                self._touched.update(due[synced:])
 
     def discard(self, leaves: Iterable[int]) -> None:
         """Remove logs that no durable manifest needs: of a split that failed, or that has ended. Raises: OSError."""
@@ -206,6 +206,14 @@ class LeafLogs:
             write_all(fd, data, self._lengths[leaf])
         self._lengths[leaf] += len(data)
         self._touched.add(leaf)
+
+    def _is_there(self, leaf: int, length: int) -> bool:
+        """True if the leaf's log has its header and so many bytes."""
+        try:
+            with descriptor(self.path(leaf), os.O_RDONLY) as fd:
+                return os.fstat(fd).st_size == length and os.pread(fd, _HEADER.size, 0) == self._header(leaf)
+        except FileNotFoundError:
+            return False
 
     def _header(self, leaf: int) -> bytes:
         return _HEADER.pack(*self._fields(leaf))

@@ -22,7 +22,7 @@ from dedup.leaves.redis_scripts import SCRIPTS, Call
 Reply: TypeAlias = object
 
 _HASHES = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in SCRIPTS.items()}
-_SYNC_WAIT_MS = 2000  # with appendfsync everysec the next sync is one second away, or two
+_LONGEST_SYNC_WAIT_MS = 2000  # with appendfsync everysec the next sync is one second away, or two
 
 
 class _Connection(Protocol):
@@ -49,6 +49,8 @@ class RedisServers:
             raise BadParameters("no Redis server is named; give at least one URL, as redis://127.0.0.1:6379")
         self.addresses = [url.partition("?")[0].rpartition("@")[2].removeprefix("redis://") for url in urls]
         self._on_sent = on_sent
+        # Half the time-out at most: the server must answer before it is given up. (0 would be without end.)
+        self._sync_wait_ms = max(1, min(_LONGEST_SYNC_WAIT_MS, int(timeout_s * 1000 / 2)))
         self._connections = [_connection(url, name, timeout_s) for url, name in zip(urls, self.addresses, strict=True)]
         self._ready: set[int] = set()
         self._cannot_sync: set[int] = set()
@@ -63,12 +65,10 @@ class RedisServers:
         Raises: StoreUnavailable, StoreFull, FormatMismatch, BadParameters; calls of the batch may then have run.
         """
         replies = self._exchange(calls)
-        again = [place for place, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
-        if again:  # the server was told to forget its scripts: these calls have not run
-            for server in {calls[place].server for place in again}:
-                self._load_scripts(server)
-            repeated = self._exchange([calls[place] for place in again])
-            replies = [repeated.pop(0) if place in again else reply for place, reply in enumerate(replies)]
+        forgotten = [place for place, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
+        if forgotten:  # the server was told to forget its scripts: these calls have not run
+            for place, reply in zip(forgotten, self._load_and_call([calls[place] for place in forgotten]), strict=True):
+                replies[place] = reply
         for call, reply in zip(calls, replies, strict=True):
             self._raise_if_refused(call.server, reply)
         return replies
@@ -79,7 +79,8 @@ class RedisServers:
         Servers before Redis 7.2, or without an append-only file, cannot be asked (WAITAOF): they count as synced.
         """
         # WAITAOF waits for the last write of its own connection, and so for all that was written before that.
-        commands: list[tuple[object, ...]] = [("SET", key, "", "PX", _SYNC_WAIT_MS), ("WAITAOF", 1, 0, _SYNC_WAIT_MS)]
+        wait_ms = self._sync_wait_ms
+        commands: list[tuple[object, ...]] = [("SET", key, "", "PX", wait_ms), ("WAITAOF", 1, 0, wait_ms)]
         asked = [server for server in range(len(self)) if server not in self._cannot_sync]
         done = True
         for server, replies in self._send_and_read(dict.fromkeys(asked, commands)).items():
@@ -96,6 +97,11 @@ class RedisServers:
         """Disconnect; a second call does nothing."""
         self.is_closed = True
         self._drop(range(len(self)))
+
+    def _load_and_call(self, calls: Sequence[Call]) -> list[Reply]:
+        for server in {call.server for call in calls}:
+            self._load_scripts(server)
+        return self._exchange(calls)
 
     def _exchange(self, calls: Sequence[Call]) -> list[Reply]:
         """Send all, then read all; what a server refused stands as an exception in its place."""
@@ -143,14 +149,13 @@ class RedisServers:
             return
         try:
             self._connections[server].connect()
+            self._ready.add(server)
+            self._cannot_sync.discard(server)
+            self._load_scripts(server)
         except redis.RedisError as error:
             raise _translated(self.addresses[server], error) from error
-        self._ready.add(server)
-        self._cannot_sync.discard(server)
-        try:
-            self._load_scripts(server)
         except BaseException:
-            self._drop([server])
+            self._drop([server])  # what it would still say of this opening would be taken for later replies
             raise
 
     def _raise_if_refused(self, server: int, reply: Reply) -> None:

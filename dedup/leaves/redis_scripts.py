@@ -194,8 +194,10 @@ local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', '
 if not held[1] then return 'N' end
 if held[1] ~= ARGV[1] then return 'L' end
 if held[2] == 'gone' then return 'M' end
+local bits = redis.call('GET', KEYS[2])
+if not bits then return 'L' end
 local line = held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
-return 'O' .. line .. '\\n' .. redis.call('GET', KEYS[2]) .. (redis.call('GET', KEYS[3]) or '')
+return 'O' .. line .. '\\n' .. bits .. (redis.call('GET', KEYS[3]) or '')
 """
 
 #: KEYS part. ARGV record of the format (JSON), token. Makes the part if there is none. The record, token, sealed or not.
@@ -215,11 +217,11 @@ return 'O'
 """
 
 #: KEYS part, manifest. ARGV token ("" for any), revision that the caller has. S, or O, a line with the revision, and
-#: the body; N if there is no manifest.
+#: the body, both empty if it is another program's; N if there is no manifest.
 _LOAD = """
 if ARGV[1] ~= '' and redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
 local held = redis.call('HMGET', KEYS[2], 'revision', 'body')
-if not held[2] then return redis.call('EXISTS', KEYS[2]) == 0 and 'N' or 'L' end
+if not held[2] then return redis.call('EXISTS', KEYS[2]) == 0 and 'N' or 'O\\n' end
 if held[1] == ARGV[2] then return 'S' end
 return 'O' .. held[1] .. '\\n' .. held[2]
 """

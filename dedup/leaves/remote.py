@@ -29,7 +29,6 @@ MOVED, MISSING = b"MN"
 #: No leaf is ever so full.
 NO_LIMIT: Final = 1 << 52
 
-_LOST = ord("L")
 _AT_ONCE = 2048  # elements of one script call, which takes some 20 ms; a server answers nobody else meanwhile
 
 

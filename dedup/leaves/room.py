@@ -62,12 +62,7 @@ class MemoryRoom:
 
     def extend(self, size: int) -> None:
         """Have so many bytes. Cost on Linux: some microseconds whatever the size; elsewhere a copy."""
-        if self._map is not None and _CAN_MOVE:
-            self.data = _NOTHING  # a map with an array over it does not move
-            try:
-                self._map.resize(size)
-            finally:
-                self.data = np.frombuffer(self._map, dtype=np.uint8)
+        if self._map is not None and _CAN_MOVE and self._move(self._map, size):
             return
         grown = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANON)
         data = np.frombuffer(grown, dtype=np.uint8)
@@ -80,6 +75,17 @@ class MemoryRoom:
     def close(self) -> None:
         """Forget the bytes."""
         self._map, self.data = None, _NOTHING
+
+    def _move(self, old: mmap.mmap, size: int) -> bool:
+        """Have the kernel move the map; False if somebody holds an array over it, as a kept traceback may."""
+        self.data = _NOTHING
+        try:
+            old.resize(size)
+        except BufferError:
+            return False
+        finally:
+            self.data = np.frombuffer(old, dtype=np.uint8)
+        return True
 
 
 class FileRoom:
@@ -96,6 +102,7 @@ class FileRoom:
 
     def begin(self) -> None:
         """Start with an empty file, whatever was there. Raises: OSError."""
+        self.close()  # a map of the old file would reach beyond the end of the new one
         with telling_full(self._path), descriptor(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
             write_all(fd, header(*self._shape, _UNSTAMPED), 0)
 

@@ -53,6 +53,7 @@ class BitFiles:
         self._pages = self._files.pages
         self._unsynced: set[int] = set()  # files
         self._unsynced_lock = threading.Lock()
+        self._one_sync = threading.Lock()  # held for a whole sync: a second one waits for what the first has taken over
 
     @staticmethod
     def create(folder: Path, index: FileIndex) -> None:
@@ -115,18 +116,19 @@ class BitFiles:
 
     def sync(self) -> None:
         """Make all bits that were marked here before this call durable. Raises: OSError."""
-        with self._unsynced_lock:
-            unsynced, self._unsynced = self._unsynced, set()
-        if not unsynced:
-            return
-        try:
-            paths = [self._folder / self._index.name(file) for file in sorted(unsynced)]
-            self._make_durable(paths, are_many=len(paths) > _MOST_SINGLE_SYNCS)
-            self._ledger.sync()
-        except OSError:
+        with self._one_sync:
             with self._unsynced_lock:
-                self._unsynced |= unsynced
-            raise
+                unsynced, self._unsynced = self._unsynced, set()
+            if not unsynced:
+                return
+            try:
+                paths = [self._folder / self._index.name(file) for file in sorted(unsynced)]
+                self._make_durable(paths, are_many=len(paths) > _MOST_SINGLE_SYNCS)
+                self._ledger.sync()
+            except BaseException:
+                with self._unsynced_lock:
+                    self._unsynced |= unsynced
+                raise
 
     def check(self) -> None:
         """Count the bits and compare with the kept number; after a crash, correct that number instead.

@@ -26,6 +26,8 @@ PAGE_SHIFT = PAGE_BYTES.bit_length() - 1
 def allocate_by_fallocate(fd: int, offset: int, length: int) -> None:
     """Give the range blocks without changing its bytes (posix_fallocate)."""
     os.posix_fallocate(fd, offset, length)
+    # The system takes a range that was never written for a hole (`sparse.py`): others would not look at its bits.
+    write_all(fd, os.pread(fd, 1, offset), offset)
 
 
 def allocate_by_rewriting(fd: int, offset: int, length: int) -> None:

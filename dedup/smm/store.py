@@ -27,6 +27,14 @@ MAGIC = "anabranch smm"
 VERSION = 2
 
 
+def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature]:
+    """What a store of these is made of. Raises: BadParameters if there are none such, or they do not go together."""
+    index, chosen = FileIndex(levels), signature_named(signature)
+    if index.address_bytes > chosen.width_bytes:
+        raise BadParameters(f"levels {levels} ask for more than the {chosen.width_bytes} bytes of {signature}")
+    return index, chosen
+
+
 class Smm:
     """The store of one folder. Use `Smm.open`.
 
@@ -60,9 +68,7 @@ class Smm:
         FilterInUse if another opening holds the store alone, or any does and this one is to be `alone`; BadParameters;
         StoreFull.
         """
-        index, chosen = FileIndex(levels), signature_named(signature)
-        if index.address_bytes > chosen.width_bytes:
-            raise BadParameters(f"levels {levels} ask for more than the {chosen.width_bytes} bytes of {signature}")
+        index, chosen = shape(signature, levels)
         wanted = folderformat.Format(magic=MAGIC, version=VERSION, parameters=_parameters(signature, chosen, levels))
         with ExitStack() as undo:
             sharing = Sharing(folder)

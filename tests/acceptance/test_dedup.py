@@ -172,7 +172,7 @@ def test_a_killed_run_that_appends_to_a_file_spoils_no_line(tmp_path):
     assert (tmp_path / "out").read_bytes() == lines(urls(0, 3)) + b"http://www.a.te\n" + lines(urls(0, 10))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_in_order(tmp_path, number):
     """Exit 11: what came out is known to the next run, totals are told, half a line that came in is left."""
     process = start("--state", "d", *SMALL, cwd=tmp_path)

@@ -1,5 +1,8 @@
 """The command `scripts/bench`: which groups run, and what becomes of one that fails."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +10,8 @@ import pytest
 
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.rows import Group, Row, Setting
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def sound(setting: Setting) -> Iterator[Row]:
@@ -57,6 +62,20 @@ def test_temporary_folders_are_removed(tmp_path: Path) -> None:
     """A group works in a folder of its own below the one named, which is gone afterwards."""
     row = bench.rows_of(GROUPS[0], False, tmp_path)[0]
     assert Path(row.what).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Servers and child processes are ended, temporary folders removed; 130."""
+    command = [sys.executable, "-m", "scripts.benchmarks", "dedup", "--only", "processes", "--folder", str(tmp_path)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        while "4 processes," not in process.stderr.readline():
+            assert process.poll() is None
+        assert list(tmp_path.iterdir())
+        process.send_signal(number)
+        assert process.wait(timeout=50) == 130
     assert list(tmp_path.iterdir()) == []
 
 

@@ -50,7 +50,7 @@ def test_a_folder_of_another_format_is_refused(tmp_path: Path, changes: dict[str
         adopt(tmp_path, WANTED)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff\xfe"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"[" * 100_000, b"\xff\xfe"])
 def test_a_damaged_format_file_is_refused(tmp_path: Path, text: bytes) -> None:
     """What is not a JSON object is damage."""
     (tmp_path / NAME).write_bytes(text)

@@ -71,7 +71,7 @@ def test_a_choice_that_contradicts_the_folder_is_refused_and_named(tmp_path: Pat
     with pytest.raises(Contradiction, match=r"was made with .*leave it out") as refused:
         open_filter(tmp_path / "f", Choice(**{name: OTHERS[name]}))
     assert isinstance(refused.value, FormatMismatch)
-    assert refused.value.choice in {name, "levels"}  # the levels of an SMM say how many URLs it expects
+    assert refused.value.choice == name
     assert pass_on(tmp_path / "f", Choice()) == (kind, [False, False])
 
 
@@ -108,8 +108,9 @@ def test_an_smm_is_as_large_as_what_is_expected(tmp_path: Path) -> None:
     few, many = Choice(kind="smm", expected=1000), Choice(kind="smm", expected=50_000_000)
     pass_on(tmp_path / "f", few)
     assert pass_on(tmp_path / "f", few) == ("smm", [False, False])
-    with pytest.raises(Contradiction):
+    with pytest.raises(Contradiction, match="was made with levels 1,2, not levels 1,3; leave it out") as refused:
         open_filter(tmp_path / "f", many)
+    assert refused.value.choice == "expected"
 
 
 def test_a_similar_url_is_dropped(tmp_path: Path) -> None:

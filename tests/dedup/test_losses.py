@@ -27,6 +27,16 @@ def test_the_sum_is_the_integral_of_the_odds(tmp_path: Path) -> None:
     assert losses.at(300, 0.5) == 250
 
 
+def test_a_step_back_counts_nothing_twice(tmp_path: Path) -> None:
+    """A sync in another thread may step to the number of keys that it read before the marks went on."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    losses.step(1, 0.5)
+    before = losses.at(1, 0.5)
+    for keys in (2001, 1500, 2001):
+        losses.step(keys, 0.5)
+    assert losses.at(2001, 0.5) - before == 2000
+
+
 def test_looking_changes_nothing(tmp_path: Path) -> None:
     """`at` may be asked for often."""
     losses = LossCount(tmp_path / "LOSSES", 0)
@@ -73,6 +83,7 @@ def test_nothing_is_written_unless_the_sum_moved(tmp_path: Path) -> None:
         "{}",
         "not JSON",
         '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5}',
+        '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5, "lost": NaN}',
         '{"magic": "anabranch loss count", "version": 9, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1}',
     ],
 )

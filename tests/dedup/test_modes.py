@@ -25,6 +25,28 @@ def test_an_unknown_mode_names_those_that_there_are(tmp_path: Path) -> None:
     UniqFilter.open(tmp_path / "u", SMALL).close()
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"leaf_bits": 1000}, {"expected": -5}, {"signature": "crc33"}, {"levels": (1, 9)}, {"levels": (2, 3)}]
+)
+def test_numbers_that_make_no_filter_spoil_no_folder(tmp_path: Path, wrong: dict[str, object]) -> None:
+    """They are refused before anything is recorded, so that the corrected ones may be tried in the same place."""
+    with pytest.raises(BadParameters, match=next(iter(wrong))):
+        UniqFilter.open(tmp_path / "u", replace(SMALL, **wrong))
+    UniqFilter.open(tmp_path / "u", SMALL).close()
+
+
+def test_what_is_recorded_is_read_without_the_users_own_signature(tmp_path: Path) -> None:
+    """The function may not be importable where somebody only looks; to open the filter it has to be."""
+    UniqFilter.open(tmp_path / "u", SMALL).close()
+    path = tmp_path / "u" / "FORMAT"
+    path.write_text(path.read_text().replace("crc32", "nowhere:function"))
+    found = recorded(tmp_path / "u")
+    assert found is not None
+    assert found.signature == "nowhere:function"
+    with pytest.raises(BadParameters, match="nowhere"):
+        UniqFilter.open(tmp_path / "u", found)
+
+
 @pytest.mark.parametrize("expected", [0, 1000, 10_000_000])
 def test_levels_follow_the_expected_keys_unless_they_are_given(expected: int) -> None:
     """None asks for the smallest that do; what was chosen is recorded."""
@@ -72,6 +94,10 @@ def test_where_there_is_no_filter_nothing_is_recorded(tmp_path: Path) -> None:
             "its parameters are not those of a filter",
         ),
         ({"parameters": {"mode": "both"}}, "parameters"),
+        (
+            {"parameters": dict(SMALL.format.parameters) | {"false_positive": "x"}},
+            "its parameters are not those of a filter",
+        ),
     ],
 )
 def test_a_damaged_or_foreign_record_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import BadParameters, FilterInUse, FormatMismatch, UniqFilter, UniqParameters, uniq
+from dedup import BadParameters, FilterInUse, FormatMismatch, StoreFull, UniqFilter, UniqParameters, uniq
 from dedup.modes import MODES
 from dedup.smm import store
 
@@ -178,6 +178,30 @@ def test_a_false_drop_that_both_bloom_stages_make_is_caught_in_mode_exact(tmp_pa
             assert seen.add(keys(20_000, 21_000)).tolist() == new[:1000].tolist() or mode == "both"
     assert dropped["both"] > 50
     assert dropped["exact"] == 0
+
+
+@pytest.mark.parametrize("full", ["smm", "dsbf", "exact"])
+@pytest.mark.parametrize("count", [1, 100])
+def test_what_a_full_disk_kept_out_is_new_in_mode_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str, count: int
+) -> None:
+    """Whichever stage fails, also where the others falsely know the keys: so an addition that is repeated tells them."""
+    with UniqFilter.open(tmp_path / "u", replace(LOSSY, mode="exact")) as seen:
+        seen.mark(keys(0, 40_000))
+        for start in range(40_000, 40_000 + 40 * count, count):
+            batch = keys(start, start + count)
+            with monkeypatch.context() as patch:
+                for name in ("mark", "mark_one", "set", "mark_elements"):
+                    patch.setattr(getattr(seen, f"_{full}"), name, full_disk, raising=False)
+                for call in (seen.add, seen.mark):
+                    with pytest.raises(StoreFull):
+                        call(batch)
+            assert seen.unseen(batch).all()
+        assert seen.add(keys(40_000, 40_000 + 40 * count)).all()
+
+
+def full_disk(*_: object) -> None:
+    raise StoreFull("full")
 
 
 def test_a_key_is_dropped_only_if_both_know_it(tmp_path: Path) -> None:

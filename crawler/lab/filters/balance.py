@@ -31,6 +31,7 @@ from dedup.fingerprint import fingerprints, map_hashes
 _ARCHIVE_BITS, _APOIDEA_BITS, _SINGLE_BITS = 1 << 18, 1 << 16, 1 << 34
 _HASHES = 10  # k of the Internet Archive; Apoidea's is not published
 _PROBED = 3  # every third URL, altered, is a probe
+_NOT_INSERTED = b"&not=inserted"  # makes a probe of a URL
 _SPARE_BYTES = 1 << 28  # free space beyond the 2 GB: the DSBF's logs, and some for others
 _SMALLEST_LEAF_BITS = 1 << 12
 _AT_ONCE = 1 << 16
@@ -121,8 +122,12 @@ def _require_space(folder: Path) -> None:
 
 
 def _probes(urls: Sequence[bytes]) -> list[bytes]:
+    """URLs on the same hosts that are not among these. Raises: UsageError if there are none."""
     held = set(urls)
-    return [probe for url in urls[::_PROBED] if (probe := url + b"&not=inserted") not in held]
+    probes = [probe for url in urls[::_PROBED] if (probe := url + _NOT_INSERTED) not in held]
+    if not probes:
+        raise UsageError(f"each URL stands there with {_NOT_INSERTED.decode()} behind it, too; give other URLs")
+    return probes
 
 
 def _archive(sample: _Sample) -> Kind:

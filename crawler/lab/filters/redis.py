@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -169,12 +169,12 @@ def timed(calls: Sequence[Call], batches: Sequence[Batch]) -> tuple[int, float]:
 
     started = time.perf_counter()
     with ThreadPoolExecutor(len(calls)) as pool:
+        running = [pool.submit(work, number) for number in range(len(calls))]
         try:
-            new = sum(pool.map(work, range(len(calls))))
-        except BaseException:  # Ctrl-C, or a server that is gone: the other threads end after their batch
-            stop.set()
-            raise
-    return new, time.perf_counter() - started
+            wait(running, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()  # after Ctrl-C, or if a server is gone, the other threads end after their batch
+    return sum(thread.result() for thread in running), time.perf_counter() - started
 
 
 @contextmanager

@@ -188,12 +188,13 @@ def _verb(change: float) -> str:
 def _more_threads(rows: Sequence[Measured]) -> Iterator[str]:
     """How much the threads bring, for the largest number of leaves."""
     most = max(row.leaves for row in rows)
-    of = sorted((row for row in rows if row.leaves == most), key=lambda row: row.threads)
-    if len(of) > 1:
-        best = _best(of)
+    ranked = sorted((row for row in rows if row.leaves == most), key=lambda row: row.threads)
+    if len(ranked) > 1:
+        fewest, *_, many = ranked
+        best = _best(ranked)
         yield (
-            f"c = {most}: {of[0].new_per_s:,.0f} URLs/s with {_threads(of[0])}, {of[-1].new_per_s:,.0f} with "
-            f"{_threads(of[-1])}; the best are {best.new_per_s:,.0f} with {_threads(best)}."
+            f"c = {most}: {fewest.new_per_s:,.0f} URLs/s with {_threads(fewest)}, {many.new_per_s:,.0f} with "
+            f"{_threads(many)}; the best are {best.new_per_s:,.0f} with {_threads(best)}."
         )
 
 

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -31,7 +32,7 @@ def find_program(program: Path | None = None) -> Path:
     """
     named = program or os.environ.get(VARIABLE)
     if named:
-        if not os.access(named, os.X_OK):
+        if not _is_program(Path(named)):
             raise UsageError(f"{named} is not a program: name a redis-server, or unset {VARIABLE}")
         return Path(named)
     if on_path := shutil.which("redis-server"):
@@ -79,9 +80,8 @@ class RedisServer:
         ports = [self.port] if self.port else [_free_port() for _ in range(_TRIES)]
         for port in ports:
             self.port = port
-            if self._run():
+            if self._comes_up():
                 return
-            self.kill()
             said = (self._folder / "log").read_text(errors="replace").splitlines()
             last = " ".join(line.strip() for line in said[-_LAST_LINES:])
             if _IN_USE not in last:
@@ -90,11 +90,11 @@ class RedisServer:
 
     def kill(self) -> None:
         """End it at once, as a crash would (SIGKILL)."""
-        self._end(self._process.kill if self._process else None)
+        self._end(subprocess.Popen.kill)
 
     def close(self) -> None:
         """End it as an operator would (SIGTERM); a second call does nothing."""
-        self._end(self._process.terminate if self._process else None)
+        self._end(subprocess.Popen.terminate)
 
     def __enter__(self) -> Self:
         self.start()
@@ -102,6 +102,18 @@ class RedisServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _comes_up(self) -> bool:
+        """Run it; one that does not come up is ended, also on Ctrl-C, which does not reach it."""
+        is_ready = False
+        try:
+            is_ready = self._run()
+        except OSError as error:
+            raise UsageError(f"{self._program} did not start: {error}") from error
+        finally:
+            if not is_ready:
+                self.kill()
+        return is_ready
 
     def _run(self) -> bool:
         """Start the process; True when it is ready, False if it ended or took too long."""
@@ -135,11 +147,11 @@ class RedisServer:
                     self._has_spoken.set()
         self._has_spoken.set()
 
-    def _end(self, stop: object) -> None:
+    def _end(self, stop: Callable[[subprocess.Popen[str]], None]) -> None:
         process, self._process = self._process, None
-        if process is None or not callable(stop):
+        if process is None:
             return
-        stop()
+        stop(process)
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -149,6 +161,10 @@ class RedisServer:
             self._reader.join()
         if process.stdout:
             process.stdout.close()
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 def _free_port() -> int:

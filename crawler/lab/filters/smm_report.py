@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import TypeAlias
 
-from crawler.lab.filters.smm_methods import Method, closing_of, methods_of
+from crawler.lab.filters.smm_comparison import Method, closing_of, methods_of
 from crawler.lab.filters.smm_passes import Measured, SmmRun, TableRun
 from crawler.lab.filters.smm_published import TABLE_1, TABLE_1_MEAN, TABLE_1_MEDIAN, TABLE_2, URLS
 from crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
@@ -129,7 +129,7 @@ def _hash_tables(measured: Measured) -> Table:
 def _hash_table_row(runs: Sequence[TableRun]) -> tuple[Cell, ...]:
     published = TABLE_2[runs[0].buckets]
     times = [(run.empty_us, run.missing_us, run.passes.first_us, run.passes.second_us) for run in runs]
-    empty, missing, first, second = (median(of) for of in zip(*times, strict=True))
+    empty, missing, first, second = map(median, zip(*times, strict=True))
     first_query, insert, query = published
     return runs[0].buckets, len(runs), first_query, empty, missing, insert, first, query, second
 

@@ -18,9 +18,9 @@ def urls(numbers: Sequence[int]) -> Keys:
     return [b"http://host%d.example/path/%d.html" % (number % _HOSTS, number) for number in numbers]
 
 
-def parts(count: int, parts: int = 20) -> Iterator[range]:
+def parts(count: int, number: int = 20) -> Iterator[range]:
     """0 to `count` in that many ranges, so that keys are made a part at a time: all at once would fill the memory."""
-    edges = [count * part // parts for part in range(parts + 1)]
+    edges = [count * part // number for part in range(number + 1)]
     return (range(start, end) for start, end in pairwise(edges))
 
 
@@ -29,12 +29,12 @@ def batches(keys: Keys, size: int) -> list[Keys]:
     return [keys[start : start + size] for start in range(0, len(keys), size)]
 
 
-def keys_per_s(call: Call, of: Sequence[Keys]) -> float:
+def keys_per_s(call: Call, in_batches: Sequence[Keys]) -> float:
     """Speed of one call per batch, one after the other."""
     started = time.perf_counter()
-    for batch in of:
+    for batch in in_batches:
         call(batch)
-    return sum(map(len, of)) / (time.perf_counter() - started)
+    return sum(map(len, in_batches)) / (time.perf_counter() - started)
 
 
 class Speeds:
@@ -46,9 +46,9 @@ class Speeds:
         self._keys = 0
         self._seconds = 0.0
 
-    def time(self, of: Sequence[Keys]) -> None:
+    def time(self, in_batches: Sequence[Keys]) -> None:
         """One part more."""
-        speed, keys = keys_per_s(self._call, of), sum(map(len, of))
+        speed, keys = keys_per_s(self._call, in_batches), sum(map(len, in_batches))
         self._speeds.append(speed)
         self._keys += keys
         self._seconds += keys / speed

@@ -122,6 +122,7 @@ def in_child(task: Task, folder: Path, count: int) -> dict[str, float]:
     except EOFError:
         raise RuntimeError(f"the process for {task.__name__} ended without an answer") from None
     finally:
+        ours.close()
         child.kill()
         child.join()
     return answer

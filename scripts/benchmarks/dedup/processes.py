@@ -89,11 +89,11 @@ def _run(folder: Path, count: int) -> tuple[NDArray[np.int64], float]:
 def _add_all(folder: Path, count: int, number: int, parent: Connection) -> None:
     keys = distinct_urls(count)
     places = np.roll(np.arange(count), -(count * number // _PROCESSES))
-    of = batches([keys[place] for place in places.tolist()], _BATCH)
+    in_turn = batches([keys[place] for place in places.tolist()], _BATCH)
     with Smm.open(folder) as smm:
         parent.send("ready")
         parent.recv()
-        new = np.concatenate([smm.add(batch) for batch in of])
+        new = np.concatenate([smm.add(batch) for batch in in_turn])
     answers = np.zeros(count, dtype=np.bool_)
     answers[places] = new
     parent.send_bytes(answers.tobytes())

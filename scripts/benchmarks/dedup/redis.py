@@ -24,14 +24,15 @@ _REPETITIONS = 3
 def shared(setting: Setting) -> Iterator[Row]:
     """Three leaves, as published, and the tree that ten million URLs get by default."""
     count = setting.count(400_000)
-    of = batches(urls(range(count)), _BATCH)
+    new = batches(urls(range(count)), _BATCH)
+    known = new[: len(new) // 2]
     shapes = (("", shape_for(count, _SERVERS, 1e-3), _TARGET), ("-tree", DsbfParameters(), None))
     for ending, shape, target in shapes:
         with running_servers(_SERVERS, None) as addresses:
             trial = Trial(addresses, shape, 0.0)
             for threads in _THREADS:
                 setting.say(f"{shape.first_leaves} leaves, {threads} threads")
-                runs = [trial.run(threads, of, of[: len(of) // 2]) for _ in range(_REPETITIONS)]
+                runs = [trial.run(threads, new, known) for _ in range(_REPETITIONS)]
                 for kind, speeds in (
                     ("new", [run.new_per_s for run in runs]),
                     ("known", [run.known_per_s for run in runs]),

@@ -287,6 +287,9 @@ def test_urls_may_come_out_of_a_capture(capfd) -> None:
     assert out == "http://a.test/1\nhttp://a.test/2\n"
     assert err.startswith("read 3 lines: 2 new, 1 seen, 0 empty; ")
     assert err.endswith("; capture: 3 frames, 3 segments, 3 requests\n")
+    Path("empty.pcap").write_bytes(capture())
+    assert run_dedup(DedupCommand(pcap="empty.pcap", expected=1000)) == 0
+    assert capfd.readouterr().err.endswith("; capture: no frames\n")
 
 
 def test_what_is_no_capture_is_told(capfd) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from crawler.cli import lab as lab_module
-from crawler.cli.lab import INTERRUPTED, PLAIN_INTERVAL_S, READER_GONE, TERMINATED, LabCommand, run_lab, telling
+from crawler.cli.lab import INTERRUPTED, PLAIN_INTERVAL_S, READER_GONE, LabCommand, run_lab, telling
 from crawler.errors import DiskFull
 from crawler.exits import ExitCode
 from crawler.lab.report import Curve, Panel, Report, Table
@@ -68,9 +68,9 @@ def test_the_whole_command(tmp_path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupt_ends_it_quietly_and_leaves_nothing(tmp_path, number, code) -> None:
-    """No traceback, no temporary folder; 130 and 143 are what shells expect."""
+    """No traceback, no temporary folder; the codes are what shells expect. A closed terminal (SIGHUP) is one, too."""
     with started("smm", "--count", "2M", cwd=tmp_path) as process:
         told = process.stderr.readline()
         process.send_signal(number)
@@ -189,12 +189,46 @@ def test_standard_output_takes_what_it_can(monkeypatch) -> None:
     assert written.getvalue().startswith(b"Times\nwhat       ?s\n")
 
 
-def test_the_handler_of_sigterm_is_given_back(monkeypatch) -> None:
+def handlers():
+    return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+
+
+def test_the_handlers_of_signals_are_given_back(monkeypatch) -> None:
     """After the run as before it."""
-    before = signal.getsignal(signal.SIGTERM)
-    answer(monkeypatch)
+    before = handlers()
+    monkeypatch.setattr(lab_module, "run_experiment", lambda *_: met.append(handlers()) or REPORT)
+    met: list[list[object]] = []
     assert lab() == 0
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert handlers() == before
+    assert not set(met[0]) & set(before)
+
+
+def test_a_signal_that_is_to_be_ignored_is_ignored(monkeypatch) -> None:
+    """`nohup anabranch lab` goes on when its terminal is closed."""
+    monkeypatch.setattr(lab_module, "run_experiment", lambda *_: signal.raise_signal(signal.SIGHUP) or REPORT)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert lab() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_closed_standard_output_is_told_before_the_experiment(monkeypatch, capsys) -> None:
+    """Minutes of measuring would end at a table that cannot be shown."""
+    calls = answer(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert lab() == ExitCode.USAGE
+    assert capsys.readouterr().err == "anabranch: standard output is closed; redirect it\n"
+    assert calls == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_progress_that_nobody_can_read_costs_no_experiment(tmp_path) -> None:
+    """The tables come all the same."""
+    with Path("/dev/full").open("w") as full, started("smm", *TINY, "--quick", cwd=tmp_path, stderr=full) as process:
+        out = process.stdout.read()
+        assert process.wait(timeout=50) == 0
+    assert "* No method forgot a URL" in out
 
 
 def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:

@@ -16,7 +16,10 @@ from crawler.cli.stopping import StopSignals
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_is_noted_and_wakes_who_waits(number: int) -> None:
     """Nothing is broken off; what was to happen then has happened."""
     happened: list[str] = []
@@ -31,12 +34,23 @@ def test_the_first_signal_is_noted_and_wakes_who_waits(number: int) -> None:
 
 def test_afterwards_signals_are_as_they_were() -> None:
     """A command is not the last thing that a process does."""
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in SIGNALS]
     with StopSignals() as stop:
         wake = stop.wake
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(wake)
+
+
+def test_a_hangup_that_is_to_be_ignored_is_ignored() -> None:
+    """`nohup anabranch dedup` goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.is_set
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_signal_cleans_up_and_leaves() -> None:

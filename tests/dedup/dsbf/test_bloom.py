@@ -112,6 +112,7 @@ def test_the_usual_shapes_lose_nothing_to_splitting() -> None:
         {"false_positive": 0.6},
         {"leaf_bits": 1000},
         {"leaf_bits": 32},
+        {"leaf_bits": 1 << 41},
         {"split_fan_out": 1},
         {"leaf_bits": 64, "false_positive": 1e-30},
     ],

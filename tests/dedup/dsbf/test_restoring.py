@@ -136,6 +136,7 @@ def test_a_flipped_bit_is_found_when_the_bits_are_read(tmp_path: Path, reads: li
     assert not restored(folder, reads)
 
 
+@pytest.mark.parametrize("leaves", PLACES)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -143,14 +144,13 @@ def test_a_flipped_bit_is_found_when_the_bits_are_read(tmp_path: Path, reads: li
         {"slots": "none"},
         {"slots": "beyond"},
         {"lengths": "fewer"},
-        {"checksum": 1},
     ],
 )
 def test_a_record_that_does_not_fit_the_tree_is_not_trusted(
-    tmp_path: Path, reads: list[int], damage: dict[str, object]
+    tmp_path: Path, reads: list[int], damage: dict[str, str], leaves: str
 ) -> None:
     """Leaves that share a slot or have none, and logs that are not named, lead to the logs."""
-    folder = closed(tmp_path / "d")
+    folder = closed(tmp_path / "d", leaves=leaves)
     manifest = read_manifest(folder, SMALL)
     assert manifest is not None
     assert manifest.image is not None
@@ -162,8 +162,19 @@ def test_a_record_that_does_not_fit_the_tree_is_not_trusted(
         "beyond": [slots[0], *[slot + 100 for slot in slots[1:]]],
         "fewer": record["lengths"][1:],
     }
-    record |= {name: wrong.get(value, value) for name, value in damage.items()}
+    record |= {name: wrong[value] for name, value in damage.items()}
     write_manifest(folder, SMALL, Manifest(tree=manifest.tree, image=record))
+    assert not restored(folder, reads, leaves)
+    assert restored(folder, reads, leaves)
+
+
+def test_bits_that_are_read_must_have_the_recorded_checksum(tmp_path: Path, reads: list[int]) -> None:
+    """Another number in the record is as bad as another bit in the file."""
+    folder = closed(tmp_path / "d")
+    manifest = read_manifest(folder, SMALL)
+    assert manifest is not None
+    assert manifest.image is not None
+    write_manifest(folder, SMALL, Manifest(tree=manifest.tree, image=manifest.image | {"checksum": 1}))
     assert not restored(folder, reads)
     assert restored(folder, reads)
 
@@ -236,6 +247,25 @@ def test_splits_under_way_go_on_after_a_clean_end(tmp_path: Path, reads: list[in
         dsbf.check()
         dsbf.mark(keys(stop + 20, stop + 400))
         assert not dsbf.unseen(keys(0, stop + 400)).any()
+        dsbf.check()
+
+
+def test_a_record_without_the_bits_of_a_splitting_node_is_not_trusted(tmp_path: Path, monkeypatch) -> None:
+    """Its elements that were not moved yet would be forgotten."""
+    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        stop = 0
+        while not dsbf.statistics().splitting:
+            dsbf.mark(keys(stop, stop + 1))
+            stop += 1
+        node = dsbf._splitter.splits[0].node
+    manifest = read_manifest(tmp_path / "d", SMALL)
+    assert manifest is not None
+    assert manifest.image is not None
+    manifest.image["slots"][node] = -1
+    write_manifest(tmp_path / "d", SMALL, manifest)
+    with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
+        assert not dsbf.unseen(keys(0, stop)).any()
         dsbf.check()
 
 

@@ -645,7 +645,10 @@ def test_the_same_server_twice_is_refused(urls: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["part", "manifest"])
-@pytest.mark.parametrize("value", ["text", {"body": "no tree", "record": "{}", "token": "t", "revision": "r"}])
+@pytest.mark.parametrize(
+    "value",
+    ["text", {"field": "of another program"}, {"body": "no tree", "record": "{}", "token": "t", "revision": "r"}],
+)
 def test_keys_of_something_else_are_refused(urls: list[str], name: str, value: str | dict[str, str]) -> None:
     """Keys of another kind, or of another program, under the filter's name."""
     if isinstance(value, str):
@@ -656,13 +659,25 @@ def test_keys_of_something_else_are_refused(urls: list[str], name: str, value: s
         opened(urls)
 
 
-@pytest.mark.parametrize("change", [{"splitting": 3}, {"splitting": [1]}, {"magic": "x"}, {"fan_out": [1]}])
+@pytest.mark.parametrize(
+    "change", [{"splitting": 3}, {"splitting": [1]}, {"magic": "x"}, {"fan_out": [1]}, {"version": 2}]
+)
 def test_a_damaged_manifest_is_refused(urls: list[str], change: dict[str, object]) -> None:
     """Its text is JSON but not a tree."""
     opened(urls).close()
     body = json.loads(client(urls[0]).hget("anabranch:manifest", "body"))
     client(urls[0]).hset("anabranch:manifest", "body", json.dumps(body | change))
     with pytest.raises(FormatMismatch, match="damaged"):
+        opened(urls)
+
+
+def test_a_manifest_with_a_token_too_few_is_refused(urls: list[str]) -> None:
+    """Its leaves would be looked for on servers that it does not name."""
+    opened(urls).close()
+    body = json.loads(client(urls[0]).hget("anabranch:manifest", "body"))
+    body["tokens"].pop()
+    client(urls[0]).hset("anabranch:manifest", "body", json.dumps(body))
+    with pytest.raises(FormatMismatch, match="one token for each server"):
         opened(urls)
 
 
@@ -792,4 +807,13 @@ def test_check_finds_a_leaf_that_contradicts_itself(urls: list[str], command: tu
         flipped = 1 - client(urls[0]).getbit("anabranch:leaf:0:bits", 7)
         client(urls[0]).execute_command(*[str(flipped) if word == "BIT" else word for word in command])
         with pytest.raises(InvariantBroken, match=message):
+            dsbf.check()
+
+
+def test_check_tells_lost_bits_from_wrong_ones(urls: list[str]) -> None:
+    """A leaf without its bits was lost in part by its server."""
+    with opened(urls) as dsbf:
+        dsbf.add(keys(10))
+        client(urls[0]).delete("anabranch:leaf:0:bits")
+        with pytest.raises(StoreUnavailable, match="has lost its part"):
             dsbf.check()

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -71,6 +72,17 @@ def test_what_is_no_manifest_is_refused(body: str) -> None:
     """The message names the server."""
     with pytest.raises(FormatMismatch, match="h:1"):
         SharedTree.parsed("r", body, "h:1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": 2}, {"tokens": []}, {"tokens": [1]}, {"splitting": [0]}, {"splitting": [[1]]}, {"splitting": ["1"]}],
+)
+def test_a_manifest_of_another_version_or_with_odd_entries_is_refused(change: dict[str, object]) -> None:
+    """Each field is looked at before it is used."""
+    body = json.loads(SharedTree.rooted(2, TOKENS).with_splits([1], 2).body())
+    with pytest.raises(FormatMismatch, match="h:1 is damaged"):
+        SharedTree.parsed("r", json.dumps(body | change), "h:1")
 
 
 def test_only_a_leaf_that_cannot_split_takes_all() -> None:

@@ -96,6 +96,27 @@ def test_a_call_moves_a_bounded_number_of_elements(tmp_path: Path, monkeypatch: 
         dsbf.check()
 
 
+def test_calls_that_failed_leave_no_long_call_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of a call holds after any number of others that could not move their share."""
+
+    def unreadable(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    shape = DsbfParameters(expected=0, false_positive=0.001, leaf_bits=1 << 17)
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        done = shape.split_above + 1
+        dsbf.mark(keys(0, done))
+        with monkeypatch.context() as patch:
+            patch.setattr(LeafLogs, "read", unreadable)
+            for _ in range(40):
+                with pytest.raises(OSError, match="broken"):
+                    dsbf.mark(keys(done, done + 64))
+        (split,) = dsbf._splitter.splits
+        before = split.moved
+        dsbf.mark(keys(done, done + 64))
+        assert 0 < split.moved - before < MOVE_AT_LEAST + MOVES_PER_KEY * 64
+
+
 def test_a_split_ends_before_its_children_can_fill(tmp_path: Path) -> None:
     """All leaves split in one wave; when it is over the children hold a good quarter, and none has split."""
     shape = DsbfParameters(expected=60_000, false_positive=0.001, leaf_bits=1 << 16)

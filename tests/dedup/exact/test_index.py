@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
 from dedup.exact.index import ExactIndex
+from dedup.exact.sortedruns import SortedRun
+from dedup.exact.taillog import TailLog
 from dedup.fingerprint import fingerprints
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,7 +84,7 @@ def test_the_index_is_the_set_of_what_was_marked(
             folder, index = after, ExactIndex.open(after, 4)
             found = {n for n in range(301) if not index.is_unseen(b"%d" % n)}
             assert synced <= found <= model, "a check writes what was not synced"
-            model, synced = found, found
+            model, synced = found, set(found)
         assert len(index) == len(model)
         index.check()
     everything = range(301)
@@ -125,6 +127,34 @@ def test_a_batch_longer_than_the_tail_is_taken_in_parts(tmp_path: Path) -> None:
         assert index.unseen(keys(0, 6000)).tolist() == [False] * 5000 + [True] * 1000
         assert index.add(keys(4000, 6000) + keys(5900, 6001)).sum() == 1001
         index.check()
+
+
+def test_a_part_is_asked_only_for_what_no_part_before_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tail first, then the runs from the largest on: most keys are found before the small ones are asked."""
+    asked: list[tuple[str, int]] = []
+
+    def watch(kind: type[TailLog | SortedRun]) -> None:
+        real = kind.knows
+
+        def knows(self: TailLog | SortedRun, highs: np.ndarray, lows: np.ndarray) -> np.ndarray:
+            asked.append((self.path.name[:3], len(highs)))
+            return real(self, highs, lows)
+
+        monkeypatch.setattr(kind, "knows", knows)
+
+    with ExactIndex.open(tmp_path / "x", 100) as index:
+        for size in (90, 40, 20):  # runs that need no merge
+            index.mark(keys(1000 * size, 1000 * size + size))
+            index._files._turn_tail()
+        index.mark(keys(0, 5))
+        watch(TailLog)
+        watch(SortedRun)
+        batch = [*keys(0, 5), *keys(90_000, 90_090), *keys(40_000, 40_040), *keys(20_000, 20_020), *keys(5, 8)]
+        assert index.unseen(batch).tolist() == [False] * 155 + [True] * 3
+        assert asked == [("log", 158), ("run", 153), ("run", 63), ("run", 23)]
+        asked.clear()
+        assert not index.unseen(keys(90_000, 90_005)).any()
+        assert asked == [("log", 5), ("run", 5)]
 
 
 def test_the_tails_length_is_no_part_of_the_format(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedup.errors import FormatMismatch, InvariantBroken, StoreFull
+from dedup.exact.guessing import FEWEST_GUESSED, find
 from dedup.exact.sortedruns import RunWriter, SortedRun, ranked, write_run
 
 LARGEST = (1 << 64) - 1
@@ -58,6 +59,24 @@ def test_forged_elements_that_share_their_high_half_are_told_apart(
     assert run.knows_one(7, 19_998)
     assert not run.knows_one(7, 19_999)
     assert not run.knows_one(7, 3)
+
+
+@pytest.mark.parametrize("asked", [1, FEWEST_GUESSED - 1, FEWEST_GUESSED, 1000])
+def test_few_elements_and_many_are_found_in_a_long_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """Few are searched for, many are guessed: the answers are the same, at the ends of the run and beyond them too."""
+    monkeypatch.setattr("dedup.exact.sortedruns.WORTH_GUESSING", 100)
+    guessed: list[int] = []
+    monkeypatch.setattr(
+        "dedup.exact.sortedruns.find", lambda h, wanted: (guessed.append(len(wanted)), find(h, wanted))[1]
+    )
+    highs = np.sort(np.random.default_rng(5).integers(1, LARGEST, 10_000, dtype=np.uint64))
+    run = write_run(tmp_path / "r", 3, highs, highs)
+    for wanted in (highs[:asked], highs[-asked:], highs[:asked] + np.uint64(1), highs[-asked:] + np.uint64(1)):
+        assert (run.knows(wanted, wanted) == np.isin(wanted, highs)).all()
+        assert not run.knows(wanted, wanted + np.uint64(1)).any()
+    assert guessed == ([asked] * 8 if asked >= FEWEST_GUESSED else [])
 
 
 def test_ranking_orders_by_both_halves() -> None:

@@ -85,6 +85,14 @@ def test_large_files_are_kept_and_read_in_pieces(tmp_path: Path, monkeypatch: py
     assert found.agrees(1, KEYS)
 
 
+def test_a_file_that_ends_while_it_is_read_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits that were mapped have no checksum that would tell."""
+    true, whole = kept(tmp_path, "mapped"), os.preadv
+    assert true.checksum is None
+    monkeypatch.setattr(os, "preadv", lambda fd, parts, offset: whole(fd, [parts[0][:-1]], offset))
+    assert PLACES["memory"](tmp_path, SHAPE).restored(true) is None
+
+
 def test_bits_that_cannot_be_written_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk at the end: a clear error, and nothing half-written."""
     place = PLACES["memory"](tmp_path, SHAPE)
@@ -118,6 +126,8 @@ def test_a_record_gives_the_image_back() -> None:
         {"slots": [0]},
         {"counts": [0, 0.5]},
         {"loads": [0, 0, 0]},
+        {"loads": [0, 1 << 63]},
+        {"slots": [0, -(10**30)]},
         {"lengths": [1, 2]},
         {"lengths": [[1, 2, 3]]},
         {"lengths": {}},

@@ -165,6 +165,24 @@ def test_a_sync_covers_touched_logs_and_repeats_after_a_failure(
     assert synced == ["1.log", "2.log", "2.log"]
 
 
+def test_a_sync_that_was_broken_off_is_made_up_for(logs: LeafLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C amid a sync the next one covers the logs that were left."""
+    logs.append(np.array([2, 1]), elements(2, 3))
+    synced: list[str] = []
+
+    def sync(path: Path) -> None:
+        if not synced:
+            synced.append("broken off")
+            raise KeyboardInterrupt
+        synced.append(path.name[-5:])
+
+    monkeypatch.setattr(leaflog, "sync_path", sync)
+    with pytest.raises(KeyboardInterrupt):
+        logs.sync()
+    logs.sync()
+    assert synced == ["broken off", "1.log", "2.log"]
+
+
 def test_a_log_that_vanished_is_an_error(logs: LeafLogs) -> None:
     """Nobody but the filter removes logs; what is missing at a sync is lost."""
     logs.append(np.array([1]), elements(4))
@@ -207,13 +225,16 @@ def test_a_long_log_is_read_in_several_reads(logs: LeafLogs, monkeypatch: pytest
 
 
 def test_logs_are_adopted_unread_if_all_have_their_lengths(logs: LeafLogs, tmp_path: Path) -> None:
-    """One byte too many, or a missing file, and none is taken."""
+    """One byte too many, a missing file or another header, and none is taken."""
     lengths = logs.lengths()
     assert lengths == {1: 64, 2: 80}
     later = LeafLogs(tmp_path, SHAPE)
     for wrong in ({1: 64, 2: 81}, {1: 64, 2: 80, 3: 64}):
         assert not later.adopt(wrong)
         assert len(later) == 0
+    logs.path(1).write_bytes(b"x" * 64)
+    assert not later.adopt(lengths)
+    logs.path(1).write_bytes(logs._header(1))
     assert later.adopt(lengths)
     assert later.lengths() == lengths
     assert np.array_equal(later.read(2), elements(1))

@@ -94,6 +94,42 @@ def test_with_an_append_only_file_a_sync_is_waited_for(tmp_path: Path) -> None:
         servers.close()
 
 
+@pytest.mark.parametrize(("timeout_s", "wait_ms"), [(0.2, 100), (5.0, 2000)])
+def test_a_server_answers_a_sync_within_the_time_out(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float, wait_ms: int
+) -> None:
+    """It waits for its disk for a shorter time than its reply is waited for."""
+    servers = RedisServers(["redis://h"], timeout_s)
+    sent: list[dict[int, list[tuple[object, ...]]]] = []
+
+    def answer(commands: dict[int, list[tuple[object, ...]]]) -> dict[int, list[object]]:
+        sent.append(commands)
+        return {0: [b"OK", [0, 0]]}
+
+    monkeypatch.setattr(servers, "_send_and_read", answer)
+    assert not servers.sync("x:synced")
+    assert sent == [{0: [("SET", "x:synced", "", "PX", wait_ms), ("WAITAOF", 1, 0, wait_ms)]}]
+
+
+def test_a_connection_that_was_interrupted_while_it_was_made_is_made_anew(
+    running: list[RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server still says of the first opening is not taken for a reply."""
+    name, read = uuid.uuid4().hex, redis.Connection.read_response
+    servers = RedisServers([running[0].url + "/1"])
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(redis.Connection, "read_response", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        servers.call([part(0, name)])
+    monkeypatch.setattr(redis.Connection, "read_response", read)
+    assert servers.call([found(0, name)]) == [[b"r", b"t", None]]
+    assert redis.Redis.from_url(running[0].url + "/1").exists(f"{name}:part")
+    servers.close()
+
+
 def test_closed_connections_are_not_opened_again(servers: RedisServers) -> None:
     """`close` may be repeated."""
     servers.call([part(0, "x")])

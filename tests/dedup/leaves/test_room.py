@@ -42,6 +42,17 @@ def test_memory_grows_and_keeps_its_bytes(monkeypatch: pytest.MonkeyPatch, can_m
     assert room.data.size == 0
 
 
+def test_memory_grows_while_somebody_holds_an_array_over_it() -> None:
+    """As the traceback of an error does that is kept: the bytes are copied then, since such a map cannot move."""
+    room = MemoryRoom()
+    room.extend(8)
+    room.data[:] = 7
+    held = room.data
+    room.extend(1 << 20)
+    assert room.data[:9].tolist() == [7] * 8 + [0]
+    assert held.tolist() == [7] * 8
+
+
 def test_a_file_grows_and_keeps_its_bytes(path: Path) -> None:
     """What is set in the map is in the file, after the header."""
     room = file_room(path, 8)
@@ -63,7 +74,10 @@ def test_a_new_file_forgets_the_old_one(path: Path) -> None:
     room = file_room(path, 64)
     room.data[:] = 7
     room.close()
-    assert not file_room(path, 64).data.any()
+    again = file_room(path, 64)
+    assert not again.data.any()
+    again.begin()
+    assert again.data.size == 0
 
 
 def test_only_a_secured_part_has_blocks(path: Path) -> None:

@@ -1,5 +1,7 @@
 import errno
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -267,3 +269,46 @@ def test_after_a_crash_a_check_syncs_all_files_and_corrects_the_count(
     again = opened(tmp_path / "copy", index)
     assert not again._ledger.count_is_rough
     again.close()
+
+
+def test_a_sync_returns_only_when_one_under_way_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has taken over the files; if it fails, the second one syncs them."""
+    bits, synced, is_under_way, may_go_on = made(tmp_path / "b"), list[str](), threading.Event(), threading.Event()
+    bits.mark(np.array([3]))
+
+    def failing(path: Path) -> None:
+        if not is_under_way.is_set():
+            is_under_way.set()
+            may_go_on.wait()
+            raise OSError(errno.EIO, "lost")
+        synced.append(path.name)
+
+    monkeypatch.setattr(bitfiles, "sync_path", failing)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(bits.sync)
+        is_under_way.wait()
+        second = pool.submit(bits.sync)
+        may_go_on.set()
+        with pytest.raises(OSError, match="lost"):
+            first.result()
+        second.result()
+    assert len(synced) == 1
+    bits.close()
+
+
+def test_an_interrupted_sync_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the disk is waited for: the next sync does all of it."""
+    bits, synced = made(tmp_path / "b"), list[str]()
+    bits.mark(np.array([3]))
+
+    def interrupted(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bitfiles, "sync_path", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bits.sync()
+        patch.setattr(bitfiles, "sync_path", lambda path: synced.append(path.name))
+        bits.sync()
+    assert len(synced) == 1
+    bits.close()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dedup.errors import FormatMismatch, InvariantBroken, StoreFull
-from dedup.smm import lazyfiles
+from dedup.smm import bitfiles, lazyfiles
 from dedup.smm.bitfiles import BitFiles
 from dedup.smm.fileindex import FileIndex
 from dedup.smm.sharing import Sharing
@@ -202,3 +202,28 @@ def test_a_full_disk_is_an_oserror_and_no_sigbus(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) == errno.ENOSPC
+
+
+def test_a_page_allocated_without_a_bit_is_looked_at_when_it_has_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk leaves such a page behind; no counter tells others when its first bit is set."""
+    one, other = opened(folder, LARGE), opened(folder, LARGE)
+    in_two_files = np.array([5, LARGE.file_bits + 5])
+    allocate, left = bitfiles.allocate_pages, [1]
+
+    def room_for_one(path: Path, offsets: list[int], length: int) -> int:
+        if not left:
+            raise StoreFull(errno.ENOSPC, "full")
+        left.pop()
+        return allocate(path, offsets, length)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bitfiles, "allocate_pages", room_for_one)
+        with pytest.raises(StoreFull):
+            one.add(in_two_files)
+    assert other.are_clear(in_two_files).all()
+    assert one.add(in_two_files).all()
+    assert not other.add(in_two_files).any()
+    one.close()
+    other.close()

@@ -178,6 +178,14 @@ def test_a_split_leaf_is_no_figure_of_c_leaves(temporary: Path, monkeypatch: pyt
         run(BalanceOptions(count=2000, two_gigabytes=False), quiet)
 
 
+def test_urls_that_leave_nothing_to_ask_for_are_refused(temporary: Path, tmp_path: Path) -> None:
+    """A probe is a URL with something behind it; where all of these are inserted, no rate can be measured."""
+    file = tmp_path / "urls"
+    file.write_bytes(b"http://a.test/\nhttp://a.test/&not=inserted\n")
+    with pytest.raises(UsageError, match="&not=inserted behind it"):
+        run(BalanceOptions(urls=file, two_gigabytes=False), quiet)
+
+
 @pytest.mark.parametrize("step", range(5))
 def test_an_interrupt_at_any_step_leaves_no_file(temporary: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Temporary folders are removed on every way out."""

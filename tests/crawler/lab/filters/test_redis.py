@@ -40,7 +40,8 @@ def test_every_batch_is_given_to_one_call() -> None:
     assert seconds > 0
 
 
-def test_when_one_thread_fails_the_others_end_early() -> None:
+@pytest.mark.parametrize("place", [0, 1])
+def test_when_one_thread_fails_the_others_end_early(place: int) -> None:
     """A server that is gone ends the run with its error; the other threads do not work off a million URLs first."""
     failed = threading.Event()
 
@@ -56,8 +57,10 @@ def test_when_one_thread_fails_the_others_end_early() -> None:
         asked += 1
         return np.array([True])
 
+    calls = [goes_on]
+    calls.insert(place, breaks)
     with pytest.raises(OSError, match="server gone"):
-        timed([breaks, goes_on], [[b"x"]] * 2_000_000)
+        timed(calls, [[b"x"]] * 2_000_000)
     assert asked < 999_000
 
 

@@ -1,6 +1,7 @@
 import os
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,32 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
             server.start()
 
 
+def test_an_interrupted_start_leaves_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C does not reach the server itself, so who starts it ends it."""
+    with redis_servers(tmp_path, 1):  # skips without a program
+        pass
+    started = list[subprocess.Popen[str]]()
+
+    def interrupted(server: RedisServer) -> bool:
+        started.append(server._process)
+        raise KeyboardInterrupt
+
+    server = RedisServer(tmp_path / "x")
+    run = server._run
+    monkeypatch.setattr(server, "_run", lambda: run() and interrupted(server))
+    with pytest.raises(KeyboardInterrupt):
+        server.start()
+    assert started[0].returncode == -signal.SIGKILL
+
+
+def test_a_file_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+    """It has the right to be run, and is no program."""
+    (tmp_path / "redis-server").write_bytes(b"no program")
+    (tmp_path / "redis-server").chmod(0o755)
+    with pytest.raises(UsageError, match="did not start"):
+        RedisServer(tmp_path / "x", program=tmp_path / "redis-server").start()
+
+
 def test_the_program_is_the_one_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the argument, else by the variable, else on PATH; a name that is no program is an error."""
     paths = [tmp_path / place / "redis-server" for place in ("argument", "variable", "path")]
@@ -91,6 +118,8 @@ def test_the_program_is_the_one_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_program(paths[0]) == paths[0]
     with pytest.raises(UsageError, match="is not a program"):
         find_program(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="is not a program"):
+        find_program(tmp_path)
 
 
 def test_without_any_program_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the SMM experiment compares, a `Method` per row, and the sentences that the comparison ends with. All pure."""
+"""Who wins the SMM experiment: one `Method` per row, out of what was measured or published, and the closing words. All pure."""
 
 from __future__ import annotations
 
@@ -113,9 +113,18 @@ def _bloom(runs: Sequence[BloomRun], measured: Measured) -> Method:
 
 
 def _times(singly: Sequence[Passes], batch: Sequence[Passes], urls: int) -> Times:
-    pairs = [(p.first_us, p.second_us) for p in singly], [(p.first_us, p.second_us) for p in batch]
-    times = [of for passes in pairs for of in (zip(*passes, strict=True) if passes else ((), ()))]
-    return Times(*(median(of) / urls if of else None for of in times))
+    """Medians over the runs."""
+    return Times(
+        first=_median([run.first_us for run in singly], urls),
+        second=_median([run.second_us for run in singly], urls),
+        batch_first=_median([run.first_us for run in batch], urls),
+        batch_second=_median([run.second_us for run in batch], urls),
+    )
+
+
+def _median(runs_us: Sequence[float], urls: int) -> float | None:
+    """Per URL; None without runs."""
+    return median(runs_us) / urls if runs_us else None
 
 
 def closing_of(measured: Measured) -> tuple[str, ...]:

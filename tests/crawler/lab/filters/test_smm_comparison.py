@@ -5,7 +5,7 @@ from math import exp
 
 import pytest
 
-from crawler.lab.filters.smm_methods import (
+from crawler.lab.filters.smm_comparison import (
     Method,
     Times,
     closing_of,

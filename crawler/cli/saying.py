@@ -1,0 +1,13 @@
+"""What a command says beside its output: lines on standard error, which nobody need read."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+
+def say(text: str) -> None:
+    """Write the line. A standard error that is closed, full or without a reader costs the line, never the run."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
