@@ -9,8 +9,8 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
    bit in it. Bit 0: the key is new. Bit 1: go on.
 3. `fingerprint.py` makes 128 bits of the key (XXH3). In `dsbf/` bits 80-127 lead it down a tree, level by level, to a leaf;
    bits 0-79 name its k positions there. `leaves/` looks at them, for all leaves in one step. One is clear: the key is new.
-4. None is: it is dropped, and wrongly so only if both filters err. In mode "exact" `exact/` has the last word: sorted
-   runs of fingerprints, which do not err.
+4. None is: it is dropped, and wrongly so only if both filters err. In mode "exact" `exact/` stands in the DSBF's place:
+   sorted runs of fingerprints, which do not err.
 5. The owner stores the new URLs, and then calls `UniqFilter.mark`: the fingerprint goes to its leaf's log (`leaves/log.py`),
    its bits are set in all stages. A full leaf splits while it serves: its children take what comes, and with every later call
    some elements of its log move on to them.

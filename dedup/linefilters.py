@@ -34,7 +34,7 @@ CHOICES: Mapping[str, frozenset[str]] = {
     "smm": frozenset({"signature", "levels", "expected"}),
     "dsbf": frozenset({"expected", "false_positive"}),
     "both": frozenset({"signature", "levels", "expected", "false_positive"}),
-    "exact": frozenset({"signature", "levels", "expected", "false_positive"}),
+    "exact": frozenset({"signature", "levels", "expected"}),
     SIMILAR: frozenset({"expected", "false_positive", "features", "site_bound", "drop_query"}),
 }
 
@@ -208,7 +208,8 @@ def _given(kind: str, choice: Choice) -> dict[str, Any]:
     given = choice.given()
     for name in given.keys() - CHOICES[kind]:
         raise NoSuchChoice(name, f"the filter {kind} has no such choice; leave it out")
-    if kind == "smm" and choice.expected is not None:  # only its levels depend on the number, and only they are kept
+    if "false_positive" not in CHOICES[kind] and choice.expected is not None:
+        # Without Bloom leaves only the levels depend on the number, and only they are kept.
         given = {"levels": levels_for(choice.expected)} | given
         del given["expected"]
     return given

@@ -2,7 +2,7 @@
 
 It is a chain of stages, named by its mode (`modes.py`): the SMM, the DSBF, an exact index. They are asked in this order, each
 one only about the keys that all before it know. So a key is dropped only if all know it, and the probabilities of their
-errors multiply: CRC-32 and XXH3 are independent, and the exact index, the dearest to ask, does not err.
+errors multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
 """
 
 from __future__ import annotations

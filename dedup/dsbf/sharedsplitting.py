@@ -16,7 +16,8 @@ that a query meets until then; below that it does not count.
 
 The truth is in the leaves: a leaf that is frozen or gone says so to everybody, and who is told so loads the manifest
 anew. If it does not know of it yet (the crawler that froze the leaf died, or a server lost its last second in a
-crash), he takes the missing steps himself.
+crash), he takes the missing steps himself. One loss remains: elements that were moved to a server just before it crashed
+and forgot its last second are reported as new again, since the leaf that they came from counts them as moved.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ CHOSEN: dict[str, Choice] = {
     "smm": Choice(kind="smm", signature="md5", levels=(1, 1)),
     "dsbf": Choice(kind="dsbf", expected=1000, false_positive=0.01),
     "both": Choice(kind="both", signature="md5", levels=(1, 1), expected=1000, false_positive=0.01),
-    "exact": Choice(kind="exact", signature="md5", levels=(1, 1), expected=1000, false_positive=0.01),
+    "exact": Choice(kind="exact", signature="md5", levels=(1, 1)),
     "similar": Choice(
         kind="similar",
         expected=1000,

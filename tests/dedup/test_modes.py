@@ -15,7 +15,7 @@ SMALL = UniqParameters(levels=(1, 1), expected=1000, false_positive=0.01, leaf_b
 def test_the_cheapest_stage_is_asked_first_and_the_exact_one_last() -> None:
     """A later stage is asked about fewer keys."""
     assert MODES["both"] == ("smm", "dsbf")
-    assert MODES["exact"] == ("smm", "dsbf", "exact")
+    assert MODES["exact"] == ("smm", "exact")
 
 
 def test_an_unknown_mode_names_those_that_there_are(tmp_path: Path) -> None:
