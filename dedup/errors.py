@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: What the message on a file with a missing end says after its name.
+CUT_OFF = "is shorter than it was when it was synced: it is damaged; restore it from a copy, or start over"
+
 
 class DedupError(Exception):
     """Root of all errors that this room raises by itself."""

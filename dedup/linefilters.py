@@ -6,8 +6,9 @@ named all the same must agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,12 +101,31 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
     """Open the folder's filter, whatever it was made as; make the chosen one if the folder is new or empty.
 
     Raises: FormatMismatch if the folder was made with other parameters than asked for, is damaged or is not ours;
-    BadParameters also for a choice that the filter does not have; FilterInUse; StoreFull, OSError.
+    BadParameters also for a choice that the filter does not have; FilterInUse; StoreFull, OSError. An OSError names the
+    folder where it does not name a file, here and in what is returned.
     """
-    parameters = _parameters(folder, choice)
-    if isinstance(parameters, UniqParameters):
-        return _open_uniq(folder, parameters)
-    return _open_similar(folder, parameters)
+    with _naming(folder):
+        made = _made(folder, _parameters(folder, choice))
+    naming = _naming(folder)
+    return replace(
+        made,
+        unseen=naming(made.unseen),
+        mark=naming(made.mark),
+        sync=naming(made.sync),
+        check=made.check and naming(made.check),
+        close=naming(made.close),
+    )
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Inside, an OSError that names no file names the folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(folder)
+        raise
 
 
 def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
@@ -136,6 +156,12 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
         totals=totals,
         close=shared.close,
     )
+
+
+def _made(folder: Path, parameters: UniqParameters | SimilarityParameters) -> LineFilter:
+    if isinstance(parameters, UniqParameters):
+        return _open_uniq(folder, parameters)
+    return _open_similar(folder, parameters)
 
 
 def _open_uniq(folder: Path, parameters: UniqParameters) -> LineFilter:
@@ -187,7 +213,7 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
     """What the folder was made with, or is to be made with. Raises: Contradiction, NoSuchChoice, FormatMismatch."""
     recorded = _recorded(folder)
     if recorded is None:
-        kind = choice.kind or DEFAULT
+        kind = DEFAULT if choice.kind is None else choice.kind
         given = _given(kind, choice)
         return _similarity_parameters(given) if kind == SIMILAR else UniqParameters(mode=kind, **given)
     kind, values = _as_choices(recorded)

@@ -1,6 +1,7 @@
 """How many keys a filter has dropped wrongly, as an expectation that is summed up while keys come.
 
-File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there.
+File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there; and
+`durable`: the keys that the filter counted when the last sync began, 0 if it cannot be held to them (or missing).
 """
 
 from __future__ import annotations
@@ -30,20 +31,24 @@ class LossCount:
     def __init__(self, path: Path, keys: int) -> None:
         self._path = path
         self._keys, self._odds, self._lost = 0, 0.0, 0.0
+        #: Keys that were durable at the last sync; 0: not known.
+        self.durable = 0
         if path.exists():
             try:
                 self._restore(read_record(path))
             except FormatMismatch as error:
                 raise FormatMismatch(f"{error}; remove it to count losses from 0 again") from error
         self._keys = min(self._keys, keys)
-        self._saved = self._keys
+        self._saved = self._keys, self.durable
         self._lock = threading.Lock()  # marking and syncing may be in two threads
 
     def _restore(self, record: dict[str, object]) -> None:
         _FORMAT.require(self._path, record)
-        match record:
-            case {"keys": int(keys), "odds": float(odds), "lost": float(lost)} if math.isfinite(odds + lost):
-                self._keys, self._odds, self._lost = keys, odds, lost
+        match {"durable": 0} | record:
+            case {"keys": int(keys), "odds": float(odds), "lost": float(lost), "durable": int(durable)} if (
+                math.isfinite(odds + lost)
+            ):
+                self._keys, self._odds, self._lost, self.durable = keys, odds, lost, durable
             case _:
                 raise FormatMismatch(f"{self._path} is damaged: it does not hold a sum")
 
@@ -62,14 +67,22 @@ class LossCount:
         with self._lock:
             return self._sum(keys, _odds(false_drop))
 
-    def save(self) -> None:
-        """Write the sum durably if it moved. Raises: OSError."""
+    def save(self, durable: int = 0) -> None:
+        """Write the sum, and how many keys are durable, durably if either moved. Raises: OSError."""
         with self._lock:
             keys = self._keys
-            record = _FORMAT.record() | {"keys": keys, "odds": self._odds, "lost": self._lost}
-        if keys != self._saved:
+            record = _FORMAT.record() | {"keys": keys, "odds": self._odds, "lost": self._lost, "durable": durable}
+        if (keys, durable) != self._saved:
             replace_file(self._path, json.dumps(record).encode() + b"\n")
-            self._saved = keys
+            self._saved = keys, durable
+
+    def require_kept(self, keys: int, share: float, few: int) -> None:
+        """Raise `FormatMismatch` if more keys are missing of those that were durable than this share and these few."""
+        if keys < self.durable * (1 - share) - few:
+            raise FormatMismatch(
+                f"{self._path.parent} holds {keys} keys, its record says {self.durable}: a log is damaged; "
+                f"restore it from a copy, or remove {self._path} to go on without the others"
+            )
 
     def _sum(self, keys: int, odds: float) -> float:
         return self._lost + max(0, keys - self._keys) * (self._odds + odds) / 2

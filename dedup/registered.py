@@ -1,4 +1,4 @@
-"""Functions of the user's own, named `package.module:function`."""
+"""Functions of the user's own, named `package.module:function`; whatever they raise becomes one line that names them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,31 @@ from dedup.errors import BadParameters
 
 
 def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
-    """The function of that name, imported.
+    """The function of that name, imported. Called with arguments that it fails for, it raises BadParameters, which says so.
 
-    Raises: BadParameters, which says that there is no such `what` ("feature", "signature"), and names the `known` ones.
+    Raises: BadParameters, which says that there is no such `what` ("feature", "signature"), and names the `known` ones, or
+    why its module cannot be imported.
     """
     module, colon, function = name.partition(":")
     if not (module and colon and function):
         raise BadParameters(f"{what} {name!r} is unknown; give package.module:function or {', '.join(known)}")
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, TypeError) as error:
-        raise BadParameters(f"{what} {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # importing runs the user's module, which may raise anything
+        raise BadParameters(f"{what} {name!r} cannot be imported: {_words(error)}") from error
     if not callable(found):
         raise BadParameters(f"{what} {name!r} is not a function")
-    return found  # type: ignore[no-any-return]
+
+    def call(*arguments: object) -> Any:
+        try:
+            return found(*arguments)
+        except Exception as error:  # it is the user's function, which may raise anything
+            given = ", ".join(map(repr, arguments))
+            raise BadParameters(f"{what} {name!r} failed for {given}: {_words(error)}") from error
+
+    return call
+
+
+def _words(error: Exception) -> str:
+    """The error's kind and text as one line."""
+    return ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))

@@ -8,18 +8,18 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from crawler.cli.dedup_command import DedupCommand, require_sense
+from crawler.cli.dedup_source import Source, descriptor, lines_of
 from crawler.cli.live_totals import live_totals
-from crawler.cli.saying import say
+from crawler.cli.saying import say, with_flag
 from crawler.cli.stopping import StopSignals
-from crawler.errors import UsageError
+from crawler.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
 from crawler.exits import ExitCode
 from crawler.quantities import format_bytes
 from dedup.capture.lines import captured_lines
@@ -38,15 +38,22 @@ SYNC_S = 10.0
 #: Of the filter on servers, unless --name says otherwise.
 SHARED_NAME = "anabranch"
 
-#: What a foreseeable error means for the caller; the first that fits counts. A full disk is told by its number, too.
+#: What a foreseeable error means for the caller; the first that fits counts. A disk that takes nothing is told by its number,
+#: and an error of this room knows its code.
 ERROR_EXITS: dict[type[Exception], ExitCode] = {
-    UsageError: ExitCode.USAGE,
     StoreFull: ExitCode.DISK_FULL,
     BadParameters: ExitCode.USAGE,
     FormatMismatch: ExitCode.BAD_ORDER,
     InvariantBroken: ExitCode.BAD_ORDER,
 }
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+
+#: Of a state that cannot be opened because nothing in it may be written.
+UNWRITABLE: dict[int, type[CrawlerError]] = {
+    errno.EROFS: DiskReadOnly,
+    errno.EACCES: NotPermitted,
+    errno.EPERM: NotPermitted,
+}
 
 #: Choice -> the option that makes it.
 OPTIONS = {
@@ -61,6 +68,13 @@ OPTIONS = {
 }
 
 
+#: What a filter calls a parameter -> what stands for it where a message begins with it.
+FLAGS = {name: flag for name, flag in OPTIONS.items() if name != "kind"} | {
+    "feature": "--features: feature",
+    "leaf_bits": "--false-positive: leaf_bits",
+}
+
+
 def run_dedup(command: DedupCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
     try:
@@ -68,13 +82,15 @@ def run_dedup(command: DedupCommand) -> int:
         return _check(command) if command.check else _run(command)
     except ReaderGone:
         return READER_GONE
-    except (UsageError, DedupError, OSError) as error:
+    except (CrawlerError, DedupError, OSError) as error:
         say(f"anabranch: {_words(error)}")
         return exit_code(error)
 
 
 def exit_code(error: Exception) -> ExitCode:
     """What the error means for the caller."""
+    if isinstance(error, CrawlerError):
+        return error.exit_code
     if isinstance(error, OSError) and error.errno in FULL:
         return ExitCode.DISK_FULL
     return next((code for kind, code in ERROR_EXITS.items() if isinstance(error, kind)), ExitCode.STORE_OR_JOB_IN_USE)
@@ -98,6 +114,8 @@ def _words(error: Exception) -> str:
     """The error as one line: the thing, then what is wrong with it."""
     if isinstance(error, ChoiceError):
         return f"{OPTIONS[error.choice]}: {error}"
+    if isinstance(error, BadParameters):
+        return with_flag(str(error), FLAGS)
     if isinstance(error, OSError) and error.strerror:
         named = error.filename
         thing = os.fsdecode(named) + ": " if isinstance(named, str | bytes) else ""
@@ -116,7 +134,7 @@ def _check(command: DedupCommand) -> int:
 
 
 def _run(command: DedupCommand) -> int:
-    output = Output(_descriptor(sys.stdout, "output", "redirect it"), lasting=command.is_lasting)
+    output = Output(descriptor(sys.stdout, "output", "redirect it"), lasting=command.is_lasting)
     with (
         StopSignals() as stop,
         _source(command, stop) as source,
@@ -134,6 +152,8 @@ def _run(command: DedupCommand) -> int:
         if not is_drained:
             uniq.end()
             source.require_whole()
+            if fault := source.fault():
+                say(f"anabranch: {source.name}: {fault}")
         words = f"{_totals_words(uniq.totals)}; {_filter_words(opened)}{source.counted()}"
     if not command.quiet:
         say(words)
@@ -143,37 +163,15 @@ def _run(command: DedupCommand) -> int:
 # Where the lines come from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """A stream of lines."""
-
-    fd: int
-    name: str  #: for messages
-    ends_at_signal: bool = True  #: False: a signal ends what fills it, and it is read to its end
-    require_whole: Callable[[], None] = lambda: None  #: after its end: raises what made it end too early
-    counted: Callable[[], str] = lambda: ""  #: what it met beside the lines, in words
+@contextmanager
+def _source(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
+    is_capture = command.pcap is not None or command.interface is not None
+    with _capture(command, stop) if is_capture else lines_of(command.file) as source:
+        yield source
 
 
 @contextmanager
-def _source(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
-    if command.pcap is not None or command.interface is not None:
-        with _capture(command, stop) as captured:
-            yield captured
-    elif command.file in (None, "-"):
-        fd = _descriptor(sys.stdin, "input", "name a FILE")
-        if os.isatty(fd):
-            say("anabranch: reading URLs from the terminal; Ctrl-D ends them")
-        yield _Source(fd=fd, name="standard input")
-    else:
-        fd = os.open(command.file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            yield _Source(fd=fd, name=command.file)
-        finally:
-            os.close(fd)
-
-
-@contextmanager
-def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
+def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
     counts, is_over = CaptureStatistics(), False
 
     def end() -> None:  # runs in a signal's handler, too, so it waits for no lock
@@ -189,22 +187,16 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[_Source]:
 
     with captured_lines(urls) as lines:
         try:
-            yield _Source(
+            yield Source(
                 fd=lines.fd,
                 name=name,
                 ends_at_signal=command.interface is None,
                 require_whole=lines.require_whole,
-                counted=partial(_capture_words, counts),
+                counted=partial(capture_words, counts),
+                fault=partial(capture_fault, counts),
             )
         finally:
             end()
-
-
-def _descriptor(stream: TextIO | None, name: str, advice: str) -> int:
-    """Raises: UsageError if the stream is closed; its number may then belong to any file."""
-    if stream is None:
-        raise UsageError(f"standard {name} is closed; {advice}")
-    return stream.fileno()
 
 
 # The filter
@@ -214,9 +206,10 @@ def _descriptor(stream: TextIO | None, name: str, advice: str) -> int:
 def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
     """The filter of this run; without --state or --redis, one in a folder for temporary files that goes with the run."""
     if command.redis:
-        opened = open_shared(command.redis, command.name or SHARED_NAME, _choice(command))
+        name = SHARED_NAME if command.name is None else command.name
+        opened = open_shared(command.redis, name, _choice(command))
     elif command.state is not None:
-        opened = open_filter(command.state, _choice(command))
+        opened = _opened_state(command.state, _choice(command))
     else:
         with _temporary_folder(stop) as folder:
             yield open_filter(
@@ -227,6 +220,19 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
         yield opened
     finally:
         opened.close()
+
+
+def _opened_state(folder: Path, choice: Choice) -> LineFilter:
+    try:
+        return open_filter(folder, choice)
+    except OSError as error:
+        kind = UNWRITABLE.get(error.errno or 0)
+        if kind is None:
+            raise
+        advice = "name a folder that is writable"
+        if os.path.isdir(folder):  # noqa: PTH112 - a Path raises if it may not look
+            advice = "a filter must be writable to be opened, to verify it, too: copy the folder and name the copy"
+        raise kind(f"{_words(error)}; {advice}") from error
 
 
 @contextmanager
@@ -251,12 +257,6 @@ def _warn(name: str) -> None:
     say(f"anabranch: {name}: a line is longer than {limit} and left out; the totals count all of them")
 
 
-def _capture_words(counts: CaptureStatistics) -> str:
-    numbers = {each.name.replace("_", " "): getattr(counts, each.name) for each in fields(counts)}
-    words = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
-    return f"; capture: {words or 'no frames'}"
-
-
 def _totals_words(totals: Totals) -> str:
     counts = {"new": totals.new, "seen": totals.seen, "empty": totals.empty}
     if totals.too_long:
@@ -268,3 +268,18 @@ def _filter_words(opened: LineFilter) -> str:
     now = opened.totals()
     words = f"filter {opened.kind}: {now.keys:,} keys, P(false drop) {now.false_drop:.2g}"
     return words if now.expected_lost is None else f"{words}, expected lost {now.expected_lost:.2g}"
+
+
+def capture_words(counts: CaptureStatistics) -> str:
+    """What a capture met, for the totals. Pure."""
+    numbers = {each.name.replace("_", " "): getattr(counts, each.name) for each in fields(counts)}
+    words = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
+    return f"; capture: {words or 'no frames'}"
+
+
+def capture_fault(counts: CaptureStatistics) -> str:
+    """Why no request can have come out of a capture that holds something; empty if one could have. Pure."""
+    useless = counts.other_frames + counts.fragments + counts.malformed_packets + counts.truncated_frames
+    if counts.segments or counts.frames > useless or not counts.frames + counts.damaged_records:
+        return ""
+    return "no frame could be read: none is whole and IPv4 or IPv6 with TCP, of a link type that is known"

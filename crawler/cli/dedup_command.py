@@ -40,6 +40,21 @@ class DedupCommand:
         return self.is_lasting and not self.inputs
 
     @property
+    def empty(self) -> list[str]:
+        """The names of what is given as an empty text; a path cannot be, since Path("") is the folder one is in."""
+        given = {
+            "FILE": self.file,
+            "--pcap": self.pcap,
+            "--interface": self.interface,
+            "--name": self.name,
+            "--filter": self.kind,
+            "--signature": self.signature,
+            "--features": self.features,
+            "--redis": "" if "" in self.redis else None,
+        }
+        return [name for name, value in given.items() if value == ""]
+
+    @property
     def inputs(self) -> list[str]:
         """The names of the inputs that are given."""
         given = {"FILE": self.file, "--pcap": self.pcap, "--interface": self.interface}
@@ -47,9 +62,10 @@ class DedupCommand:
 
 
 def require_sense(command: DedupCommand) -> None:
-    """Raises: UsageError for options that exclude or need each other."""
+    """Raises: UsageError for options that are empty, exclude or need each other."""
     inputs = command.inputs
     breaches = {
+        f"{' and '.join(command.empty)}: must not be empty": bool(command.empty),
         f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
         "--state and --redis exclude each other; the servers keep the filter": command.redis and command.state,
         "--name names a filter on servers; give --redis URL too": command.name is not None and not command.redis,

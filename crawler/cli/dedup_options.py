@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,15 +17,16 @@ _SIMILAR = "Filter similar"
 _SHARED = "Shared by Redis servers"
 
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)", re.ASCII | re.IGNORECASE)
+_SUFFIXES = "k, M and G stand for thousand, million and thousand million"
 _THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def parse_count(text: str) -> int:
-    """A whole number as people write it: `2500`, `500k`, `10M`, `1.5G`. Raises: typer.BadParameter."""
+    """A whole number above 0 as people write it: `2500`, `500k`, `10M`, `1.5G`. Raises: typer.BadParameter."""
     found = _COUNT.fullmatch(text.strip())
     count = float(found[1]) * _THOUSANDS[found[2].lower()] if found else -1.0
-    if not 0 <= count < 1 << 53 or not count.is_integer():
-        raise typer.BadParameter(f"must be a whole number, or like 500k, 10M, 1.5G; not {text!r}")
+    if not 0 < count < 1 << 53 or not count.is_integer():
+        raise typer.BadParameter(f"must be a whole number above 0, like 500k, 10M, 1.5G ({_SUFFIXES}); not {text!r}")
     return int(count)
 
 
@@ -36,47 +38,81 @@ def parse_levels(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def parse_folder(text: str) -> Path:
+    """The path of a folder. Raises: typer.BadParameter for an empty text, which would be the folder one is in."""
+    if not text:
+        raise typer.BadParameter("must not be empty; the folder you are in is .")
+    return Path(text)
+
+
 def dedup(
     file: Annotated[
         Text, typer.Argument(metavar="[FILE]", help="URLs, one a line; - or nothing is standard input.")
     ] = None,
     state: Annotated[
         FilePath,
-        typer.Option(metavar="DIR", help="Keep the filter here and go on from run to run.", rich_help_panel=_FILTER),
+        typer.Option(
+            metavar="DIR",
+            parser=parse_folder,
+            help="Keep the filter here and go on from run to run.",
+            rich_help_panel=_FILTER,
+        ),
     ] = None,
     filter_: Annotated[
-        Text, typer.Option("--filter", help="smm, dsbf, both (default), exact or similar.", rich_help_panel=_FILTER)
+        Text,
+        typer.Option("--filter", help="smm, dsbf, both, exact or similar (default both).", rich_help_panel=_FILTER),
     ] = None,
     expect: Annotated[
         Whole,
         typer.Option(
-            metavar="N", parser=parse_count, help="URLs to expect, as in 500k or 10M.", rich_help_panel=_FILTER
+            metavar="N",
+            parser=parse_count,
+            help="URLs to expect, as in 500k (default 10M; similar: 1M).",
+            rich_help_panel=_FILTER,
         ),
     ] = None,
     false_positive: Annotated[
-        Number, typer.Option(metavar="RATE", help="Rate of the DSBF, or of similar, at most.", rich_help_panel=_FILTER)
+        Number,
+        typer.Option(
+            metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).", rich_help_panel=_FILTER
+        ),
     ] = None,
     signature: Annotated[
         Text,
-        typer.Option(help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function.", rich_help_panel=_FILTER),
+        typer.Option(
+            help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32).",
+            rich_help_panel=_FILTER,
+        ),
     ] = None,
     levels: Annotated[
         Numbers,
         typer.Option(
-            metavar="N,N", parser=parse_levels, help="Of the SMM: bytes per level, as in 1,3.", rich_help_panel=_FILTER
+            metavar="N,N",
+            parser=parse_levels,
+            help="Of the SMM: bytes per level, as in 1,3 (default: by --expect).",
+            rich_help_panel=_FILTER,
         ),
     ] = None,
     features: Annotated[
         Text,
-        typer.Option(help="Any of site,depth,directory,tail,package.module:function.", rich_help_panel=_SIMILAR),
+        typer.Option(
+            help="Any of site,depth,directory,tail (default: these four), package.module:function.",
+            rich_help_panel=_SIMILAR,
+        ),
     ] = None,
     site_bound: Annotated[
         Switch,
-        typer.Option("--site-bound/--published", help="Compare within a site alone.", rich_help_panel=_SIMILAR),
+        typer.Option(
+            "--site-bound/--published",
+            help="Compare within a site alone (default --published).",
+            rich_help_panel=_SIMILAR,
+        ),
     ] = None,
     drop_query: Annotated[
         Switch,
-        typer.Option("--drop-query/--keep-query", help="Leave queries out.", rich_help_panel=_SIMILAR),
+        typer.Option(
+            "--drop-query/--keep-query", help="Leave queries out (default --keep-query).", rich_help_panel=_SIMILAR
+        ),
     ] = None,
     pcap: Annotated[
         Text, typer.Option(metavar="FILE", help="URLs of the HTTP requests in a capture.", rich_help_panel=_INPUT)
@@ -88,7 +124,9 @@ def dedup(
     redis: Annotated[
         Texts, typer.Option(metavar="URL", help="A server of the filter; again for each.", rich_help_panel=_SHARED)
     ] = None,
-    name: Annotated[Text, typer.Option(help="Of the filter there.", rich_help_panel=_SHARED)] = None,
+    name: Annotated[
+        Text, typer.Option(help="Of the filter there (default anabranch).", rich_help_panel=_SHARED)
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Verify the filter, read no URLs.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say only what went wrong.")] = False,
 ) -> None:

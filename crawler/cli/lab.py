@@ -25,6 +25,7 @@ from crawler.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageErro
 from crawler.lab.experiments import run_experiment
 from crawler.lab.plots import draw, require_plots
 from crawler.lab.report import Report, Tell, csv_of
+from crawler.lab.urls import require_readable
 
 #: Seconds between two lines of progress where no terminal shows it live.
 PLAIN_INTERVAL_S = 10.0
@@ -116,7 +117,7 @@ def _plain_lines(name: str, console: Console, clock: Callable[[], float]) -> Tel
 
 
 def _require_outputs(command: LabCommand) -> None:
-    """Raise UsageError if something cannot be shown, drawn or written in the end."""
+    """Raise UsageError if something cannot be shown, drawn or written in the end, or the URLs cannot be read."""
     if sys.stdout is None:
         raise UsageError("standard output is closed; redirect it")
     if command.plot:
@@ -124,6 +125,8 @@ def _require_outputs(command: LabCommand) -> None:
     for option, path in (("--csv", command.csv), ("--plot", command.plot)):
         if path:
             _require_writable(path, option)
+    if isinstance(urls := command.flags.get("urls"), Path):
+        require_readable(urls)
 
 
 def _require_writable(path: Path, option: str) -> None:

@@ -48,21 +48,28 @@ Plot = Annotated[
     typer.Option(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).", rich_help_panel=_FILES),
 ]
 Csv = Annotated[FilePath, typer.Option(metavar="FILE", help="Write the tables' numbers.", rich_help_panel=_FILES)]
-Seed = Annotated[Whole, typer.Option(help="Other URLs for another number. [1]", rich_help_panel=_FILES)]
-Count = Annotated[Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 75012 or 1M.")]
+Seed = Annotated[Whole, typer.Option(help="Other URLs for another number (default 1).", rich_help_panel=_FILES)]
 
 
 @lab.command()
 def smm(
     ctx: typer.Context,
-    count: Count = None,
-    repeats: Annotated[Number, typer.Option(metavar="SHARE", help="Of the input repeats earlier URLs. [0.0]")] = None,
-    runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method. [4]")] = None,
-    probes: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs asked for false positives. [1M]")
+    count: Annotated[
+        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 75012).")
     ] = None,
-    signature: Annotated[Text, typer.Option(help="crc32, md5, sha1, xxh3-64, package.module:function. [crc32]")] = None,
-    levels: Annotated[Numbers, typer.Option(metavar="N,N", parser=parse_levels, help="Bytes per level. [1,3]")] = None,
+    repeats: Annotated[
+        Number, typer.Option(metavar="SHARE", help="Of the input repeats earlier URLs (default 0.0).")
+    ] = None,
+    runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method (default 4).")] = None,
+    probes: Annotated[
+        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs asked for false positives (default 1M).")
+    ] = None,
+    signature: Annotated[
+        Text, typer.Option(help="crc32, md5, sha1, xxh3-64, package.module:function (default crc32).")
+    ] = None,
+    levels: Annotated[
+        Numbers, typer.Option(metavar="N,N", parser=parse_levels, help="Bytes per level (default 1,3).")
+    ] = None,
     quick: Annotated[
         Switch, typer.Option("--quick", help="Leave out the table of 10 buckets, and Bloom URL by URL.")
     ] = None,
@@ -81,12 +88,16 @@ def smm(
 @lab.command()
 def fpr(
     ctx: typer.Context,
-    n: Annotated[Whole, typer.Option("--n", metavar="N", parser=parse_count, help="URLs at the end. [2M]")] = None,
-    leaves: Annotated[
-        Numbers, typer.Option(metavar="C,C,...", parser=parse_numbers, help="Leaves. [1,2,3,5,10]")
+    n: Annotated[
+        Whole, typer.Option("--n", metavar="N", parser=parse_count, help="URLs at the end (default 2M).")
     ] = None,
-    points: Annotated[Whole, typer.Option(help="Of each curve. [10]")] = None,
-    false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max; sets the sizes. [0.001]")] = None,
+    leaves: Annotated[
+        Numbers, typer.Option(metavar="C,C,...", parser=parse_numbers, help="Leaves (default 1,2,3,5,10).")
+    ] = None,
+    points: Annotated[Whole, typer.Option(help="Of each curve (default 10).")] = None,
+    false_positive: Annotated[
+        Number, typer.Option(metavar="RATE", help="f_max; sets the sizes (default 0.001).")
+    ] = None,
     urls: Urls = None,
     seed: Seed = None,
     plot: Plot = None,
@@ -102,13 +113,15 @@ def fpr(
 @lab.command()
 def redis(
     ctx: typer.Context,
-    count: Count = None,
-    batch: Annotated[Whole, typer.Option(help="URLs asked at a time by a thread. [300]")] = None,
+    count: Annotated[
+        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 1M).")
+    ] = None,
+    batch: Annotated[Whole, typer.Option(help="URLs asked at a time by a thread (default 300).")] = None,
     threads: Annotated[
-        Numbers, typer.Option(metavar="T,T,...", parser=parse_numbers, help="Clients at once. [1,2,4,8,16]")
+        Numbers, typer.Option(metavar="T,T,...", parser=parse_numbers, help="Clients at once (default 1,2,4,8,16).")
     ] = None,
     leaves: Annotated[
-        Numbers, typer.Option(metavar="C,C,...", parser=parse_numbers, help="Leaves, one per server. [1,2,3,5]")
+        Numbers, typer.Option(metavar="C,C,...", parser=parse_numbers, help="Leaves, one per server (default 1,2,3,5).")
     ] = None,
     latency_s: Annotated[
         Number,
@@ -116,10 +129,10 @@ def redis(
             "--latency",
             metavar="TIME",
             parser=parse_seconds,
-            help="Of a round trip to all servers but one, as in 0.4ms. [0]",
+            help="Of a round trip to all servers but one, as in 0.4ms (default 0).",
         ),
     ] = None,
-    false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF. [0.001]")] = None,
+    false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF (default 0.001).")] = None,
     server: Annotated[FilePath, typer.Option(metavar="PROGRAM", help="The redis-server to start.")] = None,
     urls: Urls = None,
     seed: Seed = None,
@@ -136,13 +149,16 @@ def redis(
 @lab.command()
 def balance(
     ctx: typer.Context,
-    count: Count = None,
-    leaves: Annotated[Whole, typer.Option(help="Of the DSBF. [10]")] = None,
-    filters: Annotated[Whole, typer.Option(help="Chosen by hash. [as much memory as the DSBF]")] = None,
-    two_gigabytes: Annotated[
-        Switch, typer.Option("--two-gigabytes/--no-two-gigabytes", help="The filter of 2 GB on the disk, too. [yes]")
+    count: Annotated[
+        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 1.5M).")
     ] = None,
-    false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF. [0.001]")] = None,
+    leaves: Annotated[Whole, typer.Option(help="Of the DSBF (default 10).")] = None,
+    filters: Annotated[Whole, typer.Option(help="Chosen by hash (default: as much memory as the DSBF).")] = None,
+    two_gigabytes: Annotated[
+        Switch,
+        typer.Option("--two-gigabytes/--no-two-gigabytes", help="The filter of 2 GB on the disk, too (default yes)."),
+    ] = None,
+    false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF (default 0.001).")] = None,
     urls: Urls = None,
     seed: Seed = None,
     plot: Plot = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 
@@ -11,3 +12,9 @@ def say(text: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
+
+
+def with_flag(words: str, flags: Mapping[str, str]) -> str:
+    """The words with the option in the place of the parameter's name that they begin with; `flags` has name -> option."""
+    first, space, rest = words.partition(" ")
+    return flags.get(first, first) + space + rest

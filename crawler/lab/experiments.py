@@ -12,6 +12,9 @@ from dedup.errors import BadParameters, DedupError
 #: What an experiment may be told: the fields of its options; what is missing has the default.
 Flags: TypeAlias = Mapping[str, Any]
 
+#: What a filter calls a parameter that an experiment passes on, with which its messages begin -> its option.
+_FLAGS = {"false_positive": "--false-positive", "levels": "--levels", "signature": "--signature"}
+
 _ADVICE = "see to the disk, or name another folder in TMPDIR"
 
 
@@ -30,7 +33,8 @@ def run_experiment(name: str, flags: Flags, tell: Tell) -> Report:
 def _translated(error: DedupError | OSError, name: str) -> CrawlerError:
     match error:
         case BadParameters():
-            return UsageError(str(error))
+            parameter, _, rest = str(error).partition(" ")
+            return UsageError(f"{_FLAGS.get(parameter, parameter)} {rest}")
         case OSError():
             words = f"{error.filename or name}: {(error.strerror or str(error)).lower()}"
             kind = STORAGE_ERRORS.get(error.errno or 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from math import isqrt
 from pathlib import Path
@@ -94,15 +95,27 @@ def distinct_urls(path: Path | None, count: int, seed: int) -> list[bytes]:
 
 def urls_of_file(path: Path) -> list[bytes]:
     """The lines of a file without their CR and LF; empty ones are skipped. Raises: UsageError if it gives no URL."""
-    try:
+    with _told(path):
         lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {why}; name a file with one URL a line") from error
     urls = [url for line in lines if (url := line.rstrip(b"\r"))]
     if not urls:
-        raise UsageError(f"{path} holds no URL; name a file with one URL a line")
+        raise UsageError(f"--urls: {path} holds no URL; name a file with one URL a line")
     return urls
+
+
+def require_readable(path: Path) -> None:
+    """Raises: UsageError if the file cannot be opened."""
+    with _told(path), path.open("rb"):
+        pass
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"--urls: {path}: {why}; name a file with one URL a line") from error
 
 
 def repeated(urls: Sequence[bytes], share: float, seed: int = 1) -> list[bytes]:

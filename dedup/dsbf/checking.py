@@ -17,8 +17,9 @@ from dedup.leaves.table import LeafTable
 
 
 def check(folder: Path, table: LeafTable, logs: LeafLogs, splits: Sequence[Split]) -> None:
-    """Read all logs and compare. Raises: InvariantBroken, OSError."""
+    """Read all logs and compare. Raises: InvariantBroken; FormatMismatch for a log cut off or replaced; OSError."""
     logs.flush()
+    logs.require(logs.lengths())
     for leaf in table.tree.leaves:
         check_node(table, leaf, logs.read(leaf), logs.path(leaf))
     for split in splits:

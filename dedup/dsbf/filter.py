@@ -182,7 +182,7 @@ class Dsbf:
         """Read all logs and compare: the bits of each leaf and each splitting node are exactly its log's elements',
         its count is not above them, what was moved is known below, and the counts add up.
 
-        Cost: as opening from the logs. Raises: InvariantBroken, OSError.
+        Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError.
         """
         with self._syncing:
             self._require_open()

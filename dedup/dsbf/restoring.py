@@ -15,7 +15,7 @@ from dedup.durablefiles import UNFINISHED, sync_folder
 from dedup.errors import FormatMismatch
 from dedup.fingerprint import distinct
 from dedup.leaves.image import Image, Place
-from dedup.leaves.log import LeafLogs, are_empty
+from dedup.leaves.log import LeafLogs, are_empty, remove_strangers
 from dedup.leaves.room import NAME as BITS
 from dedup.leaves.table import LeafTable
 
@@ -33,18 +33,24 @@ class Restored:
 def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, place: Place) -> Restored:
     """The state of the folder's filter, which is made if the folder is empty.
 
-    Cost: 0.3 µs per element, or that of reading or mapping the kept bits. Raises: FormatMismatch, OSError.
+    Cost: 0.3 µs per element, or that of reading or mapping the kept bits. Raises: FormatMismatch, OSError; if a log
+    has lost what it held at the last clean end, nothing in the folder is changed.
     """
     manifest = read_manifest(folder, parameters) or _founded(folder, parameters, logs)
-    if kept := _from_image(parameters, manifest, logs, place):
-        return kept
+    if image := Image.of_record(manifest.image or {}, len(manifest.tree)):
+        named = _nodes_with_logs(manifest)
+        logs.require({leaf: length for leaf, length in image.lengths.items() if leaf in named})
+        if kept := _from_image(parameters, manifest, image, logs, place):
+            return kept
     if manifest.image is not None:
         manifest = replace(manifest, image=None)
         write_manifest(folder, parameters, manifest)
     # A kill may have come between the manifest's rename and its sync; what is done from now on builds on that name.
     sync_folder(folder)
     sync_folder(folder.parent)
-    return _from_logs(parameters, manifest, logs, place)
+    restored = _from_logs(parameters, manifest, logs, place)
+    remove_strangers(folder, logs)
+    return restored
 
 
 def _founded(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manifest:
@@ -59,10 +65,11 @@ def _founded(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manife
     return manifest
 
 
-def _from_image(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, place: Place) -> Restored | None:
-    """The state at the last clean end; None if there was none or anything disagrees. No log is read."""
-    image = Image.of_record(manifest.image or {}, len(manifest.tree))
-    if image is None or not _agree(image, manifest, logs) or (leaves := place.restored(image)) is None:
+def _from_image(
+    parameters: DsbfParameters, manifest: Manifest, image: Image, logs: LeafLogs, place: Place
+) -> Restored | None:
+    """The state at the last clean end, whose image this is; None if anything disagrees. No log is read."""
+    if not _agree(image, manifest, logs) or (leaves := place.restored(image)) is None:
         return None
     table = LeafTable(parameters, manifest.tree, leaves)
     try:
@@ -80,7 +87,7 @@ def _agree(image: Image, manifest: Manifest, logs: LeafLogs) -> bool:
 
 
 def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, place: Place) -> Restored:
-    """The state that the logs tell. Torn tails are cut, equal elements and strays dropped, unneeded logs removed."""
+    """The state that the logs tell. Torn tails are cut, equal elements and strays dropped."""
     tree = manifest.tree
     table = LeafTable(parameters, tree, place.fresh(len(tree.leaves) + len(manifest.splitting)))
     strays = sum(_load_leaf(leaf, table, logs) for leaf in tree.leaves)
@@ -91,7 +98,6 @@ def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, p
     # A node counts what no node below it knows, so the deepest come first.
     for split in sorted(splits, key=lambda split: -tree.level.item(split.node)):
         strays += _load_splitting(split, table, logs)
-    logs.remove_strangers()
     return Restored(table=table, splits=splits, strays=strays, image=None)
 
 

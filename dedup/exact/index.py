@@ -174,7 +174,7 @@ class ExactIndex:
     def check(self) -> None:
         """Read all: each file is what it says, and no element is in two places.
 
-        Cost: some searches per element. Raises: InvariantBroken, OSError.
+        Cost: some searches per element. Raises: InvariantBroken, FormatMismatch, OSError.
         """
         self._require_open()
         tail, runs = self._files.tail, self._files.runs
@@ -193,7 +193,7 @@ class ExactIndex:
         if self.is_closed:
             return
         try:
-            self._files.sync()
+            self._files.sync(at_end=True)
         finally:
             self.is_closed = True
             self._files.abandon()

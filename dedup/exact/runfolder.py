@@ -1,7 +1,9 @@
 """The files of an exact index: runs, the log of the tail, and the manifest that says which of them count.
 
-MANIFEST is JSON: `magic`, `version`, `parameters`, `runs` and `log` (the numbers of files). `sync` writes it, and all other
-files are removed at the next opening. So a crash at any moment leaves what was synced.
+MANIFEST is JSON: `magic`, `version`, `parameters`, `runs` and `log` (the numbers of files), and `seal` (bytes and CRC-32
+that the log started with when the manifest was written; null or missing: not known). `sync` writes it if other files
+count than before, and the end writes it if anything changed; all other files are removed at the next opening. So a crash
+at any moment leaves what was synced, and a log that was cut off or changed is noticed.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ import threading
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeAlias
 
 from dedup.durablefiles import UNFINISHED, replace_file, sync_folder, sync_path
 from dedup.errors import FormatMismatch
 from dedup.exact.runmerge import RunMerge
 from dedup.exact.sortedruns import SortedRun, write_run
-from dedup.exact.taillog import HEADER_BYTES, TailLog
+from dedup.exact.taillog import HEADER_BYTES, Seal, TailLog
 from dedup.folderformat import Format, read_record
 
 MANIFEST = "MANIFEST"
@@ -27,6 +30,7 @@ MOVES_PER_KEY = 32
 MOST_RUNS = 32
 
 _FORMAT = Format(magic="anabranch exact index", version=1, parameters={})
+_Named: TypeAlias = tuple[list[int], int, Seal | None]  # runs, log, seal of the log
 _PARTS_PER_TAIL = 4  # of a merge: the smaller a part, the shorter a call; below some 10,000 elements parts cost more
 
 
@@ -47,7 +51,7 @@ class RunFolder:
         found = self._read_manifest() or self._found()
         self._recorded = found
         self.runs = tuple(SortedRun(self._run_path(number), number) for number in found[0])
-        self.tail = TailLog.reopen(self._log_path(found[1]), found[1])
+        self.tail = TailLog.reopen(self._log_path(found[1]), found[1], found[2])
         self._next_number = max((*found[0], found[1])) + 1
         for run in self.runs:
             run.is_named = run.is_synced = True
@@ -75,8 +79,8 @@ class RunFolder:
                 self._credit = max(self._credit, 2 * self._merge.remaining)
             self._go_on(self._merge)
 
-    def sync(self) -> None:
-        """Make durable what was taken before this call. Raises: OSError; it may be repeated."""
+    def sync(self, *, at_end: bool = False) -> None:
+        """Make durable what was taken before this call, and `at_end` seal it. Raises: OSError; it may be repeated."""
         with self._sync_lock:
             with self._lock:
                 runs, tail = self.runs, self.tail
@@ -85,7 +89,7 @@ class RunFolder:
                     run.is_named = True
                 obsolete, self._obsolete = self._obsolete, []
             try:
-                self._make_durable(runs, tail)
+                self._make_durable(runs, tail, at_end=at_end)
             except OSError:
                 with self._lock:
                     self._obsolete += obsolete
@@ -99,15 +103,16 @@ class RunFolder:
             self._merge.abandon()
         self._merge, self.runs = None, ()
 
-    def _make_durable(self, runs: Sequence[SortedRun], tail: TailLog) -> None:
-        """Files first, then the manifest that names them."""
+    def _make_durable(self, runs: Sequence[SortedRun], tail: TailLog, *, at_end: bool) -> None:
+        """Files first, then the manifest that names them; one that only has a newer seal would cost each sync three."""
         for run in runs:
             if not run.is_synced:
                 sync_path(run.path)
                 run.is_synced = True
+        seal = tail.seal
         tail.sync()
-        found = ([run.number for run in runs], tail.number)
-        if found != self._recorded:
+        found = ([run.number for run in runs], tail.number, seal)
+        if found[:2] != self._recorded[:2] or (at_end and found != self._recorded):
             self._write_manifest(*found)
             self._recorded = found
 
@@ -158,22 +163,22 @@ class RunFolder:
     def _log_path(self, number: int) -> Path:
         return self._folder / f"log-{number:08d}.log"
 
-    def _found(self) -> tuple[list[int], int]:
+    def _found(self) -> _Named:
         """Make the files of an empty index; the manifest comes last, so that half of it is made anew."""
         log = TailLog(self._log_path(0), 0)
         found = [path for path in self._folder.iterdir() if not path.name.endswith(UNFINISHED)]
         if found and (found != [log.path] or log.path.stat().st_size > HEADER_BYTES):
             raise FormatMismatch(f"{self._folder} is not empty and has no {MANIFEST} file: it is damaged or not ours")
         log.flush()
-        self._write_manifest([], 0)
+        self._write_manifest([], 0, log.seal)
         sync_folder(self._folder.parent)
-        return [], 0
+        return [], 0, log.seal
 
-    def _write_manifest(self, runs: list[int], log: int) -> None:
-        record = _FORMAT.record() | {"runs": runs, "log": log}
+    def _write_manifest(self, runs: list[int], log: int, seal: Seal | None) -> None:
+        record = _FORMAT.record() | {"runs": runs, "log": log, "seal": seal}
         replace_file(self._folder / MANIFEST, json.dumps(record).encode() + b"\n")
 
-    def _read_manifest(self) -> tuple[list[int], int] | None:
+    def _read_manifest(self) -> _Named | None:
         path = self._folder / MANIFEST
         if not path.exists():
             return None
@@ -183,7 +188,7 @@ class RunFolder:
             case {"runs": [*runs], "log": int(log)} if log >= 0:
                 numbers = [run for run in runs if isinstance(run, int) and run >= 0]
                 if len({*numbers}) == len(runs):
-                    return numbers, log
+                    return numbers, log, _seal(path, found.get("seal"))
         raise FormatMismatch(f"{path} is damaged: it does not name runs and a log")
 
     def _remove_strangers(self) -> None:
@@ -192,3 +197,13 @@ class RunFolder:
         for path in (*self._folder.glob("run-*.run"), *self._folder.glob("log-*.log*")):
             if path not in mine:
                 path.unlink()
+
+
+def _seal(path: Path, found: object) -> Seal | None:
+    """A manifest's seal of the log; None if it has none. Raises: FormatMismatch."""
+    match found:
+        case None:
+            return None
+        case [int(length), int(checksum)]:
+            return length, checksum
+    raise FormatMismatch(f"{path} is damaged: its seal is not a length and a checksum")

@@ -100,7 +100,10 @@ class SortedRun:
         return start + int(self._highs[start:].searchsorted(np.uint64(high), side="right"))
 
     def check(self) -> None:
-        """Read all: checksums and order. Raises: InvariantBroken."""
+        """Read all: header, checksums and order. Raises: InvariantBroken, FormatMismatch."""
+        with descriptor(self.path, os.O_RDONLY) as fd:  # first: to read a map whose file was cut off is a SIGBUS
+            if _checked_header(self.path, self.number, fd) != (self.count, *self._checksums):
+                raise InvariantBroken(f"{self.path} was replaced while it was open")
         columns = (self._highs, self._lows)
         for column, wanted in zip(columns, self._checksums, strict=True):
             found = xxhash.xxh3_64()

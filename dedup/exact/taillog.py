@@ -8,18 +8,23 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import zlib
 from operator import eq
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from dedup.batch import BoolArray, Fingerprints, HashArray
 from dedup.durablefiles import descriptor, sync_path, telling_full, write_all, write_file
-from dedup.errors import FormatMismatch, InvariantBroken
+from dedup.errors import CUT_OFF, FormatMismatch, InvariantBroken
 from dedup.exact.sortedruns import ranked
 from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
 
 VERSION = 1
+
+#: The start of a log: its bytes, their CRC-32. A log is only appended to, so what was once true of it stays true.
+Seal: TypeAlias = tuple[int, int]
 
 _MAGIC = b"ANATAIL\n"
 _HEADER = struct.Struct("<8sI4xQ40x")  # magic, version, number
@@ -40,23 +45,26 @@ class TailLog:
         self._others: dict[tuple[int, int], None] = {}  # (high, low) of all others: forged, or one in 2^64
         self._waiting: list[bytes] = []
         self._length = 0  # bytes of the file that count; 0: there is no file
+        self._checksum = 0  # CRC-32 of these bytes
         self._is_synced = True
         self._lock = threading.Lock()
 
     @classmethod
-    def reopen(cls, path: Path, number: int) -> TailLog:
-        """The set in a file; a tail that a crash tore is cut off. Raises: FormatMismatch, OSError."""
+    def reopen(cls, path: Path, number: int, seal: Seal | None = None) -> TailLog:
+        """The set in a file; a tail that a crash tore is cut off.
+
+        Raises: FormatMismatch if the file is missing, another one or not what its `seal` says; it is then left as it
+        was; OSError.
+        """
         tail = cls(path, number)
-        try:
-            with descriptor(path, os.O_RDWR) as fd:
-                _require_header(path, number, os.pread(fd, _HEADER.size, 0))
-                size = os.fstat(fd).st_size
-                tail._length = size - (size - _HEADER.size) % FINGERPRINT_BYTES
-                if tail._length < size:
-                    os.ftruncate(fd, tail._length)
-        except FileNotFoundError as error:
-            raise FormatMismatch(f"{path} is missing: the index is damaged") from error
-        tail._learn(tail._read())
+        content = _content(path, number)
+        if seal is not None:
+            _require_sealed(path, content, seal)
+        tail._length = len(content) - (len(content) - _HEADER.size) % FINGERPRINT_BYTES
+        if tail._length < len(content):
+            os.truncate(path, tail._length)
+        tail._checksum = zlib.crc32(content[: tail._length])
+        tail._learn(from_bytes(content[_HEADER.size : tail._length]))
         tail._is_synced = False  # what was read may never have been synced
         return tail
 
@@ -67,6 +75,12 @@ class TailLog:
     def file_bytes(self) -> int:
         """Size of the file, what waits to be written not included."""
         return self._length
+
+    @property
+    def seal(self) -> Seal:
+        """What the file starts with for ever, as of the last `flush`; durable after the next `sync`."""
+        with self._lock:
+            return self._length, self._checksum
 
     def knows(self, highs: HashArray, lows: HashArray) -> BoolArray:
         """True where the element of these halves is in the set. Cost: 0.2 µs each."""
@@ -104,15 +118,16 @@ class TailLog:
         """Write what was taken. Raises: StoreFull, OSError; what could not be written waits on."""
         with self._lock:
             if not self._length:
-                write_file(self.path, _HEADER.pack(_MAGIC, VERSION, self.number))
-                self._length, self._is_synced = _HEADER.size, False
+                header = _HEADER.pack(_MAGIC, VERSION, self.number)
+                write_file(self.path, header)
+                self._length, self._checksum, self._is_synced = _HEADER.size, zlib.crc32(header), False
             if not self._waiting:
                 return
             data = b"".join(self._waiting)
             with telling_full(self.path), descriptor(self.path, os.O_WRONLY) as fd:
                 write_all(fd, data, self._length)  # not at the file's end: half of a failed write may stand there
             self._waiting.clear()
-            self._length += len(data)
+            self._length, self._checksum = self._length + len(data), zlib.crc32(data, self._checksum)
             self._is_synced = False
 
     def sync(self) -> None:
@@ -128,18 +143,19 @@ class TailLog:
             raise
 
     def check(self) -> None:
-        """Write what was taken and compare the file with the set. Raises: InvariantBroken, OSError."""
+        """Write what was taken and compare the file with the set.
+
+        Raises: InvariantBroken; FormatMismatch if the file was cut off or replaced; OSError.
+        """
         self.flush()
+        content, (length, _) = _content(self.path, self.number), self.seal
+        if len(content) < length:
+            raise FormatMismatch(f"{self.path} {CUT_OFF}")
         again = TailLog(self.path, self.number)
-        again._learn(self._read())
+        again._learn(from_bytes(content[_HEADER.size : length]))
         mine, there = self.columns(), again.columns()
         if not all(np.array_equal(one, other) for one, other in zip(mine, there, strict=True)):
             raise InvariantBroken(f"{self.path} and the elements in memory disagree")
-
-    def _read(self) -> Fingerprints:
-        with descriptor(self.path, os.O_RDONLY) as fd, os.fdopen(os.dup(fd), "rb") as file:
-            file.seek(_HEADER.size)
-            return from_bytes(file.read(self._length - _HEADER.size))
 
     def _learn(self, elements: Fingerprints) -> None:
         for high, low in elements.tolist():
@@ -148,6 +164,24 @@ class TailLog:
     def _learn_one(self, high: int, low: int) -> None:
         if self._highs.setdefault(low, high) != high:
             self._others[high, low] = None
+
+
+def _content(path: Path, number: int) -> bytes:
+    """All bytes of a log, which is never longer than two tails. Raises: FormatMismatch, OSError."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise FormatMismatch(f"{path} is missing: the index is damaged") from error
+    _require_header(path, number, content[: _HEADER.size])
+    return content
+
+
+def _require_sealed(path: Path, content: bytes, seal: Seal) -> None:
+    length, checksum = seal
+    if len(content) < length:
+        raise FormatMismatch(f"{path} {CUT_OFF}")
+    if zlib.crc32(content[:length]) != checksum:
+        raise FormatMismatch(f"{path} and its checksum disagree: it is damaged; restore it from a copy, or start over")
 
 
 def _require_header(path: Path, number: int, header: bytes) -> None:

@@ -3,8 +3,10 @@
 They lie in the file BITS (`room.py`). Whether they count is said by the record `image` in the MANIFEST: it is written
 last, and taken away durably before the first change. It names the stamp in the file's header, the place and count of
 each node, and the length of each log. An older image beside newer logs, or one of another state, disagrees with it in
-one of these; then the bits are rebuilt from the logs. Bits that are read into memory must have the recorded CRC-32;
-mapped ones are not read at all, which is the point of mapping them, and have no checksum.
+one of these; then the bits are rebuilt from the logs. But a log that is shorter than recorded was damaged, and the
+filter refused: it was synced before the image was written, and no log becomes shorter while there is an image. Bits
+that are read into memory must have the recorded CRC-32; mapped ones are not read at all, which is the point of mapping
+them, and have no checksum.
 """
 
 from __future__ import annotations

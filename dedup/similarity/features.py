@@ -61,7 +61,10 @@ FEATURES: dict[str, Feature] = {"site": site, "depth": depth, "directory": direc
 
 
 def feature_named(name: str) -> Feature:
-    """The feature of that name, from the table or imported. Raises: BadParameters if there is none."""
+    """The feature of that name, from the table or imported.
+
+    Raises: BadParameters if there is none. So does an imported one that fails for a URL.
+    """
     if name in FEATURES:
         return FEATURES[name]
     feature: Feature = imported(name, "feature", FEATURES)

@@ -183,7 +183,7 @@ class SimilarityFilter:
         path = folder / URL_DB_NAME
         if is_complete and not path.exists():
             raise FormatMismatch(f"{path} is missing: the filter is damaged")
-        url_db = UrlDb.open(path, given.record())
+        url_db = UrlDb.open(path, given.record(), may_be_new=not is_complete)
         try:
             made = cls(url_db, given)
             if not is_complete:

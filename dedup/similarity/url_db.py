@@ -43,6 +43,7 @@ VERSION = 1
 #: How long to wait for another holder's lock: only long enough for one that is letting go just now.
 BUSY_S = 0.1
 
+_EMPTIED = "is empty, but held tables before: it is damaged; restore it from a copy, or start over"
 _READ_AT_ONCE = 10_000  # rows
 
 _METADATA = MetaData()
@@ -103,8 +104,8 @@ class UrlDb:
         self._rows = rows
 
     @classmethod
-    def open(cls, path: Path, parameters: Parameters) -> Self:
-        """Open the file, or make it if there is none or an empty one; its folder must be there.
+    def open(cls, path: Path, parameters: Parameters, *, may_be_new: bool = True) -> Self:
+        """Open the file, or make it if it `may_be_new` and there is none or an empty one; its folder must be there.
 
         Raises: FormatMismatch if the file is not ours, is damaged or was made with other parameters (it is left as
         it was); FilterInUse; StoreFull, OSError.
@@ -118,7 +119,7 @@ class UrlDb:
         with _translating(path):
             connection = engine.connect()
             try:
-                rows = _prepare(connection, path, wanted)
+                rows = _prepare(connection, path, wanted, may_be_new=may_be_new)
             except BaseException:
                 connection.close()
                 raise
@@ -197,11 +198,13 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _prepare(connection: Connection, path: Path, wanted: Format) -> int:
+def _prepare(connection: Connection, path: Path, wanted: Format, *, may_be_new: bool) -> int:
     """Take the lock, make sure that the file is ours or empty, then set it up; the number of URLs in it."""
     _set(connection, "PRAGMA locking_mode = EXCLUSIVE")
     with connection.begin():
         is_new = not inspect(connection).get_table_names()
+        if is_new and not may_be_new:
+            raise FormatMismatch(f"{path} {_EMPTIED}")
         if not is_new:
             wanted.require(path, _recorded(connection, path))
     for setting in _SETTINGS:

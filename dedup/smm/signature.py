@@ -61,29 +61,19 @@ class DigestSignature:
     """A signature that its library gives as bytes, all of one length."""
 
     width_bytes: int
-    digest: Callable[[bytes], bytes]
+    digest: Callable[[bytes], bytes]  #: gives that many bytes for every key
 
     def address(self, key: bytes, prefix_bytes: int) -> int:
         """The first `prefix_bytes` bytes of the key's signature, as one big-endian number."""
-        return int.from_bytes(self._checked(self.digest(key))[:prefix_bytes])
+        return int.from_bytes(self.digest(key)[:prefix_bytes])
 
     def addresses(self, keys: Sequence[bytes], prefix_bytes: int) -> IntArray:
         """`address` of each key. The digests are joined and read as one array: ints one by one take longer."""
-        digests = [*map(self.digest, keys)]
-        if {*map(len, digests)} - {self.width_bytes}:
-            digests = [*map(self._checked, digests)]
-        table: ByteArray = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(len(keys), self.width_bytes)
+        joined = b"".join(map(self.digest, keys))
+        table: ByteArray = np.frombuffer(joined, dtype=np.uint8).reshape(len(keys), self.width_bytes)
         words = np.zeros((len(keys), 8), dtype=np.uint8)
         words[:, 8 - prefix_bytes :] = table[:, :prefix_bytes]
         return words.view(">i8").ravel().astype(np.int64)
-
-    def _checked(self, digest: bytes) -> bytes:
-        if len(digest) != self.width_bytes:
-            raise BadParameters(
-                f"a signature gave {len(digest)} bytes for one key and {self.width_bytes} for another: "
-                "all its digests must be of one length"
-            )
-        return digest
 
 
 def _md5(key: bytes) -> bytes:
@@ -106,14 +96,33 @@ SIGNATURES: dict[str, Signature] = {
 
 
 def signature_named(name: str) -> Signature:
-    """The signature of that name, from the table or imported. Raises: BadParameters if there is none."""
-    if name in SIGNATURES:
-        return SIGNATURES[name]
-    digest = imported(name, "signature", SIGNATURES)
-    sample = digest(b"")
+    """The signature of that name, from the table or imported.
+
+    Raises: BadParameters if there is none. So do the methods of an imported one, if its function fails or gives a key
+    something else than bytes, as many as it gave the empty key.
+    """
+    return SIGNATURES[name] if name in SIGNATURES else _own(name)
+
+
+def _own(name: str) -> DigestSignature:
+    function = imported(name, "signature", SIGNATURES)
+    sample = function(b"")
     if not isinstance(sample, bytes) or not sample:
         raise BadParameters(f"signature {name!r} must give bytes, at least one; for an empty key it gave {sample!r}")
-    return DigestSignature(width_bytes=len(sample), digest=digest)
+    width = len(sample)
+
+    def digest(key: bytes) -> bytes:
+        made = function(key)
+        if not isinstance(made, bytes):
+            raise BadParameters(f"signature {name!r} must give bytes; for {key!r} it gave {made!r}")
+        if len(made) != width:
+            raise BadParameters(
+                f"signature {name!r} must give digests of one length; "
+                f"it gave {width} bytes for an empty key and {len(made)} for {key!r}"
+            )
+        return made
+
+    return DigestSignature(width_bytes=width, digest=digest)
 
 
 def check_value(signature: Signature) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dedup.batch import IntArray
+from dedup.errors import CUT_OFF, FormatMismatch
 from dedup.mappedfiles import MappedFiles
 from dedup.smm.fileindex import FileIndex
 from dedup.smm.ledger import Ledger
@@ -27,6 +28,9 @@ class WholeFiles:
 
     def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
         self._paths = [folder / name for name in index.names()]
+        if not ledger.count_is_rough:
+            counts = np.count_nonzero(ledger.body.reshape(index.files, -1), axis=1)
+            _require_filled(self._paths[file] for file in np.flatnonzero(counts).tolist())
         self._file_bits = index.file_bits
         self._mapped = MappedFiles(self._paths, index.file_bytes, PAGE_BYTES)
         self.data = self._mapped.data
@@ -91,3 +95,13 @@ class WholeFiles:
         self.pages.close()
         self.data = np.zeros(0, dtype=np.uint8)
         self._mapped.close()
+
+
+def _require_filled(paths: Iterable[Path]) -> None:
+    """Raise `FormatMismatch` if one of these files, of which the ledger says that pages have blocks, is empty.
+
+    Only if all writers ended well: after a power loss the ledger may know of blocks whose file lost its size.
+    """
+    for path in paths:
+        if path.exists() and not path.stat().st_size:
+            raise FormatMismatch(f"{path} {CUT_OFF}")

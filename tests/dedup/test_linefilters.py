@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from dedup.errors import BadParameters, FilterInUse, FormatMismatch
 from dedup.linefilters import CHOICES, Choice, Contradiction, NoSuchChoice, open_filter, open_shared
+from dedup.uniq import UniqFilter
 
 #: Small ones, and nothing at its default.
 CHOSEN: dict[str, Choice] = {
@@ -177,3 +179,36 @@ def test_only_what_is_in_the_servers_can_be_shared() -> None:
     for name in OTHERS.keys() - CHOICES["dsbf"]:
         with pytest.raises(NoSuchChoice):
             open_shared(["redis://127.0.0.1:1"], "urls", replace(Choice(), **{name: OTHERS[name]}))
+
+
+def test_an_empty_kind_is_no_kind(tmp_path: Path) -> None:
+    """It does not stand for the default."""
+    with pytest.raises(NoSuchChoice, match="'' is unknown"):
+        open_filter(tmp_path / "f", Choice(kind=""))
+
+
+def test_an_error_of_the_system_names_a_file_or_else_the_folder(tmp_path: Path) -> None:
+    """Whichever call it comes from; one that has a name keeps it."""
+    pass_on(tmp_path / "f", CHOSEN["dsbf"])
+    image = tmp_path / "f" / "dsbf" / "BITS"
+    image.unlink()
+    image.mkdir()
+    with pytest.raises(IsADirectoryError) as told:
+        open_filter(tmp_path / "f", Choice())
+    assert str(told.value.filename).startswith(str(tmp_path / "f"))
+
+
+@pytest.mark.parametrize("call", ["unseen", "mark", "sync", "check", "close"])
+def test_every_call_of_a_filter_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A disk that fails says only that it fails."""
+    arguments = [KEYS] if call in {"unseen", "mark"} else []
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UniqFilter, call, fail)
+        opened = open_filter(tmp_path / "f", CHOSEN["smm"])
+        with pytest.raises(OSError, match="Input/output error") as told:
+            getattr(opened, call)(*arguments)
+    assert told.value.filename == str(tmp_path / "f")

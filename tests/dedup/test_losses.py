@@ -84,6 +84,10 @@ def test_nothing_is_written_unless_the_sum_moved(tmp_path: Path) -> None:
         "not JSON",
         '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5}',
         '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5, "lost": NaN}',
+        (
+            '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1, '
+            '"durable": "7"}'
+        ),
         '{"magic": "anabranch loss count", "version": 9, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1}',
     ],
 )
@@ -95,10 +99,10 @@ def test_a_damaged_or_foreign_record_is_refused(tmp_path: Path, text: str) -> No
 
 
 def test_the_record_is_as_described(tmp_path: Path) -> None:
-    """Magic, version and the three numbers."""
+    """Magic, version, the three numbers of the sum, and the keys that were durable."""
     losses = LossCount(tmp_path / "LOSSES", 0)
     losses.step(10, 0.5)
-    losses.save()
+    losses.save(7)
     assert json.loads((tmp_path / "LOSSES").read_text()) == {
         "magic": "anabranch loss count",
         "version": 1,
@@ -106,4 +110,31 @@ def test_the_record_is_as_described(tmp_path: Path) -> None:
         "keys": 10,
         "odds": 1.0,
         "lost": 5.0,
+        "durable": 7,
     }
+
+
+def test_a_filter_is_held_to_the_keys_that_were_durable(tmp_path: Path) -> None:
+    """Up to what cannot be told; a record without their number holds it to nothing. It says what to do."""
+    path = tmp_path / "LOSSES"
+    losses = LossCount(path, 0)
+    losses.step(100, 0.5)
+    losses.save(90)
+    again = LossCount(path, 50)
+    assert again.durable == 90
+    again.require_kept(50, 0.2, 22)
+    with pytest.raises(FormatMismatch, match=r"holds 49 keys, its record says 90: .*restore it .* or remove .*LOSSES"):
+        again.require_kept(49, 0.2, 22)
+    found = json.loads(path.read_text())
+    del found["durable"]
+    path.write_text(json.dumps(found))
+    LossCount(path, 0).require_kept(0, 0.0, 0)
+
+
+def test_the_durable_keys_are_written_though_the_sum_did_not_move(tmp_path: Path) -> None:
+    """Counts may fall when a leaf splits, and the record has to follow."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    losses.step(100, 0.5)
+    losses.save(100)
+    losses.save(99)
+    assert LossCount(tmp_path / "LOSSES", 99).durable == 99

@@ -1,4 +1,5 @@
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -12,7 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import BadParameters, FilterInUse, FormatMismatch, StoreFull, UniqFilter, UniqParameters, uniq
+from dedup import (
+    BadParameters,
+    FilterInUse,
+    FormatMismatch,
+    InvariantBroken,
+    StoreFull,
+    UniqFilter,
+    UniqParameters,
+    uniq,
+)
 from dedup.modes import MODES
 from dedup.smm import store
 
@@ -407,3 +417,68 @@ def test_empty_batches_are_batches(tmp_path: Path) -> None:
         uniq.mark([])
         assert uniq.unseen([]).tolist() == uniq.add([]).tolist() == []
         assert uniq.statistics().keys == 0
+
+
+def test_without_parameters_a_filter_goes_on_with_its_own(tmp_path: Path) -> None:
+    """Those that its folder records; a new folder gets the defaults. A path may be text."""
+    with UniqFilter.open(tmp_path / "u", replace(SMALL, mode="exact")) as seen:
+        seen.mark(keys(0, 10))
+    with UniqFilter.open(str(tmp_path / "u")) as seen:
+        assert seen.statistics().mode == "exact"
+        assert not seen.unseen(keys(0, 10)).any()
+    UniqFilter.open(tmp_path / "new").close()
+    found = UniqFilter.recorded(tmp_path / "new")
+    assert found == replace(UniqParameters(), levels=UniqParameters().smm_levels)
+
+
+def test_a_log_that_was_cut_off_after_a_kill_is_noticed(tmp_path: Path) -> None:
+    """The filter counts clearly fewer keys than were durable at the last sync, and says so each time."""
+    with UniqFilter.open(tmp_path / "u", SMALL) as seen:
+        seen.mark(keys(0, 8000))
+        seen.sync()
+        seen.mark(keys(8000, 8010))
+        shutil.copytree(tmp_path / "u", tmp_path / "killed")
+    shutil.copytree(tmp_path / "killed", tmp_path / "whole")
+    with UniqFilter.open(tmp_path / "whole") as seen:
+        assert not seen.unseen(keys(0, 8000)).any()
+    for path in (tmp_path / "killed" / "dsbf").glob("leaf-*.log"):
+        os.truncate(path, 64 + (path.stat().st_size - 64) // 32 * 16)
+    for _ in range(2):
+        with pytest.raises(FormatMismatch, match=r"holds \d+ keys, its record says (7\d{3}|8000): a log is damaged"):
+            UniqFilter.open(tmp_path / "killed")
+    (tmp_path / "killed" / "LOSSES").unlink()
+    UniqFilter.open(tmp_path / "killed").close()
+
+
+def test_what_a_sync_records_was_marked_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that another thread marks while it runs are not durable, so a kill may lose them without a complaint."""
+    with UniqFilter.open(tmp_path / "u", SMALL) as seen:
+        seen.mark(keys(0, 100))
+        real = type(seen._dsbf).sync
+        monkeypatch.setattr(type(seen._dsbf), "sync", lambda dsbf: (real(dsbf), seen.mark(keys(100, 4000)))[0])
+        seen.sync()
+        monkeypatch.undo()
+        assert json.loads((tmp_path / "u" / "LOSSES").read_text())["durable"] == 100
+
+
+@pytest.mark.parametrize(("mode", "pattern"), [("both", "dsbf/leaf-*.log"), ("exact", "exact/*-*.[lr][ou]*")])
+def test_files_damaged_behind_an_open_filter_are_found_by_a_check(tmp_path: Path, mode: str, pattern: str) -> None:
+    """Cut off at any place, or with another's header: each file of the stages that keep keys."""
+    with UniqFilter.open(tmp_path / "u", replace(SMALL, mode=mode)) as seen:
+        seen.mark(keys(0, 300))
+        if seen._exact is not None:
+            seen._exact._files._turn_tail()
+            seen.mark(keys(300, 400))
+        seen.sync()
+        paths = list((tmp_path / "u").glob(pattern))
+        assert len(paths) >= 2
+        for path in paths:
+            content = path.read_bytes()
+            for wrong in (content[:-16], content[:-5], b"", b"x" * len(content), b"ANA" + content[3:-1] + b"x"):
+                with path.open("r+b") as file:
+                    file.write(wrong)
+                    file.truncate()
+                with pytest.raises((FormatMismatch, InvariantBroken), match=path.name):
+                    seen.check()
+            path.write_bytes(content)
+        seen.check()

@@ -107,11 +107,12 @@ def _with(leaf_bits: int, false_positive: float, expected: int = 0) -> DsbfParam
 def _refuse(options: BalanceOptions) -> None:
     least = _PROBED if options.urls is None else 0
     if options.count < least:
-        raise UsageError(f"count is {options.count}: ask for {least} URLs or more")
-    if options.leaves < 1 or (options.filters is not None and options.filters < 1):
-        raise UsageError(f"leaves {options.leaves}, filters {options.filters}: there must be one of each, or more")
+        raise UsageError(f"--count is {options.count}: ask for {least} URLs or more")
+    for name, number in (("leaves", options.leaves), ("filters", options.filters)):
+        if number is not None and number < 1:
+            raise UsageError(f"--{name} {number}: it must be 1 or more")
     if not 0 < options.false_positive <= 0.5:
-        raise UsageError(f"false-positive {options.false_positive}: it must be above 0 and at most 0.5")
+        raise UsageError(f"--false-positive {options.false_positive}: it must be above 0 and at most 0.5")
 
 
 def _require_space(folder: Path) -> None:

@@ -122,13 +122,13 @@ def _point(tree: FixedTree, urls: int, leaves: IntArray, known: BoolArray) -> Po
 
 def _refuse(options: FprOptions) -> None:
     if options.urls is None and options.n < _FEWEST_URLS:
-        raise UsageError(f"n is {options.n}: rates of less than {_FEWEST_URLS} URLs say little; ask for more")
+        raise UsageError(f"--n is {options.n}: rates of less than {_FEWEST_URLS} URLs say little; ask for more")
     if not options.leaves or not all(1 <= leaves <= _MOST_LEAVES for leaves in options.leaves):
-        raise UsageError(f"leaves {options.leaves}: name one number or more, each from 1 to {_MOST_LEAVES}")
+        raise UsageError(f"--leaves {options.leaves}: name one number or more, each from 1 to {_MOST_LEAVES}")
     if not 1 <= options.points <= _MOST_POINTS:
-        raise UsageError(f"points {options.points}: a curve has from 1 to {_MOST_POINTS}")
+        raise UsageError(f"--points {options.points}: a curve has from 1 to {_MOST_POINTS}")
     if not 0 < options.false_positive <= 0.5:
-        raise UsageError(f"false-positive {options.false_positive}: it must be above 0 and at most 0.5")
+        raise UsageError(f"--false-positive {options.false_positive}: it must be above 0 and at most 0.5")
 
 
 def _stops(last: int, points: int) -> list[int]:

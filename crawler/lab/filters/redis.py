@@ -191,9 +191,9 @@ def running_servers(number: int, program: Path | None) -> Iterator[list[str]]:
 def _check(options: RedisOptions) -> None:
     for name, numbers in (("threads", options.threads), ("leaves", options.leaves)):
         if not numbers or min(numbers) < 1:
-            raise UsageError(f"{name} {numbers}: give one number or more, each 1 or more")
+            raise UsageError(f"--{name} {numbers}: give one number or more, each 1 or more")
     for name, number, least in (("count", options.count, _FEWEST_URLS), ("batch", options.batch, 1)):
         if number < least:
-            raise UsageError(f"{name} {number}: it must be {least} or more")
+            raise UsageError(f"--{name} {number}: it must be {least} or more")
     if not 0 <= options.latency_s <= 1:
-        raise UsageError(f"latency {options.latency_s} s: it must be from 0 to 1 s")
+        raise UsageError(f"--latency {options.latency_s} s: it must be from 0 to 1 s")

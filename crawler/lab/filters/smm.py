@@ -60,10 +60,10 @@ class SmmOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.repeats <= 0.9:
-            raise UsageError(f"repeats {self.repeats}: it must be from 0 to 0.9")
+            raise UsageError(f"--repeats {self.repeats}: it must be from 0 to 0.9")
         for name in ("count", "runs", "probes"):
             if getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)}: it must be 1 or more")
+                raise UsageError(f"--{name} {getattr(self, name)}: it must be 1 or more")
 
 
 def run(options: SmmOptions, tell: Tell) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import re
 import struct
@@ -17,10 +18,11 @@ from typer.testing import CliRunner
 
 from crawler.cli import dedup as dedup_module
 from crawler.cli.app import app
-from crawler.cli.dedup import exit_code, run_dedup
+from crawler.cli.dedup import capture_fault, capture_words, exit_code, run_dedup
 from crawler.cli.dedup_command import DedupCommand
 from crawler.cli.dedup_options import parse_count, parse_levels
-from crawler.errors import UsageError
+from crawler.errors import DiskReadOnly, UsageError
+from dedup.capture.statistics import CaptureStatistics
 from dedup.capture.urls import CaptureError
 from dedup.errors import BadParameters, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
 from dedup.linefilters import Choice
@@ -101,17 +103,19 @@ def test_what_is_named_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("0", 0), ("2500", 2500), ("500k", 500_000), ("10M", 10_000_000), (" 1.5g ", 1_500_000_000)]
+    ("text", "count"), [("1", 1), ("2500", 2500), ("500k", 500_000), ("10M", 10_000_000), (" 1.5g ", 1_500_000_000)]
 )
 def test_a_count_is_read_as_people_write_it(text: str, count: int) -> None:
     """Thousands, millions, thousand millions."""
     assert parse_count(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "ten", "-1", "1.5", "0.0001k", "10MB", "1e6", "9999999999G"])
+@pytest.mark.parametrize(
+    "text", ["", "ten", "0", "0k", "-1", "nan", "inf", "10T", "1.5", "0.0001k", "10MB", "1e6", "9999999999G"]
+)
 def test_what_is_no_count_is_refused(text: str) -> None:
-    """With the forms that are read."""
-    with pytest.raises(typer.BadParameter, match="500k"):
+    """With the forms that are read, and what their suffixes mean. Nothing is made for no URL at all."""
+    with pytest.raises(typer.BadParameter, match=r"500k, .*k, M and G stand for thousand, million and"):
         parse_count(text)
 
 
@@ -123,7 +127,10 @@ def test_what_is_no_list_of_levels_is_refused(text: str) -> None:
         parse_levels(text)
 
 
-@pytest.mark.parametrize("arguments", [("--expect", "ten"), ("--levels", "x"), ("--no-such",), ("a", "b")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--expect", "ten"), ("--expect", "0"), ("--levels", "x"), ("--state", ""), ("--no-such",), ("a", "b")],
+)
 def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) -> None:
     """Nothing is run."""
     assert CliRunner().invoke(app, ["dedup", *arguments]).exit_code == 2
@@ -144,10 +151,23 @@ def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) ->
         (DedupCommand(file="urls", kind="bloom"), "--filter: 'bloom' is unknown"),
         (DedupCommand(file="urls", kind="smm", features="site"), "--features: the filter smm has no such choice"),
         (DedupCommand(file="urls", redis=("redis://127.0.0.1:1",), kind="both"), "--filter: only dsbf can be shared"),
-        (DedupCommand(file="urls", false_positive=2.0), "false_positive"),
-        (DedupCommand(file="urls", signature="rot13"), "rot13"),
-        (DedupCommand(file="urls", levels=(9, 9)), "levels"),
-        (DedupCommand(file="urls", kind="similar", features="no"), "no"),
+        (DedupCommand(file="urls", false_positive=2.0), ": --false-positive is 2.0; it must be in (0, 0.5]"),
+        (DedupCommand(file="urls", false_positive=math.nan), ": --false-positive is nan; "),
+        (DedupCommand(file="urls", kind="similar", false_positive=-1.0), ": --false-positive is -1.0; "),
+        (DedupCommand(file="urls", kind="similar", expected=0), ": --expect is 0; "),
+        (DedupCommand(file="urls", signature="rot13"), ": --signature 'rot13' is unknown"),
+        (DedupCommand(file="urls", signature="operator:add"), ": --signature 'operator:add' failed for b'': TypeError"),
+        (DedupCommand(file="urls", levels=(9, 9)), ": --levels (9, 9): "),
+        (DedupCommand(file="urls", levels=(1, 4)), ": --levels (1, 4) ask for more than the 4 bytes of crc32"),
+        (DedupCommand(file="urls", kind="similar", features="no"), ": --features: feature 'no' is unknown"),
+        (DedupCommand(file="urls", kind="similar", features="site,site"), ": --features are 'site site'; "),
+        (DedupCommand(file="urls", kind="similar", features="math:sqrt"), ": --features: feature 'math:sqrt' failed"),
+        (DedupCommand(file=""), "FILE: must not be empty"),
+        (DedupCommand(pcap=""), "--pcap: must not be empty"),
+        (DedupCommand(file="urls", kind=""), "--filter: must not be empty"),
+        (DedupCommand(file="urls", redis=("redis://127.0.0.1:1",), name=""), "--name: must not be empty"),
+        (DedupCommand(file="urls", redis=("",)), "--redis: must not be empty"),
+        (DedupCommand(file="urls", signature="", features=""), "--signature and --features: must not be empty"),
     ],
     ids=str,
 )
@@ -172,6 +192,9 @@ def test_what_makes_no_sense_is_one_line_and_exit_code_2(capfd, command, words) 
         (OutputFailed(errno.EDQUOT, "full"), 3),
         (OutputFailed(errno.EIO, "broken"), 1),
         (OSError(errno.ENOSPC, "full"), 3),
+        (OSError(errno.EROFS, "read-only"), 3),
+        (OutputFailed(errno.EROFS, "read-only"), 3),
+        (DiskReadOnly("read-only"), 3),
         (FormatMismatch("other"), 4),
         (InvariantBroken("odd"), 4),
         (FilterInUse("held"), 1),
@@ -259,6 +282,77 @@ def test_a_filter_that_cannot_be_verified_says_so(capfd) -> None:
     assert "similar cannot be verified" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.EROFS, "read-only file system"), (errno.EACCES, "permission denied")]
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_a_state_that_may_not_be_written_is_told(monkeypatch, capfd, number, words, check) -> None:
+    """Exit 3, and what to do: opening a filter writes, verifying it too."""
+    Path("urls").write_bytes(b"a\n")
+    Path("d").mkdir()
+
+    def refuse(folder, _):
+        raise OSError(number, os.strerror(number), str(folder / "FORMAT"))
+
+    monkeypatch.setattr(dedup_module, "open_filter", refuse)
+    advice = "a filter must be writable to be opened, to verify it, too: copy the folder and name the copy"
+    assert run_dedup(DedupCommand(file=None if check else "urls", state=Path("d"), check=check)) == 3
+    assert capfd.readouterr() == (
+        "",
+        f"anabranch: d/FORMAT: {words}; {advice}\n",
+    )
+    assert run_dedup(DedupCommand(file="urls", state=Path("new"))) == 3
+    assert capfd.readouterr().err.endswith("; name a folder that is writable\n")
+
+
+def test_a_state_with_a_folder_in_a_files_place_is_named(capfd) -> None:
+    """An error of the system without a path has at least the state's."""
+    Path("urls").write_bytes(b"a\n")
+    run_dedup(DedupCommand(file="urls", state=Path("d"), kind="dsbf", expected=1000, quiet=True))
+    Path("d/dsbf/BITS").unlink()
+    Path("d/dsbf/BITS").mkdir()
+    capfd.readouterr()
+    assert run_dedup(DedupCommand(file="urls", state=Path("d"))) in {1, 4}
+    assert re.fullmatch(r"anabranch: d[^\n]*: [^\n]+\n", capfd.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        (
+            "smm",
+            {"signature": "{}:signature"},
+            "--signature '{}:signature' failed for b'http://a.test/bad': ValueError: no",
+        ),
+        (
+            "similar",
+            {"features": "{}:feature"},
+            r"--features: feature '{}:feature' failed for (b'a.test', b'bad'): ValueError: no",
+        ),
+    ],
+)
+def test_an_own_function_that_fails_in_the_stream_loses_no_line(
+    monkeypatch, tmp_path, capfd, kind, options, words
+) -> None:
+    """One line and exit 2; what was written is marked, and once the function is mended, the rest comes."""
+    name = f"own_{kind}"
+    (tmp_path / f"{name}.py").write_text(
+        "def no(): raise ValueError('no')\n"
+        "broken = True\n"
+        "def signature(key): return no() if broken and b'bad' in key else key[-4:].rjust(4, b'.')\n"
+        "def feature(parts): return no() if broken and parts[-1] == b'bad' else parts[-1]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("dedup.stream.READ_BYTES", 16)
+    Path("urls").write_bytes(b"http://a.test/1\nhttp://a.test/2\nhttp://a.test/bad\n")
+    given = {field: value.format(name) for field, value in options.items()}
+    assert run_dedup(DedupCommand(file="urls", state=Path("d"), kind=kind, **given)) == 2
+    assert capfd.readouterr() == ("http://a.test/1\nhttp://a.test/2\n", f"anabranch: {words.format(name)}\n")
+    sys.modules[name].broken = False
+    assert run_dedup(DedupCommand(file="urls", state=Path("d"))) == 0
+    assert capfd.readouterr().out == "http://a.test/bad\n"
+
+
 def test_a_run_without_a_state_leaves_nothing_behind(monkeypatch, tmp_path, capfd) -> None:
     """Its filter lives in the folder for temporary files, also if the run fails."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -292,6 +386,21 @@ def test_urls_may_come_out_of_a_capture(capfd) -> None:
     assert capfd.readouterr().err.endswith("; capture: no frames\n")
 
 
+def test_a_capture_of_which_nothing_can_be_read_is_told(capfd) -> None:
+    """A link type that is not known, or garbage behind a good header: one line, and the exit code of any input's end."""
+    unknown = bytearray(capture(b"/1", b"/2"))
+    unknown[20:24] = struct.pack("<I", 147)
+    for text in (bytes(unknown), capture() + b"\xff" * 100):
+        Path("c.pcap").write_bytes(text)
+        assert run_dedup(DedupCommand(pcap="c.pcap", expected=1000, quiet=True)) == 0
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert re.fullmatch(r"anabranch: c\.pcap: no frame could be read: [^\n]+\n", err), err
+    Path("c.pcap").write_bytes(capture(b"/1") + b"\xff" * 100)
+    assert run_dedup(DedupCommand(pcap="c.pcap", expected=1000, quiet=True)) == 0
+    assert capfd.readouterr() == ("http://a.test/1\n", "")
+
+
 def test_what_is_no_capture_is_told(capfd) -> None:
     """Exit 4, as for any file of another format; 1 if there is none."""
     Path("urls").write_bytes(b"http://a.test/\n")
@@ -317,6 +426,13 @@ def test_reading_from_a_terminal_is_said(monkeypatch, capfd) -> None:
     os.close(ours)
     assert out == "a\n"
     assert err.startswith("anabranch: reading URLs from the terminal; Ctrl-D ends them\n")
+
+
+@pytest.mark.parametrize("default", ["both", "10M; similar: 1M", "0.001", "crc32", ": by --expect", "anabranch"])
+def test_the_help_names_the_defaults(default) -> None:
+    """Of what a filter is made with."""
+    shown = CliRunner().invoke(app, ["dedup", "--help"], env={"COLUMNS": "200"}).output
+    assert f"(default{'' if default[0] == ':' else ' '}{default})" in shown
 
 
 def test_help_imports_no_heavy_library() -> None:
@@ -354,3 +470,28 @@ finally:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     ended = subprocess.run(command, input=b"a\na\n", env=environment, check=False, capture_output=True, timeout=50)
     assert (ended.returncode, ended.stdout) == (0, b"a\n"), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("counts", "has_fault"),
+    [
+        ({}, False),  # an empty capture lacks nothing
+        ({"frames": 3, "other_frames": 3}, True),
+        ({"frames": 3, "other_frames": 1, "fragments": 1, "malformed_packets": 1}, True),
+        ({"frames": 1, "truncated_frames": 1}, True),
+        ({"damaged_records": 1}, True),
+        ({"frames": 3, "other_frames": 2}, False),  # one was TCP without payload
+        ({"frames": 3, "other_frames": 2, "truncated_frames": 1, "segments": 1}, False),
+        ({"frames": 3, "segments": 3, "damaged_records": 1}, False),
+    ],
+    ids=str,
+)
+def test_a_capture_without_a_frame_that_can_be_read_is_at_fault(counts: dict[str, int], has_fault: bool) -> None:
+    """It gives no URL whatever was in it; one without requests may be as it should."""
+    assert bool(capture_fault(CaptureStatistics(**counts))) == has_fault
+
+
+def test_what_a_capture_met_is_told_in_numbers() -> None:
+    """Zeros are left out."""
+    assert capture_words(CaptureStatistics()) == "; capture: no frames"
+    assert capture_words(CaptureStatistics(frames=1200, gaps=1)) == "; capture: 1,200 frames, 1 gaps"

@@ -255,3 +255,21 @@ def test_progress_on_a_terminal_is_live_and_goes_away(monkeypatch) -> None:
     assert "leaf [c]" in said.getvalue()
     assert "3/4" in said.getvalue()
     assert said.getvalue().rstrip().endswith("\x1b[2K")
+
+
+@pytest.mark.parametrize("verb", ["smm", "fpr", "redis", "balance"])
+def test_urls_that_cannot_be_read_are_told_before_anything_is_done(tmp_path, capfd, verb) -> None:
+    """One line, no progress, no file."""
+    flags = {"urls": tmp_path / "none"}
+    assert lab(name=verb, flags=flags, csv=tmp_path / "a.csv") == 2
+    out, err = capfd.readouterr()
+    assert (out, list(tmp_path.iterdir())) == ("", [])
+    assert err == (
+        f"anabranch: --urls: {tmp_path / 'none'}: no such file or directory; name a file with one URL a line\n"
+    )
+
+
+def test_a_parameter_that_makes_no_filter_is_told_by_its_option(capfd) -> None:
+    """Not by the name that the filter has for it."""
+    assert lab(name="smm", flags={"count": 100, "levels": (9, 9)}) == 2
+    assert capfd.readouterr().err.splitlines()[-1].startswith("anabranch: --levels (9, 9): ")

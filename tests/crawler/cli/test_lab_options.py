@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,32 @@ def test_each_flag_reaches_its_field(commands, verb, field) -> None:
     assert given == {field: value}
     assert getattr(options_of(verb)(**given), field) == value
     assert getattr(options_of(verb)(), field) != value
+
+
+DEFAULTS = [
+    (verb, field.name, field.default)
+    for verb in OPTIONS
+    for field in dataclasses.fields(options_of(verb))
+    if field.default is not None and not isinstance(field.default, bool)
+]
+
+
+@pytest.mark.parametrize(("verb", "field", "default"), DEFAULTS)
+def test_the_help_names_the_defaults(commands, verb, field, default) -> None:
+    """What it says, given as the flag, is what the experiment takes by itself."""
+    flag = FLAGS[verb][field][0].split()[0]
+    shown = CliRunner().invoke(app, ["lab", verb, "--help"], env={"COLUMNS": "200"}).output
+    named = re.search(rf"{flag} .*\(default ([^)]+)\)", shown)
+    assert named, shown
+    assert run(verb, flag, named[1]).exit_code == 0
+    assert commands[0].flags[field] == default
+
+
+def test_the_help_names_what_is_made_out_of_other_options() -> None:
+    """And a switch that is on."""
+    shown = CliRunner().invoke(app, ["lab", "balance", "--help"], env={"COLUMNS": "200"}).output
+    assert "(default: as much memory as the DSBF)" in shown
+    assert "too (default yes)" in shown
 
 
 @pytest.mark.parametrize("verb", OPTIONS)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from crawler.cli.saying import say
+from crawler.cli.saying import say, with_flag
 
 
 def test_a_line_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,3 +36,17 @@ def test_a_standard_error_that_takes_nothing_fails_nothing(monkeypatch: pytest.M
 
     monkeypatch.setattr(sys, "stderr", Full())
     say("a word")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("levels (9, 9): too many", "--levels (9, 9): too many"),
+        ("levels", "--levels"),
+        ("levels_of (9, 9)", "levels_of (9, 9)"),
+        ("the levels are odd", "the levels are odd"),
+    ],
+)
+def test_a_parameter_that_is_told_first_gets_its_options_name(words: str, shown: str) -> None:
+    """The rest of the words is as it was."""
+    assert with_flag(words, {"levels": "--levels"}) == shown

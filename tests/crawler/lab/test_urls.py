@@ -120,7 +120,7 @@ def test_a_file_without_urls_is_refused_in_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_bytes(b"\r\n\n")
     for path in (tmp_path / "missing", tmp_path, empty):
-        with pytest.raises(UsageError, match=rf"^{path}[^\n]*; name a file with one URL a line$"):
+        with pytest.raises(UsageError, match=rf"^--urls: {path}[^\n]*; name a file with one URL a line$"):
             urls_of_file(path)
 
 

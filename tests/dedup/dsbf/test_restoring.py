@@ -1,4 +1,7 @@
+import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -270,7 +273,7 @@ def test_a_record_without_the_bits_of_a_splitting_node_is_not_trusted(tmp_path: 
 
 
 def test_a_splitting_log_shorter_than_what_was_moved_is_damage(tmp_path: Path, monkeypatch) -> None:
-    """It was synced before that was recorded, so something removed its end."""
+    """It was synced before that was recorded, so something removed its end; also if no image tells of its length."""
     monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
     monkeypatch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
@@ -282,6 +285,11 @@ def test_a_splitting_log_shorter_than_what_was_moved_is_damage(tmp_path: Path, m
         path = dsbf._logs.path(dsbf._splitter.splits[0].node)
     with path.open("r+b") as file:
         file.truncate(64 + 10 * 16)
+    with pytest.raises(FormatMismatch, match="shorter than it was"):
+        Dsbf.open(tmp_path / "d", SMALL)
+    manifest = read_manifest(tmp_path / "d", SMALL)
+    assert manifest is not None
+    write_manifest(tmp_path / "d", SMALL, replace(manifest, image=None))
     with pytest.raises(FormatMismatch, match="holds fewer elements than were moved"):
         Dsbf.open(tmp_path / "d", SMALL)
 
@@ -295,3 +303,31 @@ def test_a_log_that_grew_behind_the_image_is_read(tmp_path: Path, reads: list[in
     with path.open("ab") as file:
         file.write(to_bytes(more))
     assert not restored(folder, reads, stop=101)
+
+
+@pytest.mark.parametrize("leaves", PLACES)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: os.truncate(path, 64 + 3 * 16), r"leaf-.*log is shorter than it was .*: it is damaged; restore"),
+        (lambda path: os.truncate(path, path.stat().st_size - 1), r"leaf-.*log is shorter than it was"),
+        (lambda path: os.truncate(path, 0), r"leaf-.*log is damaged: it does not start as a leaf's log"),
+        (lambda path: path.unlink(), r"leaf-.*log is missing"),
+        (lambda path: path.write_bytes(b"ANALEAF\n" + bytes(4000)), r"leaf-.*log does not belong to this filter"),
+    ],
+)
+def test_a_log_damaged_after_a_clean_end_is_refused(
+    tmp_path: Path, damage: Callable[[Path], None], message: str, leaves: str
+) -> None:
+    """However often the filter is opened; with the log restored from a copy it is whole again."""
+    folder = closed(tmp_path / "d", leaves=leaves)
+    path = max(folder.glob("leaf-*.log"), key=lambda log: log.stat().st_size)
+    content = path.read_bytes()
+    assert len(content) > 64 + 3 * 16
+    damage(path)
+    for _ in range(2):
+        with pytest.raises(FormatMismatch, match=message):
+            Dsbf.open(folder, SMALL, leaves)
+    path.write_bytes(content)
+    with Dsbf.open(folder, SMALL, leaves) as dsbf:
+        assert not dsbf.unseen(keys(0, 100)).any()

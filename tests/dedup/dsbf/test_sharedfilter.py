@@ -407,7 +407,7 @@ def test_a_crawler_with_an_old_tree_sees_what_is_in_the_children(urls: list[str]
 
 
 def test_a_leaf_is_never_made_a_second_time(urls: list[str]) -> None:
-    """A helper that comes after the split of the children cannot revive one of them, empty."""
+    """A crawler that comes to help after the split of the children cannot revive one of them, empty."""
     dsbf, count = full_leaf(urls)
     late = dsbf._manifest.tree.children(1, 3)
     dsbf.mark(keys(20 * count))

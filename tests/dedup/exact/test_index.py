@@ -191,7 +191,7 @@ def test_reopening_reads_headers_and_the_log_alone(tmp_path: Path, monkeypatch: 
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda fd, n, offset: (read.append(n), real(fd, n, offset))[1])
     with ExactIndex.open(tmp_path / "x", 100) as index:
-        assert read == [64] * (index.statistics().runs + 1)
+        assert read == [64] * index.statistics().runs
 
 
 def test_an_index_has_one_holder_and_an_end(tmp_path: Path) -> None:
@@ -285,3 +285,29 @@ def test_what_was_synced_is_known_after_kill_9_and_nothing_else_is(tmp_path: Pat
             assert not known[count:].any()
             synced = count
     assert synced >= 30 * 200
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[: len(content) // 2], "is shorter than it was"),
+        (lambda content: content[:-16] + bytes(16), "and its checksum disagree"),
+    ],
+)
+def test_a_log_damaged_after_a_clean_end_is_refused(
+    tmp_path: Path, damage: Callable[[bytes], bytes], message: str
+) -> None:
+    """However often the index is opened, and also if it was synced and closed without a change in between."""
+    with ExactIndex.open(tmp_path / "x") as index:
+        index.mark(keys(0, 101))
+    with ExactIndex.open(tmp_path / "x") as index:
+        index.sync()
+    (path,) = (tmp_path / "x").glob("log-*.log")
+    content = path.read_bytes()
+    path.write_bytes(damage(content))
+    for _ in range(2):
+        with pytest.raises(FormatMismatch, match=rf"log-\d+\.log {message}"):
+            ExactIndex.open(tmp_path / "x")
+    path.write_bytes(content)
+    with ExactIndex.open(tmp_path / "x") as index:
+        assert len(index) == 101

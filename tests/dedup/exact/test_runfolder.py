@@ -11,6 +11,7 @@ from dedup.errors import FormatMismatch, StoreFull
 from dedup.exact import runfolder
 from dedup.exact.runfolder import MANIFEST, MOST_RUNS, MOVES_PER_KEY, RunFolder
 from dedup.exact.runmerge import RunMerge
+from dedup.exact.taillog import Seal
 
 
 def opened(folder: Path, tail_elements: int = 4) -> RunFolder:
@@ -165,9 +166,9 @@ def test_a_sync_in_the_middle_of_which_marking_goes_on_counts_as_it_began(
     fill(files, 0, 100)
     real = RunFolder._write_manifest
 
-    def meanwhile(folder: RunFolder, runs: list[int], log: int) -> None:
+    def meanwhile(folder: RunFolder, runs: list[int], log: int, seal: Seal) -> None:
         fill(files, 100, 300)
-        real(folder, runs, log)
+        real(folder, runs, log, seal)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "_write_manifest", meanwhile)
@@ -246,6 +247,10 @@ def test_a_folder_that_is_not_an_index_is_refused(tmp_path: Path) -> None:
         ({"runs": ["1"]}, "does not name runs and a log"),
         ({"runs": [-1]}, "does not name runs and a log"),
         ({"log": None}, "does not name runs and a log"),
+        ({"seal": 7}, "its seal is not a length and a checksum"),
+        ({"seal": [64, "7"]}, "its seal is not a length and a checksum"),
+        ({"seal": [65, 7]}, "log-00000000.log is shorter than it was"),
+        ({"seal": [64, 7]}, "log-00000000.log and its checksum disagree"),
         ({"log": 77}, "log-00000077.log is missing"),
         ({"runs": [77]}, "run-00000077.run is missing"),
     ],
@@ -281,3 +286,36 @@ def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
     assert len(numbers) == len(set(numbers))
     assert lows_of(again) == list(range(300))
     assert np.array_equal(np.unique(lows_of(again)), np.arange(300))
+
+
+def test_an_end_seals_the_log_and_a_sync_does_so_only_with_other_files(tmp_path: Path) -> None:
+    """A manifest costs three syncs: one that only has a newer seal is written once, at the end."""
+    files, path = opened(tmp_path / "x", tail_elements=64), tmp_path / "x" / MANIFEST
+    before = path.stat().st_ino
+    fill(files, 0, 10)
+    files.sync()
+    assert path.stat().st_ino == before
+    files.sync(at_end=True)
+    sealed = path.stat().st_ino
+    assert sealed != before
+    assert json.loads(path.read_text())["seal"] == [*files.tail.seal]
+    again = opened(tmp_path / "x", tail_elements=64)
+    again.sync(at_end=True)
+    assert path.stat().st_ino == sealed
+    fill(again, 10, 70)
+    again.sync()
+    assert json.loads(path.read_text())["seal"] == [*again.tail.seal]
+
+
+def test_a_log_that_grew_since_it_was_sealed_is_taken(tmp_path: Path) -> None:
+    """After a crash it holds more than the manifest says; a manifest without a seal says nothing of its length."""
+    files, path = opened(tmp_path / "x", tail_elements=64), tmp_path / "x" / MANIFEST
+    fill(files, 0, 10)
+    files.sync(at_end=True)
+    fill(files, 10, 20)
+    files.sync()
+    assert lows_of(opened(tmp_path / "x", tail_elements=64)) == list(range(20))
+    found = json.loads(path.read_text())
+    del found["seal"]
+    path.write_text(json.dumps(found))
+    assert lows_of(opened(tmp_path / "x", tail_elements=64)) == list(range(20))

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -140,3 +141,60 @@ def test_a_check_compares_the_file_with_the_memory(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(content)
     with pytest.raises(InvariantBroken, match="disagree"):
         tail.check()
+
+
+def test_a_sealed_log_is_what_it_was(tmp_path: Path) -> None:
+    """The seal is true of the log for ever, however it grows, also if it was reopened or a write failed in between."""
+    tail, path = TailLog(tmp_path / "log", 4), tmp_path / "log"
+    seals = []
+    for number in range(4):
+        tail.take_one(number)
+        tail.flush()
+        seals.append(tail.seal)
+        tail = TailLog.reopen(path, 4, tail.seal)
+        assert tail.seal == seals[-1]
+    for seal in seals:
+        TailLog.reopen(path, 4, seal)
+    assert len(set(seals)) == 4
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[:-1], "log is shorter than it was"),
+        (lambda content: content[:-16], "log is shorter than it was"),
+        (lambda content: content[:HEADER_BYTES], "log is shorter than it was"),
+        (lambda content: content[:-1] + b"?", "log and its checksum disagree"),
+        (lambda content: content[: HEADER_BYTES - 1] + b"?" + content[HEADER_BYTES:], "log and its checksum disagree"),
+    ],
+)
+def test_a_log_that_its_seal_does_not_fit_is_refused(
+    tmp_path: Path, damage: Callable[[bytes], bytes], message: str
+) -> None:
+    """Cut off or changed, and then left as it was."""
+    tail, path = TailLog(tmp_path / "log", 4), tmp_path / "log"
+    tail.take(elements([(1, 2), (3, 4)]))
+    tail.flush()
+    path.write_bytes(damage(path.read_bytes()))
+    before = path.read_bytes()
+    with pytest.raises(FormatMismatch, match=message):
+        TailLog.reopen(path, 4, tail.seal)
+    assert path.read_bytes() == before
+
+
+def test_a_check_finds_a_log_that_was_cut_off_or_replaced(tmp_path: Path) -> None:
+    """In the middle of an element too; the header is read again."""
+    tail, path = TailLog(tmp_path / "log", 4), tmp_path / "log"
+    tail.take(elements([(1, 2), (3, 4)]))
+    tail.flush()
+    content = path.read_bytes()
+    for wrong, message in (
+        (content[:-3], "is shorter than it was"),
+        (content[:-16], "is shorter than it was"),
+        (b"x" * len(content), "does not start as a log"),
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(FormatMismatch, match=message):
+            tail.check()
+    path.write_bytes(content)
+    tail.check()

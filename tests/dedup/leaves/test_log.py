@@ -225,16 +225,13 @@ def test_a_long_log_is_read_in_several_reads(logs: LeafLogs, monkeypatch: pytest
 
 
 def test_logs_are_adopted_unread_if_all_have_their_lengths(logs: LeafLogs, tmp_path: Path) -> None:
-    """One byte too many, a missing file or another header, and none is taken."""
+    """One byte too many or too few, and none is taken."""
     lengths = logs.lengths()
     assert lengths == {1: 64, 2: 80}
     later = LeafLogs(tmp_path, SHAPE)
-    for wrong in ({1: 64, 2: 81}, {1: 64, 2: 80, 3: 64}):
+    for wrong in ({1: 64, 2: 81}, {1: 64, 2: 79}):
         assert not later.adopt(wrong)
         assert len(later) == 0
-    logs.path(1).write_bytes(b"x" * 64)
-    assert not later.adopt(lengths)
-    logs.path(1).write_bytes(logs._header(1))
     assert later.adopt(lengths)
     assert later.lengths() == lengths
     assert np.array_equal(later.read(2), elements(1))
@@ -244,6 +241,25 @@ def test_logs_of_no_leaf_are_removed(logs: LeafLogs, tmp_path: Path) -> None:
     """Debris of an interrupted split goes; other files stay."""
     for name in ("leaf-00000009.log", "leaf-00000001.log.new", "MANIFEST"):
         (tmp_path / name).touch()
-    logs.remove_strangers()
+    leaflog.remove_strangers(tmp_path, logs)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"leaf-00000001.log", "leaf-00000002.log", "MANIFEST"}
+
+
+def test_logs_are_required_to_be_as_long_as_they_were(logs: LeafLogs, tmp_path: Path) -> None:
+    """Longer is well; shorter, gone or another leaf's is named, and nothing is changed."""
+    lengths, later = logs.lengths(), LeafLogs(tmp_path, SHAPE)
+    logs.append(np.array([1]), elements(7))
+    logs.flush()
+    later.require(lengths)
+    later.require(logs.lengths())
+    before = logs.path(1).read_bytes()
+    with pytest.raises(FormatMismatch, match=r"leaf-00000001.log is shorter than it was"):
+        later.require(lengths | {1: len(before) + 1})
+    assert logs.path(1).read_bytes() == before
+    logs.path(1).write_bytes(logs.path(2).read_bytes())
+    with pytest.raises(FormatMismatch, match="leaf is 2 instead of 1"):
+        later.require(lengths)
+    logs.path(1).unlink()
+    with pytest.raises(FormatMismatch, match=r"leaf-00000001.log is missing"):
+        later.require(lengths)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.similarity.features import FEATURES, Parts, parts_of
+from dedup.errors import BadParameters
+from dedup.similarity.features import FEATURES, Parts, feature_named, parts_of
 
 HOST = b"http://www.example.com/"
 
@@ -60,3 +61,11 @@ def test_any_bytes_have_a_site_without_slash(url: bytes, drop_query: bool) -> No
 def test_the_features_of_a_url(url: bytes, features: tuple[bytes | int, ...]) -> None:
     """u1, n, u2 and un; a missing u2 and an empty tail are the empty string."""
     assert tuple(FEATURES[name](parts_of(url)) for name in ("site", "depth", "directory", "tail")) == features
+
+
+def test_an_own_feature_that_fails_names_itself_and_the_url() -> None:
+    """It gets the parts as one argument."""
+    own = feature_named("operator:length_hint")
+    assert own((b"s", b"a")) == 2
+    with pytest.raises(BadParameters, match=r"feature 'math:sqrt' failed for \(b's', b'a'\): TypeError: must be real"):
+        feature_named("math:sqrt")((b"s", b"a"))

@@ -1,5 +1,6 @@
 import hashlib
 import math
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -286,6 +287,24 @@ def test_a_lost_url_db_is_a_damage_and_no_new_beginning(tmp_path: Path) -> None:
     filter_of(tmp_path).close()
     (tmp_path / "f" / URL_DB_NAME).unlink()
     with pytest.raises(FormatMismatch, match="is missing"):
+        filter_of(tmp_path)
+
+
+def test_an_emptied_url_db_is_a_damage_and_no_new_beginning(tmp_path: Path) -> None:
+    """A file of no bytes or without tables, however often it is opened; it is left as it was."""
+    with filter_of(tmp_path) as seen:
+        seen.add(b"http://a/1")
+    path = tmp_path / "f" / URL_DB_NAME
+    path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(FormatMismatch, match=r"URL_DB.sqlite is empty, but .*: it is damaged; restore it"):
+            filter_of(tmp_path)
+        assert path.stat().st_size == 0
+    empty = sqlite3.connect(path)
+    empty.execute("PRAGMA user_version = 1")
+    empty.close()
+    assert path.stat().st_size > 0
+    with pytest.raises(FormatMismatch, match=r"URL_DB.sqlite is empty"):
         filter_of(tmp_path)
 
 

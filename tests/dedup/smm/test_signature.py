@@ -1,3 +1,5 @@
+import re
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,7 @@ def test_a_users_own_signature_is_imported_by_name() -> None:
         ("crc64", "signature 'crc64' is unknown; give package.module:function or crc32, md5, sha1, xxh3-64"),
         ("zlib:crc64", "cannot be imported"),
         ("zlib:crc32", "must give bytes, at least one; for an empty key it gave 0"),
+        ("zlib:compressobj", "failed for b'': TypeError"),
         ("builtins:bytes", "must give bytes, at least one; for an empty key it gave b''"),
     ],
 )
@@ -78,15 +81,29 @@ def test_what_is_no_signature_is_refused(name: str, message: str) -> None:
         signature_named(name)
 
 
-def test_digests_of_different_lengths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the lengths of a batch add up to the right sum."""
-    (tmp_path / "of_different_lengths.py").write_text("def digest(key): return key or b'1234'\n")
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("key or b'1234'", "'{}' must give digests of one length; it gave 4 bytes for an empty key and 3 for b'123'"),
+        ("None if key else b'1234'", "'{}' must give bytes; for b'123' it gave None"),
+        ("'1234' if key else b'1234'", "'{}' must give bytes; for b'123' it gave '1234'"),
+        ("key[0] if key else b'1234'", "'{}' must give bytes; for b'123' it gave 49"),
+        ("key[9].to_bytes(4) if key else b'1234'", "'{}' failed for b'123': IndexError: index out of range"),
+    ],
+)
+def test_an_own_signature_that_fails_later_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, message: str
+) -> None:
+    """One key alone and in a batch, also where the lengths of a batch add up to the right sum."""
+    name = f"own_{zlib.crc32(function.encode())}"
+    (tmp_path / f"{name}.py").write_text(f"def digest(key): return {function}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    own = signature_named("of_different_lengths:digest")
-    with pytest.raises(BadParameters, match="gave 3 bytes for one key and 4 for another"):
+    own = signature_named(f"{name}:digest")
+    words = re.escape(message.format(f"{name}:digest"))
+    with pytest.raises(BadParameters, match=words):
         own.addresses([b"123", b"12345"], 2)
-    with pytest.raises(BadParameters, match="one length"):
-        own.address(b"12345", 2)
+    with pytest.raises(BadParameters, match=words):
+        own.address(b"123", 2)
 
 
 def test_the_check_value_tells_functions_apart() -> None:

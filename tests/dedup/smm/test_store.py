@@ -219,6 +219,39 @@ def test_a_cut_bit_file_is_refused(tmp_path: Path) -> None:
         Smm.open(tmp_path / "s", levels=SMALL)
 
 
+def test_an_emptied_bit_file_is_refused_after_a_clean_end(tmp_path: Path) -> None:
+    """If it had pages; one without any may be empty, as a power loss while the store was made leaves it."""
+    with Smm.open(tmp_path / "s", levels=SMALL) as store:
+        store.mark([b"123456789"])  # CRC-32 CBF43926
+    content = (tmp_path / "s" / "CB").read_bytes()
+    (tmp_path / "s" / "0B").write_bytes(b"")
+    Smm.open(tmp_path / "s", levels=SMALL).close()
+    (tmp_path / "s" / "CB").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(
+            FormatMismatch, match=r"CB is shorter than it was .*: it is damaged; restore it from a copy"
+        ):
+            Smm.open(tmp_path / "s", levels=SMALL)
+        assert (tmp_path / "s" / "CB").stat().st_size == 0
+    (tmp_path / "s" / "CB").write_bytes(content)
+    with Smm.open(tmp_path / "s", levels=SMALL) as store:
+        assert not store.is_unseen(b"123456789")
+        store.check()
+
+
+def test_a_bit_file_that_a_power_loss_left_empty_is_begun_again(tmp_path: Path) -> None:
+    """The ledger may have reached the disk with a page that the file never got; it held no synced bit."""
+    store = Smm.open(tmp_path / "s", levels=SMALL)
+    store.mark([b"123456789"])
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    store.close()
+    (tmp_path / "copy" / "CB").write_bytes(b"")
+    with Smm.open(tmp_path / "copy", levels=SMALL) as copy:
+        assert copy.is_unseen(b"123456789")
+        copy.check()
+        assert copy.bits_set == 0
+
+
 def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are allocated before bits are set, so a batch that does not fit changes nothing."""
     store = Smm.open(tmp_path / "s")
