@@ -132,8 +132,9 @@ def dedup(
 ) -> None:
     """Pass on each URL once: a uniq for streams that do not fit in memory.
 
-    New lines go to standard output as they come, byte for byte; totals go to standard error. With --state the next run goes
-    on, after a crash too: a line may then come again, but none is lost. Empty lines are left out.
+    New lines go to standard output as they come, totals to standard error. Empty lines are left out.
+
+    With --state the next run goes on, after a crash too: a line may then come again, none is lost.
     """
     from crawler.cli.dedup import run_dedup  # noqa: PLC0415 - help must be fast
 
