@@ -1,6 +1,7 @@
-"""String hashes that spread URLs over queues: 32-bit arithmetic, one 31-bit mask.
+"""String hashes that spread URLs over queues: 32-bit arithmetic, one 31-bit mask for all.
 
-Source: "fast hashing in an intelligent mobile agent" (2013) names BKDR for speed and balance. Seed 131 is usual.
+Source: "fast hashing in an intelligent mobile agent" (2013) names the three and picks BKDR for speed and balance. The published
+functions are those of Arash Partow's "General Purpose Hash Function Algorithms"; BKDR's usual seed is 131.
 """
 
 from __future__ import annotations
@@ -10,35 +11,86 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-SEED = 131
+BKDR_SEED = 131
+#: (h << 6) + (h << 16) - h
+SDBM_FACTOR = 65599
 MASK = 0x7FFFFFFF
+
+_MASK_32 = 0xFFFFFFFF
+_HIGH_FOUR = 0xF0000000
+Hashes = npt.NDArray[np.uint32]
 
 
 def bkdr(data: bytes) -> int:
     """BKDRHash: h = h × 131 + c over the bytes; O(len)."""
+    return _polynomial(data, BKDR_SEED)
+
+
+def sdbm(data: bytes) -> int:
+    """SDBMHash: h = c + (h << 6) + (h << 16) - h over the bytes; O(len)."""
+    return _polynomial(data, SDBM_FACTOR)
+
+
+def elf(data: bytes) -> int:
+    """ELFHash: h = (h << 4) + c over the bytes, with the four highest bits folded back at each; O(len)."""
     value = 0
     for byte in data:
-        value = (value * SEED + byte) & 0xFFFFFFFF
+        value = (value << 4) + byte & _MASK_32
+        high = value & _HIGH_FOUR
+        value = (value ^ high >> 24) & ~high
     return value & MASK
 
 
-def bkdr_batch(batch: Sequence[bytes]) -> npt.NDArray[np.uint32]:
-    """BKDRHash of each string at once, by numpy: the sum of c_i × 131^(n-1-i), which wraps as 32 bits do."""
+def bkdr_batch(batch: Sequence[bytes]) -> Hashes:
+    """BKDRHash of each string at once: the sum of c_i × 131^(n-1-i), which wraps as 32 bits do."""
+    return _polynomials(batch, BKDR_SEED)
+
+
+def sdbm_batch(batch: Sequence[bytes]) -> Hashes:
+    """SDBMHash of each string at once."""
+    return _polynomials(batch, SDBM_FACTOR)
+
+
+def elf_batch(batch: Sequence[bytes]) -> Hashes:
+    """ELFHash of each string at once: one vectorised step for each byte of the longest."""
+    lengths = np.fromiter(map(len, batch), np.int64, len(batch))
+    order = np.argsort(-lengths, kind="stable")  # the longest first: who still has a byte stands in front
+    joined = np.frombuffer(b"".join(batch), np.uint8).astype(np.uint32)
+    starts = (np.cumsum(lengths) - lengths)[order]
+    longer = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
+    values = np.zeros(len(batch), np.uint32)
+    for place, count in enumerate(longer.tolist()):
+        part = (values[:count] << np.uint32(4)) + joined[starts[:count] + place]
+        high = part & np.uint32(_HIGH_FOUR)
+        values[:count] = (part ^ high >> np.uint32(24)) & ~high
+    hashed = np.empty_like(values)
+    hashed[order] = values & np.uint32(MASK)
+    return hashed
+
+
+def _polynomial(data: bytes, factor: int) -> int:
+    value = 0
+    for byte in data:
+        value = (value * factor + byte) & _MASK_32
+    return value & MASK
+
+
+def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
     if not batch:
         return np.zeros(0, np.uint32)
     lengths = np.fromiter(map(len, batch), np.int64, len(batch))
-    if not lengths.all():
-        return np.fromiter((bkdr(data) for data in batch), np.uint32, len(batch))
+    if not lengths.all():  # reduceat would give an empty string the byte of its neighbour
+        return np.fromiter((_polynomial(data, factor) for data in batch), np.uint32, len(batch))
     ends = np.cumsum(lengths)
     joined = np.frombuffer(b"".join(batch), np.uint8).astype(np.uint32)
-    powers = _powers(int(lengths.max()))
+    powers = _powers(factor, int(lengths.max()))
     from_end = np.repeat(ends, lengths) - 1 - np.arange(len(joined))
     sums = np.add.reduceat(joined * powers[from_end], ends - lengths, dtype=np.uint32)
     return sums & np.uint32(MASK)
 
 
-def _powers(count: int) -> npt.NDArray[np.uint32]:
-    """131^0, 131^1, … modulo 2^32."""
-    powers = np.full(count, SEED, np.uint32)
+def _powers(factor: int, count: int) -> Hashes:
+    """factor^0, factor^1, … modulo 2^32."""
+    powers = np.full(count, factor, np.uint32)
     powers[0] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)
