@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,9 +27,6 @@ from dedup.capture.urls import urls_from_file, urls_from_interface
 from dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
 from dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
 from dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, Totals, pieces
-
-#: What a shell reports of a program that SIGPIPE ended; we end in order, and say the same.
-READER_GONE = 128 + signal.SIGPIPE
 
 #: What was marked is made durable this often. It was written before, so what a power cut takes is only written again.
 SYNC_S = 10.0
@@ -67,7 +63,6 @@ OPTIONS = {
     "drop_query": "--drop-query",
 }
 
-
 #: What a filter calls a parameter -> what stands for it where a message begins with it.
 FLAGS = {name: flag for name, flag in OPTIONS.items() if name != "kind"} | {
     "feature": "--features: feature",
@@ -81,7 +76,7 @@ def run_dedup(command: DedupCommand) -> int:
         require_sense(command)
         return _check(command) if command.check else _run(command)
     except ReaderGone:
-        return READER_GONE
+        return ExitCode.READER_GONE
     except (CrawlerError, DedupError, OSError) as error:
         say(f"anabranch: {_words(error)}")
         return exit_code(error)
@@ -212,9 +207,8 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
         opened = _opened_state(command.state, _choice(command))
     else:
         with _temporary_folder(stop) as folder:
-            yield open_filter(
-                folder / "filter", _choice(command)
-            )  # never closed: that would write it to the disk first
+            # Never closed: that would write it to the disk first.
+            yield open_filter(folder / "filter", _choice(command))
         return
     try:
         yield opened

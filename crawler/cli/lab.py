@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from crawler.cli.lab_tables import PIPE_WIDTH, report_text
 from crawler.cli.saying import say
 from crawler.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
+from crawler.exits import ExitCode
 from crawler.lab.experiments import run_experiment
 from crawler.lab.plots import draw, require_plots
 from crawler.lab.report import Report, Tell, csv_of
@@ -29,10 +30,6 @@ from crawler.lab.urls import require_readable
 
 #: Seconds between two lines of progress where no terminal shows it live.
 PLAIN_INTERVAL_S = 10.0
-
-#: What a shell reports of a program that this signal ended; we end in order, and say the same.
-INTERRUPTED = 128 + signal.SIGINT
-READER_GONE = 128 + signal.SIGPIPE
 
 #: Signals that end the run as Ctrl-C does: from an operator, and from a terminal that is closed.
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
@@ -66,7 +63,7 @@ def run_lab(command: LabCommand) -> int:
     except _Terminated as terminated:
         return terminated.exit_code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _run(command: LabCommand) -> int:
@@ -166,7 +163,7 @@ def _show(report: Report) -> int:
         # What is flushed at the end of the process must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            return READER_GONE
+            return ExitCode.READER_GONE
         kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
         return _fail(kind(f"standard output: {(error.strerror or str(error)).lower()}; --csv FILE keeps the numbers"))
     return 0

@@ -16,4 +16,6 @@ def test_the_exit_codes_keep_their_numbers() -> None:
         "NO_SEED_ANSWERED": 5,
         "DRAINED": 11,
         "FORCED": 13,
+        "INTERRUPTED": 130,
+        "READER_GONE": 141,
     }

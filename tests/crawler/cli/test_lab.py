@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from crawler.cli import lab as lab_module
-from crawler.cli.lab import INTERRUPTED, PLAIN_INTERVAL_S, READER_GONE, LabCommand, run_lab, telling
+from crawler.cli.lab import PLAIN_INTERVAL_S, LabCommand, run_lab, telling
 from crawler.errors import DiskFull
 from crawler.exits import ExitCode
 from crawler.lab.report import Curve, Panel, Report, Table
@@ -83,7 +83,7 @@ def test_an_interrupt_ends_it_quietly_and_leaves_nothing(tmp_path, number, code)
 def test_an_interrupt_of_the_experiment_is_its_exit_code(monkeypatch, capsys) -> None:
     """Whatever runs the command."""
     answer(monkeypatch, error=KeyboardInterrupt())
-    assert lab() == INTERRUPTED
+    assert lab() == ExitCode.INTERRUPTED
     assert capsys.readouterr() == ("", "")
 
 
@@ -93,7 +93,7 @@ def test_a_reader_that_has_gone_costs_no_file(tmp_path) -> None:
         process.stdout.close()
         err = process.stderr.read()
         code = process.wait(timeout=50)
-    assert code == READER_GONE
+    assert code == ExitCode.READER_GONE
     assert "Error" not in err
     assert (tmp_path / "a.csv").read_text().startswith('"Table 1')
 
