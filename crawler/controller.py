@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from crawler.chain import Processor
+from crawler.control import Control
 from crawler.dns import Resolver
 from crawler.endings import FORESEEABLE, WhyEnded, exit_code, first_of
-from crawler.errors import StoreLost, storage_errors
+from crawler.errors import storage_errors
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
+from crawler.opening import SEED_BOOK, open_job
+from crawler.operating import answer
 from crawler.order import CrawlOrder, dump_order
 from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
@@ -37,14 +40,8 @@ from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
-from frontier.assignment import PolitenessScope
-from frontier.composition import FrontierOrder, check_order, has_store, open_frontier, steady_clock
+from frontier.composition import steady_clock
 from frontier.core import Frontier
-from frontier.gates import Politeness
-from frontier.lifecycle import QueueState
-
-#: The job's durable list of seeds, in its state folder.
-SEED_BOOK = "seeds.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +97,12 @@ class CrawlController:
         async with AsyncExitStack() as parts:
             book = SeedBook(self._job.state / SEED_BOOK)
             parts.callback(book.close)
-            if book and not has_store(self._job.state):
-                raise StoreLost(
-                    f"{self._job.state}: frontier.db is missing or empty, and with it the queue; "
-                    "restore it from a copy, or start over with --fresh --yes"
-                )
-            frontier = await parts.enter_async_context(AsyncFrontier(self._open_frontier))
-            journal = Journal(self._job.crawl_log, self._job.pages)
-            parts.push_async_callback(journal.close)
             resolver = Resolver(order.dns.servers, order.dns.hosts, clock=self._clock, timeout_s=order.dns.timeout_s)
             parts.push_async_callback(resolver.close)
+            frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
+            await parts.enter_async_context(Control(self._job.state, partial(_operated, frontier)))
+            journal = Journal(self._job.crawl_log, self._job.pages)
+            parts.push_async_callback(journal.close)
             fetcher = Fetcher(
                 user_agent=order.agent.user_agent,
                 resolver=resolver,
@@ -131,9 +124,10 @@ class CrawlController:
             self._note_end(frontier.core)
             return await self._facts(frontier, seeding)
 
-    def _open_frontier(self, on_change: Callable[[], None]) -> Frontier:
-        order = frontier_order(self._order)
-        frontier = open_frontier(self._job.state, order, clock=self._clock, on_change=on_change)
+    def _open_frontier(self, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
+        frontier = open_job(
+            self._job.state, self._order, clock=self._clock, ip_of=resolver.known_address, on_change=on_change
+        )
         try:
             self._job.write_order(dump_order(self._order))  # only now: the job may have refused the order
         except BaseException:
@@ -198,11 +192,14 @@ class CrawlController:
             ended.cancel()
 
     def _note_end(self, frontier: Frontier) -> None:
-        """A job with nothing left is finished, even if a limit was reached with its last page."""
-        if frontier.is_done:
+        """A job with nothing left is finished, even if a limit was reached with its last page; retired queues are left."""
+        if not frontier.is_done:
+            return
+        is_empty = not frontier.counts().retired
+        if is_empty:
             self._job.mark_finished()
-            if self._ending is not WhyEnded.SIGNAL:
-                self._ending = WhyEnded.FINISHED
+        if self._ending is not WhyEnded.SIGNAL:
+            self._ending = WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED
 
     def _signalled(self) -> None:
         if self._is_signalled:
@@ -235,34 +232,15 @@ class CrawlController:
             pending=now.pending,
             waiting=now.waiting,
             gates=now.gates,
-            queues=sum(now.queues.values()) - now.queues[QueueState.EMPTY.value],
+            queues=now.queues["all"],
             wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
             waits_for=wake.waits_for,
         )
 
 
-def has_seeds(directory: Path) -> bool:
-    """The folder is a job that has seeds to go on with."""
-    book = directory / "state" / SEED_BOOK
-    return book.is_file() and book.stat().st_size > 0
-
-
-def frontier_order(order: CrawlOrder) -> FrontierOrder:
-    """What the crawl order asks of the Frontier. Raises: PolicyError."""
-    politeness = order.politeness
-    asked = FrontierOrder(
-        policy=order.frontier.policy,
-        scope=PolitenessScope(order.frontier.politeness),
-        politeness=Politeness(
-            delay_factor=politeness.delay_factor,
-            min_delay_s=politeness.min_delay_s,
-            max_delay_s=politeness.max_delay_s,
-            slots=politeness.max_connections,
-        ),
-        max_unacknowledged=order.crawl.workers,
-    )
-    check_order(asked)
-    return asked
+def _operated(frontier: AsyncFrontier, verb: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an operator asks of the running crawl; tasks that wait for a lease hear of what it changes."""
+    return frontier.operate(lambda _: answer(frontier.core, verb, arguments))
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -105,6 +105,21 @@ class Resolver:
             raise answer.failure(answer.reason)
         return answer.addresses
 
+    def known_address(self, host: str) -> str | None:
+        """One of the addresses that the host was last found at, without asking anyone; None if there are none. O(1).
+
+        Of several it is always the same one, in whatever order a server gives them.
+        """
+        host = host.lower()
+        fixed = self._hosts.get(host)
+        if fixed is not None:
+            return fixed[0].host
+        literal = ip_literal(host)
+        if literal is not None:
+            return literal.host
+        answer = self._cache.get(host)
+        return None if answer is None else min((address.host for address in answer.addresses), default=None)
+
     async def close(self) -> None:
         """End all lookups (their callers get `NameTimeout`) and leave no task behind."""
         self._closed = True

@@ -1,19 +1,22 @@
-"""What can go wrong between us and a site, and how often and when a URL is tried again.
+"""What can go wrong between us and a site: how often and when a URL is tried again, and what it tells of the host.
 
-A `FetchError` is the site's or the network's fault. It never ends a crawl: the worker turns it into
-a status and asks `retry_after`. The policy is data: one table of waits.
+A `FetchError` is the site's or the network's fault. It never ends a crawl: the worker turns it into a status and asks
+`retry_after` for the URL and `TROUBLES` or `told_by` for the host, whose gate the Frontier closes for as long as its backoff
+says. The policy is data: tables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from crawler.status import FetchStatus
+from frontier.models import HostTrouble
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
 
@@ -79,11 +82,16 @@ class RobotsUnavailable(FetchError):
     status = FetchStatus.ROBOTS_FAILED
 
 
-#: Statuses by which a host asks for a rest. Its gate is closed for `host_rest_s`.
-HOST_BUSY = frozenset({429, 503})
+#: Statuses by which a host says that it is busy, and what they tell; such a URL is tried again.
+HOST_BUSY: Mapping[int, HostTrouble] = MappingProxyType({429: HostTrouble.THROTTLED, 503: HostTrouble.UNAVAILABLE})
 
 #: How often a URL is tried when its host says that it is busy; then the answer stands as it is.
 HOST_BUSY_TRIES = 5
+
+#: What a fetch that failed tells of its host. Other kinds tell nothing of it: they are of our name servers, or of the URL.
+TROUBLES: Mapping[type[FetchError], HostTrouble] = MappingProxyType(
+    dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
+)
 
 #: The wait after the first counted try, the second, ...; after the last one the failure is final.
 #: A busy host waits by its gate, so its URLs are due at once.
@@ -99,9 +107,9 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     **dict.fromkeys(HOST_BUSY, (0.0,) * (HOST_BUSY_TRIES - 1)),
 }
 
-#: The rest of a busy host that names none, and the longest that it may ask for.
-DEFAULT_REST_S = 60.0
-MAX_REST_S = 3600.0
+#: Retry-After is defined for redirects and errors (RFC 9110 section 10.2.3); below, it says nothing of the host.
+_FIRST_REDIRECT = 300
+_FIRST_ERROR = 400
 
 
 def retry_after(failure: FetchError | int, attempts: int) -> float | None:
@@ -115,22 +123,33 @@ def retry_after(failure: FetchError | int, attempts: int) -> float | None:
     return waits[attempts] if attempts < len(waits) else None
 
 
-def host_rest_s(headers: Mapping[str, str], now_s: float) -> float:
-    """Seconds that a busy host asks for, in 0..3600; 60 if `Retry-After` is missing or unreadable.
+def told_by(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
+    """What an answer tells of its host, and the seconds it asks for (0 = for none).
 
-    `Retry-After` is a number of seconds or an HTTP date (RFC 9110 section 10.2.3); a date that has
-    passed is 0. `headers` must find names in any case; `now_s` is epoch seconds. Pure.
+    429 is THROTTLED; 503, and any error with a Retry-After, is UNAVAILABLE. A redirect's Retry-After counts, but is no trouble.
+    `headers` must find names in any case; `now_s` is epoch seconds. Pure.
     """
-    asked_s = _retry_after_s(headers.get("Retry-After", "").strip(), now_s)
-    return DEFAULT_REST_S if asked_s is None else min(max(asked_s, 0.0), MAX_REST_S)
+    asked_s = asked_rest_s(headers, now_s) if status >= _FIRST_REDIRECT else 0.0
+    trouble = HOST_BUSY.get(status, HostTrouble.NONE)
+    if trouble is HostTrouble.NONE and asked_s and status >= _FIRST_ERROR:
+        trouble = HostTrouble.UNAVAILABLE
+    return trouble, asked_s
 
 
-def _retry_after_s(text: str, now_s: float) -> float | None:
+def asked_rest_s(headers: Mapping[str, str], now_s: float) -> float:
+    """Seconds that `Retry-After` asks for, however many; 0 if it is missing, unreadable or has passed. Pure.
+
+    It is a number of seconds or an HTTP date (RFC 9110 section 10.2.3).
+    """
+    return max(_retry_after_s(headers.get("Retry-After", "").strip(), now_s), 0.0)
+
+
+def _retry_after_s(text: str, now_s: float) -> float:
     if text.isascii() and text.isdecimal():
         return float(text)
     try:
         at = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
-        return None
+        return 0.0
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return (at - datetime.fromtimestamp(now_s, UTC)).total_seconds()

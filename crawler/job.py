@@ -24,7 +24,7 @@ from crawler.order import CrawlOrder
 from crawler.seeds import STDIN, is_file
 from crawler.urls import host_of, seed_url
 
-__all__ = ["JobFolder", "job_name"]
+__all__ = ["JobFolder", "is_job", "job_name"]
 
 FORMAT = "anabranch job"
 VERSION = 1
@@ -95,6 +95,14 @@ class JobFolder:
             with contextlib.suppress(OSError):  # the pid is for the eye; what counts is the lock
                 os.ftruncate(lock, 0)
             os.close(lock)
+
+
+def is_job(directory: Path) -> bool:
+    """The folder is a job's: it says so itself. A path that no file can have is none."""
+    try:
+        return (directory / "state" / _FORMAT_FILE).is_file()
+    except OSError:
+        return False
 
 
 def job_name(order: CrawlOrder, arguments: Sequence[str]) -> str:

@@ -12,25 +12,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tomli_w
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    StringConstraints,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, StringConstraints
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
-from crawler.addresses import parse_address
-from crawler.quantities import exact_duration, exact_size, parse_duration, parse_size
+from crawler.order_frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.order_types import Connections, Count, Duration, Endpoint, FolderName, Name, Section, SeedFile, Size
 from crawler.seeds import is_file
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
@@ -41,47 +31,15 @@ VERSION = "0.1.0"
 ENVIRONMENT = "ANABRANCH_"
 
 
-def _checked_endpoint(text: str) -> str:
-    parse_address(text)
-    return text
-
-
-def _number(value: object) -> object:
-    """Truth values are numbers to Python, not to an operator."""
-    if isinstance(value, bool):
-        raise ValueError(f"must be a number; not {str(value).lower()}")  # noqa: TRY004 - pydantic wants it
-    return value
-
-
-def _folder_name(name: str) -> str:
-    if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
-        raise ValueError(f"must be a name for a folder, without / and not beginning with a dot; not {name!r}")
-    return name
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration)]
-Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size)]
-Count = Annotated[int, BeforeValidator(_number), Field(ge=0)]
-Positive = Annotated[int, BeforeValidator(_number), Field(ge=1)]
-Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
-# The folder of an order that was dumped is another one, so paths are dumped in full.
-SeedFile = Annotated[Path, PlainSerializer(lambda path: str(path.absolute()))]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class JobSection(_Section):
+class JobSection(Section):
     """What is crawled, and the name of its folder."""
 
-    name: Annotated[str, AfterValidator(_folder_name)] | None = None  #: folder below jobs/; None: from the seeds
+    name: FolderName | None = None  #: folder below jobs/; None: from the seeds
     seeds: tuple[str, ...] = ()  #: URLs
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
 
 
-class AgentSection(_Section):
+class AgentSection(Section):
     """Who crawls, as servers see it."""
 
     #: The name in the User-Agent, and the one that robots.txt is read for.
@@ -95,61 +53,29 @@ class AgentSection(_Section):
         return f"{self.product}/{VERSION}" + (f" (+{self.contact})" if self.contact else "")
 
 
-class ScopeSection(_Section):
+class ScopeSection(Section):
     """Which links are followed."""
 
     scope: Literal["host", "prefix"] = "host"  #: the seeds' hosts, or what lies below the seeds' paths
     max_hops: Count = 20  #: links from a seed
 
 
-class FrontierSection(_Section):
-    """How URLs are spread over queues."""
-
-    policy: Name = "bkdr:997"  #: queue assignment; the Frontier knows which there are
-    politeness: Literal["host", "queue", "off"] = "host"  #: whom the delays are owed
-
-
-class PolitenessSection(_Section):
-    """How a host is spared: a rest of delay_factor x fetch time, within min and max."""
-
-    delay_factor: Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)] = (
-        5.0  #: rest per second of fetching
-    )
-    min_delay_s: Duration = Field(default=3.0, alias="min_delay")
-    max_delay_s: Duration = Field(default=30.0, alias="max_delay")
-    max_connections: Annotated[Positive, Field(le=10_000)] = 1  #: fetches at once per host
-
-    @model_validator(mode="after")
-    def _in_order(self) -> PolitenessSection:
-        if self.max_delay_s < self.min_delay_s:
-            raise PydanticCustomError(
-                "contradiction",
-                "max_delay ({most}) is less than min_delay ({least}); raise the one or lower the other",
-                {
-                    "keys": ("max_delay", "min_delay"),
-                    "most": exact_duration(self.max_delay_s),
-                    "least": exact_duration(self.min_delay_s),
-                },
-            )
-        return self
-
-
-class RobotsSection(_Section):
+class RobotsSection(Section):
     """How robots.txt is taken."""
 
     robots: Literal["obey", "ignore"] = "obey"
     max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
 
 
-class CrawlSection(_Section):
+class CrawlSection(Section):
     """How much at once, and how much in all."""
 
-    workers: Annotated[Positive, Field(le=10_000)] = 100
+    workers: Connections = 100
     limit: Count = 0  #: pages; 0: no limit
     time_limit_s: Duration = Field(default=0.0, alias="time_limit")  #: 0: no limit
 
 
-class FetchSection(_Section):
+class FetchSection(Section):
     """What one fetch may cost."""
 
     timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=60.0, alias="timeout")  #: from start to last byte
@@ -157,7 +83,7 @@ class FetchSection(_Section):
     allow_private: bool = False  #: loopback and private addresses may be fetched
 
 
-class DnsSection(_Section):
+class DnsSection(Section):
     """Where names are looked up."""
 
     servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
@@ -185,6 +111,7 @@ class CrawlOrder(BaseSettings):
     crawl: CrawlSection = CrawlSection()
     fetch: FetchSection = FetchSection()
     dns: DnsSection = DnsSection()
+    override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
 
     @classmethod
     def settings_customise_sources(

@@ -16,6 +16,7 @@ from pydantic_settings import EnvSettingsSource
 
 from crawler.errors import OrderError
 from crawler.order import ENVIRONMENT, CrawlOrder
+from crawler.order_frontier import OverrideEntry
 
 #: Section -> key -> type of the value, as the models have them.
 KEYS: Mapping[str, Mapping[str, object]] = {
@@ -23,6 +24,11 @@ KEYS: Mapping[str, Mapping[str, object]] = {
     for section, model in CrawlOrder.model_fields.items()
     if isinstance(model.annotation, type) and issubclass(model.annotation, BaseModel)
 }
+
+#: The one part of the order that is no section: a list of tables, which only a file can hold.
+ENTRIES = "override"
+#: The keys of such an entry.
+ENTRY_KEYS = frozenset(field.alias or name for name, field in OverrideEntry.model_fields.items())
 
 #: Flag, as a key -> its section. `timeout` is the fetch's: the one of `[dns]` has no flag.
 FLAGS: Mapping[str, str] = {
@@ -44,6 +50,8 @@ _COMPLAINTS: Mapping[str, str] = {
     "greater_than": "must be more than {gt:g}",
     "tuple_type": "must be a list",
     "dict_type": "must be a section with keys",
+    "missing": "must be given",
+    "too_short": "must not be empty",
     "path_type": "must be the name of a file",
 }
 
@@ -60,6 +68,10 @@ class Layer:
         """The section as this source writes it."""
         return self.section_form.format(section=section, SECTION=section.upper())
 
+    def entry(self, number: int) -> str:
+        """One of the file's entries, counted from 1."""
+        return f"{self.section(f'[{ENTRIES}]')} {number}"
+
     def key(self, section: str, key: str) -> str:
         """The key as this source writes it."""
         forms = {"section": section, "key": key, "flag": key.replace("_", "-")}
@@ -74,10 +86,13 @@ def load_order(file: Path | None, flags: Mapping[str, object]) -> CrawlOrder:
     layers = [_flag_layer(flags), _environment_layer(), *([_file_layer(file)] if file else [])]
     for layer in layers:
         _check_known(layer)
-    merged: dict[str, dict[str, Any]] = {}
+    merged: dict[str, Any] = {}
     for layer in reversed(layers):
         for section, table in layer.tables.items():
-            merged.setdefault(section, {}).update(table)
+            if section == ENTRIES:
+                merged[section] = table
+            else:
+                merged.setdefault(section, {}).update(table)
     try:
         return CrawlOrder.model_validate(merged)
     except ValidationError as error:
@@ -101,7 +116,7 @@ def _environment_layer() -> Layer:
     tables: dict[str, Any] = {section: {} for section in _environment_sections()} | known
     for section, table in known.items():
         for key, text in table.items() if isinstance(table, dict) else ():
-            kind = get_origin(KEYS[section].get(key))
+            kind = get_origin(KEYS.get(section, {}).get(key))
             if kind is tuple and isinstance(text, str):
                 table[key] = text.split()
             elif kind is dict and isinstance(text, str):
@@ -141,8 +156,13 @@ def _braced(file: Path) -> str:
 
 def _check_known(layer: Layer) -> None:
     for section, table in layer.tables.items():
+        if section == ENTRIES:
+            _check_entries(layer, table)
+            continue
         if section not in KEYS:
-            home = f"; it belongs to [{FLAGS[section]}]" if section in FLAGS else _hint(section, KEYS, "[{}]")
+            home = (
+                f"; it belongs to [{FLAGS[section]}]" if section in FLAGS else _hint(section, [*KEYS, ENTRIES], "[{}]")
+            )
             raise OrderError(f"{layer.section(section)} is unknown{home}")
         if not isinstance(table, Mapping):
             raise OrderError(f"{layer.section(section)} must be a section with keys, not {table!r}")
@@ -153,6 +173,15 @@ def _check_known(layer: Layer) -> None:
                 raise OrderError(f"{layer.key(section, key)} is unknown{hint}")
 
 
+def _check_entries(layer: Layer, entries: object) -> None:
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise OrderError(f"{layer.section(ENTRIES)} must be entries of a file, each below a line [[{ENTRIES}]]")
+    for number, entry in enumerate(entries, 1):
+        for key in entry:
+            if key not in ENTRY_KEYS:
+                raise OrderError(f"{layer.entry(number)} {key} is unknown{_hint(key, ENTRY_KEYS, '{}')}")
+
+
 def _hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
     close = difflib.get_close_matches(name.lower(), known, n=1)
     return f"; did you mean {form.format(close[0].replace('_', dash))}?" if close else ""
@@ -161,13 +190,21 @@ def _hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
 def _in_words(errors: list[ErrorDetails], layers: list[Layer]) -> str:
     """One line: where the first fault was written and what it is, and how many more there are."""
     first, *others = errors
-    section = str(first["loc"][0])
-    keys = first.get("ctx", {}).get("keys") or (str(first["loc"][1]),)
-    given = [layer.key(section, key) for layer in layers for key in keys if key in layer.tables.get(section, {})]
-    where = given[0] if given else f"[{section}] {keys[0]}"
-    inner = "".join(f" {part}" for part in first["loc"][2:] if isinstance(part, str) and part != "[key]")
+    place, *inner = _place(first, layers)
+    words = "".join(f" {part}" for part in inner if isinstance(part, str) and part != "[key]")
     more = f" (and {len(others)} more)" if others else ""
-    return f"{where}{inner}{':' if 'keys' in first.get('ctx', {}) else ''} {_complaint(first)}{more}"
+    return f"{place}{words}{':' if 'keys' in first.get('ctx', {}) else ''} {_complaint(first)}{more}"
+
+
+def _place(error: ErrorDetails, layers: list[Layer]) -> tuple[str | int, ...]:
+    """The key at fault as its source writes it, and what is at fault inside of it."""
+    section, *path = str(error["loc"][0]), *error["loc"][1:]
+    keys = error.get("ctx", {}).get("keys") or (str(path[0]),)
+    if section == ENTRIES:
+        layer = next(layer for layer in layers if ENTRIES in layer.tables)
+        return (layer.entry(int(path[0]) + 1), *(path[1:] or keys[:1]))
+    given = [layer.key(section, key) for layer in layers for key in keys if key in layer.tables.get(section, {})]
+    return (given[0] if given else f"[{section}] {keys[0]}", *path[1:])
 
 
 def _complaint(error: ErrorDetails) -> str:
@@ -175,4 +212,5 @@ def _complaint(error: ErrorDetails) -> str:
     if kind in {"value_error", "contradiction"}:
         return error["msg"].removeprefix("Value error, ")
     words = next((words for start, words in _COMPLAINTS.items() if kind.startswith(start)), error["msg"])
-    return f"{words.format(**error.get('ctx', {}))}; not {error['input']!r}"
+    shown = "" if kind == "missing" else f"; not {error['input']!r}"
+    return f"{words.format(**error.get('ctx', {}))}{shown}"

@@ -32,7 +32,7 @@ class CrawlSnapshot(NamedTuple):
     pending: int  #: URLs queued, waiting ones included
     waiting: int  #: of these, waiting for a retry
     gates: int
-    queues: int  #: work queues with URLs
+    queues: int  #: work queues that the job has had so far
     wakes_in_s: float | None  #: until a gate opens or a retry comes due
     waits_for: WaitsFor
 
@@ -65,6 +65,8 @@ def why_idle(now: CrawlSnapshot) -> str:
         return "idle: the store is catching up"
     if not now.pending:
         return "idle: nothing is queued"
+    if now.wakes_in_s is None and WaitsFor.OPERATOR in now.waits_for:
+        return "idle: what is left stands in paused queues"
     if now.wakes_in_s is None:
         return "idle: no gate can open"
     what = "retries wait" if now.waiting == now.pending else "all gates are closed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +59,10 @@ def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
     ended = counts.done + counts.failed + counts.disregarded
     if not job.existed:
         return f"new job {job.directory}: {counts.pending} URLs queued"
+    if not counts.pending and counts.retired:
+        return (
+            f"job {job.directory}: {counts.retired} URLs are left, all in retired queues; raise total_budget to go on"
+        )
     if not counts.pending:
         return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
     return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
@@ -97,6 +101,7 @@ def crawl_report(facts: RunFacts) -> str:
         ("fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"),
         ("job so far", f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"),
         ("still queued", f"{frontier.pending + frontier.in_flight}"),
+        *_held_back(frontier),
         (
             "lost to dedup",
             f"{lost:.1g} URLs expected" if (lost := _expected_lost(frontier)) >= NEGLIGIBLE else "nothing",
@@ -106,6 +111,14 @@ def crawl_report(facts: RunFacts) -> str:
     lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
     lines += [f"{number:>14} {mime}" for mime, number in _mime_types(run.by_mime)]
     return "\n".join(lines) + "\n"
+
+
+def _held_back(frontier: FrontierStatistics) -> Iterator[tuple[str, str]]:
+    """What a crawl with budgets and leases that expire has beside: nothing is said where there is nothing."""
+    if frontier.retired:
+        yield "retired", f"{frontier.retired} URLs, in queues over their budget or put aside"
+    if frontier.leases_lost:
+        yield "leases lost", f"{frontier.leases_lost}, their URLs were fetched again"
 
 
 def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:

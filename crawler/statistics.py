@@ -37,7 +37,7 @@ class CrawlStatistics:
             case OutcomeKind.RETRY:
                 self.retries += 1
                 return
-            case OutcomeKind.DEFERRED:
+            case OutcomeKind.DEFERRED | OutcomeKind.RETIRE:
                 return
             case OutcomeKind.DONE:
                 self.pages += 1

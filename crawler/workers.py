@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from crawler.statistics import CrawlStatistics
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier, Drained
 from frontier.cancellation import to_the_end
-from frontier.errors import FrontierError
+from frontier.errors import FrontierError, LeaseLost
 from frontier.models import Lease, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
@@ -106,7 +107,8 @@ class WorkerPool:
     def _give_back(self, lease: Lease) -> None:
         """A chain was cancelled: the URL is first again, and its slot rests, since a fetch may have been under way."""
         tried = Outcome(kind=OutcomeKind.DEFERRED, start_s=lease.since_s, end_s=self._frontier.core.now_s())
-        self._frontier.finish(lease, tried)
+        with suppress(LeaseLost):  # its time was up: the URL is queued already
+            self._frontier.finish(lease, tried)
 
     async def _run(self, visit: Visit) -> None:
         """Run the chain; what a page or a site does wrong ends in the visit, not in the worker."""

@@ -9,8 +9,8 @@ from typing import Any
 from dedup.errors import BadParameters
 
 
-def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
-    """The function of that name, imported. Called with arguments that it fails for, it raises BadParameters, which says so.
+def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
+    """The function of that name, as it is.
 
     Raises: BadParameters, which says that there is no such `what` ("feature", "signature"), and names the `known` ones, or
     why its module cannot be imported.
@@ -19,15 +19,21 @@ def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
     if not (module and colon and function):
         raise BadParameters(f"{what} {name!r} is unknown; give package.module:function or {', '.join(known)}")
     try:
-        found = getattr(importlib.import_module(module), function)
+        there: Callable[..., Any] = getattr(importlib.import_module(module), function)
     except Exception as error:  # importing runs the user's module, which may raise anything
         raise BadParameters(f"{what} {name!r} cannot be imported: {_words(error)}") from error
-    if not callable(found):
+    if not callable(there):
         raise BadParameters(f"{what} {name!r} is not a function")
+    return there
+
+
+def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
+    """As `found`. Called with arguments that it fails for, it raises BadParameters, which says so."""
+    function = found(name, what, known)
 
     def call(*arguments: object) -> Any:
         try:
-            return found(*arguments)
+            return function(*arguments)
         except Exception as error:  # it is the user's function, which may raise anything
             given = ", ".join(map(repr, arguments))
             raise BadParameters(f"{what} {name!r} failed for {given}: {_words(error)}") from error

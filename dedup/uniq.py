@@ -14,30 +14,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 
 from dedup import folderformat, modes
-from dedup.batch import BoolArray, Fingerprints, first_of_each
+from dedup.batch import BoolArray, first_of_each
 from dedup.dsbf.filter import Dsbf, DsbfStatistics
-from dedup.dsbf.manifest import NAME as DSBF_MANIFEST
 from dedup.durablefiles import descriptor
 from dedup.errors import FormatMismatch
 from dedup.exact.index import ExactIndex, ExactStatistics
-from dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from dedup.fingerprint import fingerprints
 from dedup.losses import LossCount
 from dedup.modes import UniqParameters
+from dedup.position import Position
 from dedup.smm.store import Smm
+from dedup.stages import Stage, ask, of_kind, open_stage, require_stages, tell
 
 __all__ = ["UniqFilter", "UniqParameters", "UniqStatistics"]
 
-_Stage = TypeVar("_Stage")
 _LOSSES = "LOSSES"
 _FEW_KEYS = 1000  # of so few that are missing chance may be the cause
-#: The file without which a stage's folder is not one.
-_VITAL = {"smm": folderformat.NAME, "dsbf": DSBF_MANIFEST, "exact": EXACT_MANIFEST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +59,20 @@ class UniqFilter:
     one filter at a time; in mode "smm" several processes may share it, and `add` tells exactly one of them that a key is new.
     """
 
-    def __init__(self, folder: Path, mode: str, stages: Sequence[Smm | Dsbf | ExactIndex]) -> None:
+    def __init__(self, folder: Path, mode: str, stages: Sequence[Stage]) -> None:
         self._folder = folder
         self._mode = mode
         self._stages = tuple(stages)
-        self._smm = _of_kind(Smm, stages)
-        self._dsbf = _of_kind(Dsbf, stages)
-        self._exact = _of_kind(ExactIndex, stages)
+        self._smm = of_kind(Smm, stages)
+        self._dsbf = of_kind(Dsbf, stages)
+        self._exact = of_kind(ExactIndex, stages)
         self._by_fingerprint = tuple(stage for stage in stages if not isinstance(stage, Smm))
+        self._position = Position(folder)
+        if not (folder / _LOSSES).exists():
+            self._position.forget()  # who removed that file goes on without keys that were lost
         self._losses = LossCount(folder / _LOSSES, self._keys())
+        self._calls = 0  # that marked
+        self._synced_calls = 0  # of these, in some sync that has ended
         self._is_closed = False
 
     @classmethod
@@ -91,10 +93,10 @@ class UniqFilter:
             _require_mode(folder, given)
             is_complete = folderformat.adopt(folder, wanted)
             if is_complete:
-                _require(*(folder / name / _VITAL[name] for name in given.stages))
+                require_stages(folder, given.stages)
             stages = []
             for name in given.stages:
-                stages.append(_open_stage(folder / name, name, given, leaves))
+                stages.append(open_stage(folder / name, name, given, leaves))
                 opened.callback(stages[-1].close)
             if not is_complete:
                 folderformat.complete(folder, wanted)
@@ -114,13 +116,13 @@ class UniqFilter:
         if len(keys) == 1:
             return np.array([any(stage.is_unseen(keys[0]) for stage in self._stages)])
         if self._smm is None:
-            return self._ask(fingerprints(keys))
+            return ask(self._by_fingerprint, fingerprints(keys))
         new = self._smm.unseen(keys)
         known = len(keys) - np.count_nonzero(new)
         if self._by_fingerprint and known == len(keys):
-            return self._ask(fingerprints(keys))
+            return ask(self._by_fingerprint, fingerprints(keys))
         if self._by_fingerprint and known:
-            new[~new] = self._ask(fingerprints(list(compress(keys, ~new))))
+            new[~new] = ask(self._by_fingerprint, fingerprints(list(compress(keys, ~new))))
         return new
 
     def mark(self, keys: Sequence[bytes]) -> None:
@@ -135,8 +137,8 @@ class UniqFilter:
             if self._smm is not None:
                 self._smm.mark(keys)
             if self._by_fingerprint:
-                self._tell(fingerprints(keys), first_of_each(keys))
-        self._count_losses()
+                tell(self._by_fingerprint, fingerprints(keys), first_of_each(keys))
+        self._has_marked()
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
@@ -146,25 +148,35 @@ class UniqFilter:
                 self.mark(keys)
             return new
         new = self._add_by_fingerprint(keys) if self._by_fingerprint else self._stages[0].add(keys)
-        self._count_losses()
+        self._has_marked()
         return new
+
+    def position(self) -> str:
+        """What stands for all marked before the last `sync` (`position.py`), empty if nothing was.
+
+        A filter with this name and at least this number knows it all.
+        """
+        return str(self._position)
 
     def sync(self) -> None:
         """Make all that was marked before this call durable. Raises: OSError; it may be repeated."""
-        durable = self._keys() if self._dsbf is not None else 0  # before: what is marked meanwhile may be lost
+        calls = self._calls  # before, as the keys: what is marked meanwhile may be lost
+        durable = self._keys() if self._dsbf is not None else 0
         for stage in reversed(self._stages):
             stage.sync()
         self._losses.step(self._keys(), self.false_drop())
         with _alone(self._folder):
             self._losses.save(durable)
+            if calls != self._synced_calls:
+                self._position.advance()
+        self._synced_calls = calls
 
     def false_drop(self) -> float:
         """Probability that a key never marked is dropped now; in mode "exact" 0. Cost: O(leaves)."""
         if self._exact is not None:
             return 0.0
-        return (self._smm.fill if self._smm is not None else 1.0) * (
-            self._dsbf.rates()[0] if self._dsbf is not None else 1.0
-        )
+        by_smm = self._smm.fill if self._smm is not None else 1.0
+        return by_smm * (self._dsbf.rates()[0] if self._dsbf is not None else 1.0)
 
     def statistics(self) -> UniqStatistics:
         """The filter at this moment; nothing is changed. Cost: O(leaves)."""
@@ -207,36 +219,22 @@ class UniqFilter:
     def __repr__(self) -> str:
         return f"<UniqFilter {self._mode} {' '.join(map(repr, self._stages))}>"
 
-    def _ask(self, elements: Fingerprints) -> BoolArray:
-        """`unseen` of the stages that know keys by their fingerprints."""
-        new = self._by_fingerprint[0].unseen_elements(elements)
-        for stage in self._by_fingerprint[1:]:
-            if np.count_nonzero(new) < len(new):
-                known = ~new
-                new[known] = stage.unseen_elements(elements[known])
-        return new
-
-    def _tell(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """`mark` of the stages that know keys by their fingerprints."""
-        for stage in self._by_fingerprint:
-            stage.mark_elements(elements, is_first)
-
     def _add_by_fingerprint(self, keys: Sequence[bytes]) -> BoolArray:
         """`add` with each key hashed once for each kind of hash."""
         elements, addresses = fingerprints(keys), None
         if self._smm is None:
-            new = self._ask(elements)
+            new = ask(self._by_fingerprint, elements)
         else:
             addresses = self._smm.addresses(keys)
             new = self._smm.are_clear(addresses)
             if np.count_nonzero(new) < len(new):
                 known = ~new
-                new[known] = self._ask(elements[known])
+                new[known] = ask(self._by_fingerprint, elements[known])
         new &= first_of_each(keys)
         if count := np.count_nonzero(new):
             if self._smm is not None and addresses is not None:
                 self._smm.set(addresses[new])
-            self._tell(elements[new], np.ones(count, dtype=np.bool_))
+            tell(self._by_fingerprint, elements[new], np.ones(count, dtype=np.bool_))
         return new
 
     def _keys(self) -> int:
@@ -247,14 +245,11 @@ class UniqFilter:
             return len(self._dsbf)
         return self._smm.bits_set if self._smm is not None else 0
 
-    def _count_losses(self) -> None:
+    def _has_marked(self) -> None:
+        self._calls += 1  # only now, so that a sync that began amid the call does not stand for it
         keys = self._keys()
         if self._losses.is_due(keys):
             self._losses.step(keys, self.false_drop())
-
-
-def _of_kind(kind: type[_Stage], stages: Sequence[object]) -> _Stage | None:
-    return next((stage for stage in stages if isinstance(stage, kind)), None)
 
 
 @contextmanager
@@ -263,12 +258,6 @@ def _alone(folder: Path) -> Iterator[None]:
     with descriptor(folder, os.O_RDONLY) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-
-
-def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Smm | Dsbf | ExactIndex:
-    if name == "smm":
-        return Smm.open(folder, given.signature, given.smm_levels, alone=len(given.stages) > 1)
-    return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)
 
 
 def _unsure(given: UniqParameters) -> tuple[float, int]:
@@ -287,9 +276,3 @@ def _require_mode(folder: Path, given: UniqParameters) -> None:
         raise FormatMismatch(
             f"{folder} was made with other parameters: mode is {there.mode!r} there, {given.mode!r} here"
         )
-
-
-def _require(*paths: Path) -> None:
-    for path in paths:
-        if not path.exists():
-            raise FormatMismatch(f"{path} is missing: the filter is damaged")

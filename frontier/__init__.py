@@ -1,36 +1,53 @@
 """Which URL may be fetched next, and when?
 
-A URL comes in as a `Candidate`. `intake` asks the assignment policy for its work queue (BKDR, host, …) and its gate (its
-host), asks the filter whether it was seen, and numbers it. The call's rows go to the store as one batch: a page's end and
-its outlinks are one transaction. The filter learns of a URL only when that transaction is synced.
+The story of a URL. It comes in as a `Candidate`. `intake` asks the filter (`seen`) whether it is known, `assignment` for its
+work queue (host, BKDR, …) and its gate (its host), `queuerules` for its precedence; then it gets a number. All that one
+call changes is one batch (`outbox`, `books`), and the store makes it one transaction: a page's end and its outlinks stand or
+fall together. The filter learns of the URL only when that transaction is synced, so that it never knows more than the store.
 
-The URL now waits in a lane: the part of its queue that passes one gate. `schedule` keeps the gates that have something to
-serve in one heap, by opening time. `lease()` takes a slot of an open gate and the head of its best lane, and never waits:
-if there is nothing to be had, `wake()` says when there will be. `finish()` ends the lease: the slot rests, the row moves to
-`done` or waits for its retry, the queue comes back to its gates.
+Now the URL is a row in a lane: the part of its queue that passes one gate. Nothing of it is in memory. A gate that has
+something to serve has a turn; those whose turn comes are read (`gatewindow`), each with the first of its lanes (`gatelines`),
+and a lane's first rows when the gate could use them (`schedule`, `workqueues`). `lease()` takes a slot of an open gate, and of
+its group's if there is one, and the head of its best lane. It never waits: if there is nothing to be had, `wake()` says when
+there will be. `finish()` ends the lease (`endings`): the slot rests, the queue pays (`budgets`), the row moves to `done`,
+waits for its retry (`retries`) or stays, and the queue's next lane comes to its gate.
 
-    intake ─▶ stores (rows, one thread) ─▶ workqueues (windows) ─▶ schedule (gates) ─▶ Lease ─▶ finish ─▶ stores
+    intake ─▶ stores (rows, one thread) ─▶ gatewindow ─▶ gatelines ─▶ workqueues ─▶ Lease ─▶ endings ─▶ stores
 
-The core (`core.Frontier`) is synchronous, reads one injected clock and waits for no store: the only I/O of its own is the
-marking of the filter. `aio.AsyncFrontier` is its thin face for tasks. `composition` builds the core from a `FrontierOrder`,
-and is the only place that knows the room `dedup`.
+The core (`core.Frontier`) is synchronous, reads one injected clock and waits for no store; what an operator asks and orders
+is in its `operations`. `aio.AsyncFrontier` is its thin face for tasks. `composition` builds the core from a `FrontierOrder`;
+with `order` it is the only place that knows the room `dedup`.
 """
 
 from frontier.aio import AsyncFrontier, Drained
-from frontier.composition import FrontierOrder, open_frontier
+from frontier.budgets import Budgets
+from frontier.composition import open_frontier
 from frontier.core import Frontier
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind, Verdict, VerdictKind
+from frontier.errors import FrontierError, LeaseLost, StoreUnavailable
+from frontier.gates import Politeness
+from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor, Wake
+from frontier.order import FrontierOrder
+from frontier.sheets import Override
 
 __all__ = [
     "AsyncFrontier",
+    "Budgets",
     "Candidate",
     "Drained",
     "Frontier",
+    "FrontierError",
     "FrontierOrder",
+    "HostTrouble",
     "Lease",
+    "LeaseLost",
     "Outcome",
     "OutcomeKind",
+    "Override",
+    "Politeness",
+    "StoreUnavailable",
     "Verdict",
     "VerdictKind",
+    "WaitsFor",
+    "Wake",
     "open_frontier",
 ]

@@ -1,7 +1,8 @@
 """The thin asyncio face: leases are handed to a first-come-first-served line of waiting tasks.
 
-One pump serves them all. It runs when a lease comes back, when URLs come in, when the store has answered, and at the one
-time that the core names (at most one `call_at`): no polling, no time-out per worker.
+One pump serves them all. It runs when a lease comes back, when URLs come in, when a gate or a queue is changed, when the store
+has answered, and at the one time that the core names (at most one `call_later`): no polling, no time-out per worker.
+What is changed by `core` itself wakes nobody: use the methods here.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from frontier.cancellation import outlast
 from frontier.core import Frontier
 from frontier.errors import FrontierError
 from frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
+from frontier.operations import Operations
+
+T = TypeVar("T")
 
 
 class Drained(Exception):
@@ -65,10 +70,7 @@ class AsyncFrontier:
 
     def schedule(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """As `Frontier.schedule`; wakes waiting tasks."""
-        try:
-            return self.core.schedule(candidates)
-        finally:
-            self._pump()
+        return self._then_pump(lambda: self.core.schedule(candidates))
 
     async def lease(self) -> Lease:
         """The next URL that may be fetched; waits as long as there is hope.
@@ -89,22 +91,38 @@ class AsyncFrontier:
 
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """As `Frontier.finish`; wakes waiting tasks."""
-        try:
-            return self.core.finish(lease, outcome, discovered)
-        finally:
-            self._pump()
+        return self._then_pump(lambda: self.core.finish(lease, outcome, discovered))
 
     def release(self, lease: Lease) -> None:
         """As `Frontier.release`; wakes waiting tasks."""
-        try:
-            self.core.release(lease)
-        finally:
-            self._pump()
+        self._then_pump(lambda: self.core.release(lease))
+
+    def renew(self, lease: Lease) -> Lease:
+        """As `Frontier.renew`."""
+        return self.core.renew(lease)
 
     def set_delay(self, gate: GateKey, delay_s: float) -> None:
-        """As `Frontier.set_delay`."""
-        self.core.set_delay(gate, delay_s)
-        self._pump()
+        """As `Frontier.set_delay`; wakes waiting tasks."""
+        self._then_pump(lambda: self.core.set_delay(gate, delay_s))
+
+    def set_slots(self, gate: GateKey, slots: int | None) -> None:
+        """As `Frontier.set_slots`; wakes waiting tasks."""
+        self._then_pump(lambda: self.core.set_slots(gate, slots))
+
+    def block(self, gate: GateKey, until_s: float) -> None:
+        """As `Frontier.block`; the timer follows."""
+        self._then_pump(lambda: self.core.block(gate, until_s))
+
+    def unblock(self, gate: GateKey) -> None:
+        """As `Frontier.unblock`; wakes waiting tasks."""
+        self._then_pump(lambda: self.core.unblock(gate))
+
+    def operate(self, command: Callable[[Operations], T]) -> T:
+        """Let an operator's command run, such as `lambda operations: operations.resume(queue)`; wakes waiting tasks.
+
+        The loop stands still until the store has written, mostly for some milliseconds. Raises: what the command raises.
+        """
+        return self._then_pump(lambda: command(self.core.operations))
 
     def stop_leasing(self) -> None:
         """Hand out no more leases: every waiting and later `lease()` raises `Drained`."""
@@ -125,6 +143,13 @@ class AsyncFrontier:
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.to_thread(self.core.close)
+
+    def _then_pump(self, call: Callable[[], T]) -> T:
+        """Make a call that may bring a lease; whoever waits is served, or told of the error, whatever becomes of it."""
+        try:
+            return call()
+        finally:
+            self._pump()
 
     def _wake_from_thread(self) -> None:
         """Called by the store's thread."""

@@ -8,6 +8,8 @@ from frontier.stores.base import Batch
 
 #: Rows that may be written and not durable before the Frontier waits for the store.
 MAX_ROWS = 20_000
+#: The same for what these rows hold: URLs and payloads.
+MAX_BYTES = 64 << 20
 
 
 class Backlog:
@@ -15,8 +17,9 @@ class Backlog:
 
     def __init__(self, max_unacknowledged: int) -> None:
         self._max_finishes = max_unacknowledged
-        self._batches: deque[tuple[int, int, int]] = deque()
+        self._batches: deque[tuple[int, int, int, int]] = deque()
         self.rows = 0  #: rows not durable
+        self.bytes = 0  #: URLs and payloads of new rows that are not durable
         self.finishes = 0  #: finished leases not durable
         self.said = 0  #: number of the last batch
         self.durable = 0  #: number of the last durable batch
@@ -24,7 +27,7 @@ class Backlog:
     @property
     def is_full(self) -> bool:
         """Whether the store must catch up before anything new is begun."""
-        return self.finishes >= self._max_finishes or self.rows >= MAX_ROWS
+        return self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES
 
     @property
     def is_empty(self) -> bool:
@@ -34,14 +37,17 @@ class Backlog:
     def add(self, batch: Batch, finishes: int) -> None:
         """A batch is written that ends so many leases."""
         self.said = batch.number
-        self._batches.append((batch.number, batch.rows, finishes))
-        self.rows += batch.rows
+        rows, size = batch.rows, batch.bytes
+        self._batches.append((batch.number, rows, size, finishes))
+        self.rows += rows
+        self.bytes += size
         self.finishes += finishes
 
     def synced(self, number: int) -> None:
         """Every batch up to `number` is durable."""
         self.durable = max(self.durable, number)
         while self._batches and self._batches[0][0] <= number:
-            _, rows, finishes = self._batches.popleft()
+            _, rows, size, finishes = self._batches.popleft()
             self.rows -= rows
+            self.bytes -= size
             self.finishes -= finishes

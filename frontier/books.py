@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from frontier.backlog import Backlog
-from frontier.errors import FrontierError, InvariantBroken, StoreFull
+from frontier.endings import Endings
+from frontier.errors import FrontierError, StoreFull
+from frontier.gatelines import Line
 from frontier.intake import Intake
-from frontier.models import Candidate, OutcomeKind, Verdict
+from frontier.models import Candidate, OutcomeKind, Row, Verdict
+from frontier.outbox import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox
+from frontier.retries import Retries
 from frontier.schedule import Schedule
-from frontier.seen import SeenFilter
-from frontier.stores.base import Batch, Counters, FrontierStore, HeadsRead, StoreFailed, Synced
+from frontier.stores.base import (
+    Answer,
+    Batch,
+    Counters,
+    FrontierStore,
+    GatesRead,
+    HeadsRead,
+    LanesRead,
+    RetriesRead,
+    StoreFailed,
+    Synced,
+)
+from frontier.workqueues import Lane
+
+#: Lanes of a line that are read at a time, once it has more than it brought along.
+LANES_NEXT = 500
+
+
+class Loaded(NamedTuple):
+    """What a batch brings from another Frontier."""
+
+    number: int  #: of the batch
+    settled: Mapping[int, tuple[int, OutcomeKind]]
+    waiting: Sequence[Row]  #: rows that wait for a retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receivers:
+    """Those whom the store's answers concern, and whose changes go into the batches."""
+
+    intake: Intake
+    schedule: Schedule
+    retries: Retries
+    endings: Endings
+    outbox: Outbox
 
 
 class Books:
@@ -20,106 +60,165 @@ class Books:
     """
 
     def __init__(
-        self, store: FrontierStore, intake: Intake, schedule: Schedule, counters: Counters, max_unacknowledged: int
+        self,
+        store: FrontierStore,
+        receivers: Receivers,
+        counters: Counters,
+        max_unacknowledged: int,
+        clock: Callable[[], float],
     ) -> None:
         self._store = store
-        self._intake = intake
-        self._schedule = schedule
+        self._intake = receivers.intake
+        self._schedule = receivers.schedule
+        self._retries = receivers.retries
+        self._endings = receivers.endings
+        self._outbox = receivers.outbox
+        self._clock = clock
+        self._heads: deque[Lane] = deque()  #: whose heads are on their way, in the order of the questions
+        self._lanes: deque[Line] = deque()
+        self._loaded: deque[Loaded] = deque()  #: batches that are not durable and that hold what was loaded
+        self._asked = 0  #: questions under way, those for heads left out
         self.backlog = Backlog(max_unacknowledged)
         self.failure: FrontierError | None = None
         self.queued = counters.queued  #: rows in the store: queued, waiting and leased
+        self.retired = counters.retired  #: of these, rows of retired queues, as the store last said
+        self.paused = counters.paused
+        self.queues = counters.queues
         self.ended = {
             OutcomeKind.DONE: counters.done,
             OutcomeKind.FAILED: counters.failed,
             OutcomeKind.DISREGARDED: counters.disregarded,
         }
 
-    def begin(self) -> Batch:
-        """The batch of this call."""
-        return Batch(number=self.backlog.said + 1)
-
-    def accept(self, candidates: Sequence[Candidate], via: int, batch: Batch) -> list[Verdict]:
+    def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """Add what is new to the batch."""
-        verdicts = self._intake.accept(candidates, via, batch)
-        self.queued += len(batch.new)
+        rows = self._outbox.batch.new
+        before = len(rows)
+        verdicts = self._intake.accept(candidates, via, via_url)
+        self.queued += len(rows) - before
         return verdicts
 
-    def say(self, batch: Batch, finishes: int = 0) -> None:
-        """Hand the batch to the store, unless it is empty. The rows that end in it leave their queues for good."""
-        if batch.is_empty:
-            return
-        for ended in batch.ended:
-            self.ended[ended.outcome] += 1
-            self.queued -= 1
-        self.backlog.add(batch, finishes)
-        self._store.write(batch)
+    def await_loaded(self, waiting: Sequence[Row]) -> None:
+        """The batch under way holds rows that have ended, or that wait: what they count for is known when it is durable."""
+        batch = self._outbox.batch
+        self.queued += len(waiting)
+        self._endings.waiting += len(waiting)
+        self._loaded.append(Loaded(batch.number, batch.settled, waiting))
 
-    def ask_heads(self) -> bool:
-        """Ask for the heads that the schedule wants; True if there were any."""
-        wanted = self._schedule.take_wanted()
-        for lane, limit in wanted:
-            self._store.ask_heads(lane.id, limit)
-        return bool(wanted)
+    def say(self, finishes: int = 0) -> None:
+        """Hand the batch to the store, unless it is empty, and then ask what there is to ask."""
+        outbox = self._outbox
+        batch = outbox.batch
+        if not batch.is_empty:
+            for ended in batch.ended:
+                self.ended[ended.outcome] += 1
+                self.queued -= 1
+            for _, kind in batch.settled.values():
+                self.ended[kind] += 1
+            batch.now_s = self._clock()
+            batch.last_number = outbox.last_number
+            self.backlog.add(batch, finishes)
+            outbox.batch = Batch(batch.number + 1)
+            self._store.write(batch)
+        self._ask()
+
+    def ask(self) -> bool:
+        """If there is anything to ask, say what comes before it, then ask; True if there was."""
+        if not self._outbox.has_questions():
+            return False
+        self.say()
+        return True
 
     def drain(self) -> bool:
         """Take the store's answers; True if there were any. Raises what the store or the filter failed with."""
         if self.failure is not None:
             raise self.failure
         answers = self._store.take_answers()
-        for answer in answers:
-            match answer:
-                case HeadsRead():
-                    self._heads_read(answer)
-                case Synced():
-                    self._synced(answer)
-                case StoreFailed():
-                    self.failure = answer.error
-                    raise answer.error
+        try:
+            for answer in answers:
+                self._take(answer)
+        except FrontierError as error:
+            self.failure = error  # the other answers are lost: nothing can go on from here
+            raise
         return bool(answers)
 
     def counters(self) -> Counters:
         """The totals as they stand in memory."""
         return Counters(
-            last_ordinal=self._intake.last_ordinal,
+            last_ordinal=self._outbox.last_number,
             queued=self.queued,
             done=self.ended[OutcomeKind.DONE],
             failed=self.ended[OutcomeKind.FAILED],
             disregarded=self.ended[OutcomeKind.DISREGARDED],
+            retired=self.retired,
+            paused=self.paused,
+            waiting=self._endings.waiting,
+            queues=self.queues,
         )
 
-    def flush(self) -> None:
-        """Return when all that was said is durable (blocks). Raises: StoreUnavailable."""
-        self._store.flush()
-        self.drain()
+    @property
+    def is_awaiting(self) -> bool:
+        """Gates, lanes or waiting rows are on their way."""
+        return self._asked > 0
 
-    def close(self, seen: SeenFilter) -> None:
-        """Write all, sync the filter, mark the state clean if nothing failed, let go (blocks)."""
-        clean = False
-        try:
-            try:
-                if self.failure is None:
-                    self.flush()
-                    seen.sync()
-            finally:
-                seen.close()
-            clean = self.failure is None
-        except OSError as error:
-            raise StoreFull(f"the filter cannot be written: {error}") from error
-        finally:
-            self._store.close(clean=clean)
+    def _ask(self) -> None:
+        outbox, store = self._outbox, self._store
+        if not outbox.has_questions():
+            return
+        self._asked += len(outbox.gates) + len(outbox.lanes) + bool(outbox.next_gates) + (outbox.retries is not False)
+        for lane in outbox.heads:
+            self._heads.append(lane)
+            store.ask_heads(lane.id, lane.limit, with_queue=not lane.queue.is_known)
+        for gate in outbox.gates:
+            store.ask_gate(gate.gate.id, gate.gate.key, LANES_AT_ONCE)
+        for line, after in outbox.lanes:
+            self._lanes.append(line)
+            store.ask_lanes(line.gate.id, after, LANES_NEXT)
+        if outbox.next_gates:
+            store.ask_gates(self._clock(), outbox.next_gates, LANES_AT_ONCE)
+        if outbox.retries is not False:
+            store.ask_retries(outbox.retries, RETRIES_AT_ONCE)
+        outbox.questions_asked()
 
-    def _heads_read(self, answer: HeadsRead) -> None:
-        lane = self._schedule.index.get(answer.lane)
-        if not self._schedule.heads_read(lane, answer.heads) and self.backlog.is_empty:
-            raise InvariantBroken(f"{lane} should have {lane.stored} rows in the store, and none was found")
+    def _take(self, answer: Answer) -> None:
+        match answer:
+            case Synced():
+                self._synced(answer)
+            case HeadsRead():
+                self._schedule.heads_read(self._heads.popleft(), answer.heads, answer.queue)
+            case LanesRead():
+                self._asked -= 1
+                self._schedule.placement.lanes_read(self._lanes.popleft(), answer, LANES_NEXT)
+            case GatesRead():
+                self._asked -= 1
+                self._schedule.window.gates_read(answer, self._clock())
+            case RetriesRead():
+                self._asked -= 1
+                self._retries.read(answer.rows)
+            case StoreFailed():
+                raise answer.error
 
     def _synced(self, answer: Synced) -> None:
         self.backlog.synced(answer.number)
-        for row in answer.duplicates:
-            self.queued -= 1
-            self._schedule.rows_lost(self._schedule.index.get((row.queue, row.gate)))
+        self.queued -= len(answer.duplicates)
+        if self._loaded:
+            self._loaded_synced(answer)
+        self.retired, self.paused, self.queues = answer.retired, answer.paused, answer.queues
         try:
             self._intake.mark_synced(answer.number)
         except OSError as error:
-            self.failure = StoreFull(f"the filter cannot be written: {error}")
-            raise self.failure from error
+            raise StoreFull(f"the filter cannot be written: {error}") from error
+
+    def _loaded_synced(self, answer: Synced) -> None:
+        """Make good what dead rows counted for that are no plain ones; those that wait may come due from now on."""
+        dead = {row.ordinal for row in answer.duplicates}
+        while self._loaded and self._loaded[0].number <= answer.number:
+            loaded = self._loaded.popleft()
+            for ordinal in dead & loaded.settled.keys():
+                self.queued += 1
+                self.ended[loaded.settled[ordinal][1]] -= 1
+            for row in loaded.waiting:
+                if row.ordinal in dead:
+                    self._endings.waiting -= 1
+                else:
+                    self._retries.add(row)

@@ -1,77 +1,87 @@
-"""Builds a Frontier from an order: the one place of this room that knows dedup."""
+"""Builds a Frontier from an order: with `order`, the one place of this room that knows dedup."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
-from dedup.uniq import UniqFilter, UniqParameters
-from frontier.assignment import PolitenessScope, parse_policy
-from frontier.books import Books
+from dedup.registered import found
+from dedup.uniq import UniqFilter
+from frontier.assignment import PolitenessScope, host_of_queue, parse_policy
+from frontier.books import Books, Receivers
+from frontier.checkpoints import Checkpoints, catch_up
 from frontier.core import Frontier
+from frontier.costs import parse_cost
+from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
-from frontier.gates import Politeness
+from frontier.fingerprints import name_id
+from frontier.gategroups import GateMaker
+from frontier.gates import Gate, Politeness
+from frontier.groups import parse_group
 from frontier.intake import Intake
-from frontier.models import WAITING
+from frontier.leases import Leases
+from frontier.models import GateKey
+from frontier.order import Clock, FrontierOrder, check_numbers
+from frontier.outbox import Outbox
+from frontier.parts import Parts
+from frontier.precedence import parse_queue_precedence, parse_uri_precedence
+from frontier.queuerules import QueueRules
+from frontier.retries import Retries
 from frontier.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
+from frontier.sheets import Delays, Sheets
 from frontier.stores.base import FrontierStore, Opening
 from frontier.stores.memory import MemoryStore
-from frontier.stores.sql import SqlStore
-from frontier.workqueues import QueueIndex
+
+__all__ = ["DedupFilter", "FrontierOrder", "check_order", "has_store", "open_frontier", "steady_clock"]
 
 #: The store's file in the state folder.
 STORE_FILE = "frontier.db"
-#: Keys that are marked again at a time after an unclean end.
-MARK_CHUNK = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierOrder:
-    """What a Frontier is asked to be. `policy`, `scope` and `uniq` may not change while a job lives."""
-
-    policy: str = "bkdr:997"  #: assignment policy
-    scope: PolitenessScope = PolitenessScope.HOST  #: whom a gate stands for
-    politeness: Politeness = field(default_factory=Politeness)
-    uniq: UniqParameters = field(default_factory=UniqParameters)  #: the filter
-    max_unacknowledged: int = 1000  #: finished leases that may be not durable; set it to the number of workers
+#: What the order said of budgets when the store was last opened: a change may wake queues.
+_BUDGETS = "budgets"
+#: When the store was last opened after an owner had died.
+_DIED = "died"
 
 
 def open_frontier(
     state: Path | None,
     order: FrontierOrder,
     *,
-    clock: Callable[[], float] | None = None,
+    store: FrontierStore | None = None,
+    seen: SeenFilter | None = None,
+    clock: Clock | None = None,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
     """Open the Frontier whose state lives in the folder `state` (None: in memory only); blocks.
 
+    `store` is another place for the rows than the folder's file, such as a database; the filter stays in the folder.
+    `seen` is another filter than the folder's. One that blocks must be the store's, too (`SqlStore(…, seen=…)`), whose thread
+    asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if it cannot be opened.
     `on_change` is called from another thread when the store has answered; it may only wake the host.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
     StoreFull, StoreUnavailable.
     """
-    check_order(order)
+    sheets = check_order(order)
     clock = clock or steady_clock()
-    store: FrontierStore = MemoryStore() if state is None else SqlStore(_made(state) / STORE_FILE)
+    if store is None:
+        store = MemoryStore() if state is None else _file_store(state)
+    opening = store.open(_identity(order), clock(), on_change)
     try:
-        opening = store.open(_identity(order), on_change)
-        seen = _open_filter(state, order, store, opening)
+        seen = _open_filter(state, order, store, opening, seen)
     except BaseException:
         store.close(clean=False)
         raise
-    index = QueueIndex()
-    schedule = Schedule(index)
-    politeness = _politeness(order)
-    intake = Intake(parse_policy(order.policy), order.scope, politeness, seen, index, schedule)
-    intake.last_ordinal = opening.counters.last_ordinal
-    _take_up(opening, index, schedule, intake, clock())
-    books = Books(store, intake, schedule, opening.counters, order.max_unacknowledged)
-    return Frontier(store=store, seen=seen, intake=intake, schedule=schedule, books=books, clock=clock)
+    parts = _parts(order, sheets, store, seen, opening, clock)
+    checkpoints = Checkpoints(
+        store, seen, order.checkpoint_s, marked=opening.counters.last_ordinal, on_change=on_change
+    )
+    frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
+    _wake_by_budget(frontier, order, store, opening)
+    return frontier
 
 
 def has_store(state: Path) -> bool:
@@ -80,14 +90,24 @@ def has_store(state: Path) -> bool:
     return file.is_file() and file.stat().st_size > 0
 
 
-def steady_clock() -> Callable[[], float]:
+def steady_clock() -> Clock:
     """Epoch seconds that never go back: the epoch at this moment plus the monotonic time since."""
     offset_s = time.time() - time.monotonic()
     return lambda: offset_s + time.monotonic()
 
 
+def own_function(name: str) -> Callable[..., Any]:
+    """The operator's function of that name. Raises: PolicyError."""
+    try:
+        return found(name, "function", ())
+    except BadParameters as error:
+        raise PolicyError(str(error)) from error
+
+
 class DedupFilter:
     """The room `dedup`'s UniqFilter behind this room's seam."""
+
+    blocks = False
 
     def __init__(self, uniq: UniqFilter) -> None:
         self._uniq = uniq
@@ -105,6 +125,10 @@ class DedupFilter:
         """Make every mark durable."""
         self._uniq.sync()
 
+    def position(self) -> str:
+        """What stands for all that was marked before the last sync."""
+        return self._uniq.position()
+
     def close(self) -> None:
         """Let go of maps and files."""
         self._uniq.close()
@@ -119,77 +143,150 @@ class DedupFilter:
         }
 
 
-def check_order(order: FrontierOrder) -> None:
-    """Raises: PolicyError for a policy that does not exist and for numbers that make no sense."""
-    parse_policy(order.policy)
-    politeness = order.politeness
-    numbers = (politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s)
-    if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise PolicyError("delays and the delay factor must be numbers that are not negative")
-    if politeness.min_delay_s > politeness.max_delay_s:
-        raise PolicyError(
-            f"min_delay {politeness.min_delay_s:g} s is longer than max_delay {politeness.max_delay_s:g} s"
-        )
-    if politeness.slots < 1 or order.max_unacknowledged < 1:
-        raise PolicyError("a gate needs at least one slot, and one lease must be allowed to end")
+def check_order(order: FrontierOrder) -> Sheets:
+    """The order's overrides as a table. Raises: PolicyError for what does not exist or makes no sense."""
+    check_numbers(order)
+    sheets = Sheets(order.overrides)
+    parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
+    parse_group(order.group, ip_of=order.ip_of, imported=own_function)
+    _rules(order, sheets)
+    return sheets
 
 
-def _politeness(order: FrontierOrder) -> Politeness:
-    if order.scope is not PolitenessScope.OFF:
-        return order.politeness
-    return Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
+def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
+    cost = parse_cost(order.cost, own_function)
+    return QueueRules(
+        per_queue=order.per_queue,
+        budgets=order.budgets,
+        cost=cost,
+        uris=parse_uri_precedence(order.uri_precedence, own_function, cost),
+        queues=parse_queue_precedence(order.queue_precedence, own_function, order.precedence_floor),
+        sheets=sheets,
+        host_of=host_of_queue(order.policy),
+    )
+
+
+def _parts(
+    order: FrontierOrder, sheets: Sheets, store: FrontierStore, seen: SeenFilter, opening: Opening, clock: Clock
+) -> Parts:
+    rules = _rules(order, sheets)
+    outbox = Outbox(opening.counters.last_ordinal)
+    schedule = Schedule(outbox, _maker(order, sheets), rules, order.gates_in_memory)
+    schedule.window.stored.more = opening.counters.queued > 0
+    schedule.window.died_s = _died_s(store, opening, clock())
+    retries = Retries(may_have_any=opening.counters.waiting > 0)
+    endings = Endings(outbox, schedule, retries, rules)
+    endings.waiting = opening.counters.waiting
+    assign = parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
+    intake = Intake(assign, order.scope, rules, seen, schedule, outbox)
+    intake.marked_ordinal = opening.counters.last_ordinal
+    receivers = Receivers(intake=intake, schedule=schedule, retries=retries, endings=endings, outbox=outbox)
+    books = Books(store, receivers, opening.counters, order.max_unacknowledged, clock)
+    leases = Leases(order.lease_s)
+    return Parts(
+        outbox=outbox,
+        rules=rules,
+        schedule=schedule,
+        retries=retries,
+        leases=leases,
+        intake=intake,
+        endings=endings,
+        books=books,
+    )
+
+
+def _died_s(store: FrontierStore, opening: Opening, now_s: float) -> float:
+    """Until when an owner that died may have had fetches under way, noted so that a further opening knows; 0 = none died."""
+    if not opening.clean:
+        store.note({_DIED: repr(now_s)})
+        return now_s
+    return min(float(opening.notes.get(_DIED, "0")), now_s)
+
+
+def _maker(order: FrontierOrder, sheets: Sheets) -> GateMaker:
+    """How gates are made: by the order, its sheets, and its scope of politeness."""
+    usual = order.politeness
+    is_off = order.scope is PolitenessScope.OFF
+    if is_off:
+        usual = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
+
+    def host_gate(key: GateKey) -> Gate:
+        politeness = usual
+        if sheets.has_host_settings and not is_off:
+            politeness = _politeness_of(sheets, key, usual)
+        return Gate(name_id(key), key, politeness, backoff=order.backoff)
+
+    def group_gate(key: GateKey) -> Gate:
+        return Gate(name_id(key), key, order.group_politeness, backoff=order.backoff)
+
+    group_of = None if is_off else parse_group(order.group, ip_of=order.ip_of, imported=own_function)
+    return GateMaker(host_gate, group_gate, group_of)
+
+
+def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politeness:
+    settings = sheets.for_host(host)
+    delays = settings.delays(Delays(usual.delay_factor, usual.min_delay_s, usual.max_delay_s))
+    slots = usual.slots if settings.max_connections is None else settings.max_connections
+    return Politeness(
+        delay_factor=delays.delay_factor,
+        min_delay_s=delays.min_delay_s,
+        max_delay_s=delays.max_delay_s,
+        slots=slots,
+    )
 
 
 def _identity(order: FrontierOrder) -> dict[str, str]:
     return {"policy": order.policy, "politeness": order.scope.value}
 
 
-def _made(state: Path) -> Path:
+def _file_store(state: Path) -> FrontierStore:
+    from frontier.stores.sql import SqlStore  # noqa: PLC0415 - a Frontier in memory needs no SQLAlchemy
+
     try:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"{state}: {error.strerror}; choose a folder that can be written") from error
-    return state
+    return SqlStore(state / STORE_FILE)
 
 
-def _open_filter(state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening) -> SeenFilter:
-    """The filter, knowing all that the store knows: after an unclean end every key is marked again."""
-    if state is None:
-        return ExactFilter()
+def _open_filter(
+    state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening, given: SeenFilter | None
+) -> SeenFilter:
+    """The filter, knowing all that the store knows."""
+    place = "the filter" if state is None or given is not None else f"the filter in {state / 'seen'}"
+    seen: SeenFilter
     try:
-        seen = DedupFilter(UniqFilter.open(state / "seen", order.uniq))
-        if not opening.clean:
-            _mark_again(seen, store)
+        if given is not None:
+            seen = given
+        elif state is None:
+            seen = ExactFilter()
+        else:
+            seen = DedupFilter(UniqFilter.open(state / "seen", order.uniq))
+        _catch_up(seen, store, opening)
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error
     except BadParameters as error:
         raise PolicyError(str(error)) from error
     except OSError as error:
-        raise StoreFull(f"the filter in {state / 'seen'} cannot be written: {error.strerror}") from error
+        raise StoreFull(f"{place} cannot be written: {error.strerror}") from error
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
     return seen
 
 
-def _mark_again(seen: SeenFilter, store: FrontierStore) -> None:
-    """Tell the filter every key of the store; let go of it if that fails."""
+def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening) -> None:
+    """Tell the filter what it may not know; let go of it if that fails."""
     try:
-        for keys in store.keys(MARK_CHUNK):
-            seen.mark(keys)
+        catch_up(store, seen, opening)
     except BaseException:
         seen.close()
         raise
 
 
-def _take_up(opening: Opening, index: QueueIndex, schedule: Schedule, intake: Intake, now_s: float) -> None:
-    """Begin where the last owner ended: gates rest on, lanes have their rows, retries wait."""
-    for gate in opening.gates:
-        intake.make_gate(gate.key).restore(gate, now_s, clean=opening.clean)
-    for queue in opening.queues:
-        index.restore_queue(queue.id, queue.key)
-    for row in opening.lanes:
-        schedule.rows_stored(index.restore_lane(row), WAITING, row.rows)
-    for head in opening.waiting:
-        lane = index.get((head.row.queue, head.row.gate))
-        schedule.row_waits(lane, head)
-        schedule.rows_lost(lane, 0)
+def _wake_by_budget(frontier: Frontier, order: FrontierOrder, store: FrontierStore, opening: Opening) -> None:
+    """Queues that are retired may have budget left since the order was changed."""
+    now = repr((order.budgets.total_budget, sorted(map(repr, order.overrides))))
+    if opening.counters.retired and opening.notes.get(_BUDGETS) != now:
+        frontier.operations.wake_by_budget()
+    if opening.notes.get(_BUDGETS) != now:
+        store.note({_BUDGETS: now})

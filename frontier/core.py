@@ -8,26 +8,18 @@ other I/O is in the methods whose docstring says that they block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from frontier.audit import check_counters, check_lanes
-from frontier.books import Books
-from frontier.endings import end_row, end_slot
+from frontier.audit import audit
+from frontier.checkpoints import Checkpoints
+from frontier.dump import dump_lines
+from frontier.fingerprints import name_id
 from frontier.gates import Gate
-from frontier.intake import Intake
-from frontier.leases import Leases
-from frontier.models import (
-    BUSY,
-    Candidate,
-    GateKey,
-    Lease,
-    Outcome,
-    UrlRecord,
-    Verdict,
-    WaitsFor,
-    Wake,
-)
-from frontier.schedule import Schedule
+from frontier.load import Entry, LoadReport, load
+from frontier.loading import Loading
+from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
+from frontier.operations import Operations
+from frontier.parts import Parts
 from frontier.seen import SeenFilter
 from frontier.statistics import FrontierCounts, FrontierStatistics, count, examine
 from frontier.stores.base import FrontierStore
@@ -36,8 +28,9 @@ from frontier.stores.base import FrontierStore
 class Frontier:
     """Work queues behind gates, over a store and a filter. Not thread-safe; many may live in one process.
 
-    schedule, lease, wake, finish, release, block, unblock, set_delay and the counts never wait for the store. Errors: after
-    the store failed, every call but `close` raises what it failed with (`StoreUnavailable`).
+    schedule, lease, wake, finish, release, renew, block, unblock, set_delay, set_slots and the counts never wait for the store;
+    `operations` has what an operator does, which may. Errors: after the store or the filter failed, every call but
+    `close` raises what it failed with (`StoreUnavailable`).
     """
 
     def __init__(
@@ -45,19 +38,23 @@ class Frontier:
         *,
         store: FrontierStore,
         seen: SeenFilter,
-        intake: Intake,
-        schedule: Schedule,
-        books: Books,
+        parts: Parts,
+        checkpoints: Checkpoints,
         clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._seen = seen
-        self._intake = intake
-        self._schedule = schedule
-        self._books = books
+        self._parts = parts
+        self._books = parts.books
+        self._schedule = parts.schedule
+        self._leases = parts.leases
+        self._endings = parts.endings
+        self._rules = parts.rules
+        self._checkpoints = checkpoints
         self._clock = clock
-        self._leases = Leases()
         self._is_closed = False
+        self.operations = Operations(store, seen, parts, clock)  #: what an operator asks and orders
+        self.loading = Loading(store, parts, clock)  #: what a dump or a journal is loaded into
 
     def __enter__(self) -> Frontier:
         return self
@@ -72,75 +69,70 @@ class Frontier:
 
     def schedule(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """Enqueue what is new; one verdict per candidate, in order. BUSY for all while the store is behind."""
-        self._books.drain()
+        self._drain()
         if self._books.backlog.is_full:
             return [BUSY] * len(candidates)
-        batch = self._books.begin()
-        verdicts = self._books.accept(candidates, 0, batch)
-        self._books.say(batch)
+        verdicts = self._books.accept(candidates, 0)
+        self._books.say()
         return verdicts
 
     # URLs out
 
     def lease(self) -> Lease | None:
         """The next URL that may be fetched now, or None; `wake()` says when to ask again."""
-        self._books.drain()
+        self._drain()
         if self._books.backlog.is_full:
             return None
         while True:
             now_s = self._clock()
+            self._parts.wake_up(now_s)
             served = self._schedule.lease(now_s)
-            asked = self._books.ask_heads()
             if served is not None:
-                lane, head = served
-                gate = self._schedule.gate(lane.gate)
-                assert gate is not None, "a lane stands at a gate that exists"
-                return self._leases.hand_out(lane, gate, head, now_s)
-            if not asked or not self._books.drain():
+                self._books.ask()
+                return self._leases.hand_out(*served, now_s)
+            self._books.say()  # such as that a queue was over its budget, with which the crawl may end
+            if not self._drain():
                 return None
 
     def wake(self) -> Wake:
         """When `lease()` may have an answer, and what it waits for."""
-        self._books.drain()
-        if self._books.backlog.is_full:
-            return Wake(None, WaitsFor.STORE)
-        at_s = self._schedule.next_time(self._clock())
-        waits_for = WaitsFor.TIME if at_s is not None else WaitsFor.NOTHING
-        if self._schedule.asked:
-            waits_for |= WaitsFor.STORE
-        if self._leases:
-            waits_for |= WaitsFor.FINISH
-        if not self.pending:
-            waits_for |= WaitsFor.URLS
-        return Wake(at_s, waits_for)
+        self._drain()
+        return self._parts.wake(self._clock())
 
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """Give a lease back with its outcome and the page's outlinks, as one transaction.
 
-        Never refused for being busy. Raises: LeaseLost.
+        Never refused for being busy. Raises: LeaseLost; PolicyError of a user's own functions, before any change.
         """
-        held = self._leases.take_back(lease)
-        self._books.drain()
-        batch = self._books.begin()
-        now_s = self._clock()
-        end_slot(held, outcome, now_s, batch)
-        end_row(held, outcome, now_s, batch, self._schedule)
-        verdicts = self._books.accept(discovered, lease.ordinal, batch) if discovered else []
-        self._books.say(batch, finishes=1)
+        self._drain()
+        held = self._leases.find(lease)
+        charge = self._rules.charge(held, outcome)
+        verdicts = self._books.accept(discovered, lease.ordinal, lease.url) if discovered else []
+        self._leases.take_back(lease)
+        self._endings.end(held, outcome, charge, self._clock())
+        self._books.say(1)
         return verdicts
 
     def release(self, lease: Lease) -> None:
         """Give a lease back unprocessed: the URL is first again and the slot does not rest. Raises: LeaseLost."""
         held = self._leases.take_back(lease)
-        held.gate.give_back(self._clock())
-        self._schedule.come_back(held.lane, held.head, keep=True)
-        self._books.drain()
+        self._endings.release(held, self._clock())
+        self._drain()
+        self._books.say()
+
+    def renew(self, lease: Lease) -> Lease:
+        """Keep a lease for as long again; the answer takes its place. Raises: LeaseLost."""
+        return self._leases.renew(lease, self._clock())
 
     # Gates
 
     def set_delay(self, gate: GateKey, delay_s: float) -> None:
         """Start fetches of this gate at least so far apart (a robots Crawl-delay); 0 takes it back."""
-        self._change_gate(gate, lambda changed: setattr(changed, "spacing_s", max(delay_s, 0.0)))
+        self._change_gate(gate, lambda changed: changed.set_spacing(max(delay_s, 0.0)))
+
+    def set_slots(self, gate: GateKey, slots: int | None) -> None:
+        """Let so many fetches of this gate run at once; None = as many as the order says."""
+        self._change_gate(gate, lambda changed: changed.set_slots(slots))
 
     def block(self, gate: GateKey, until_s: float) -> None:
         """Let nothing through this gate before `until_s`."""
@@ -148,7 +140,7 @@ class Frontier:
 
     def unblock(self, gate: GateKey) -> None:
         """Take a block back; slots that rest go on resting."""
-        self._change_gate(gate, lambda changed: setattr(changed, "blocked_until_s", 0.0))
+        self._change_gate(gate, lambda changed: changed.unblock())
 
     # Counts
 
@@ -158,8 +150,8 @@ class Frontier:
 
     @property
     def pending(self) -> int:
-        """URLs queued and not leased."""
-        return self._books.queued - len(self._leases)
+        """URLs queued and not leased, those of retired queues left out."""
+        return self._parts.pending
 
     @property
     def in_flight(self) -> int:
@@ -168,8 +160,13 @@ class Frontier:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is queued and nothing is leased."""
-        return self._books.queued == 0
+        """Nothing is leased, and nothing is queued that may be leased (queues that are retired keep theirs)."""
+        return self._parts.is_done
+
+    def can_lease(self) -> bool:
+        """Whether `lease()` may have an answer now; it may still be None, as heads can be on their way."""
+        self._drain()
+        return not self._books.backlog.is_full and self._parts.can_lease(self._clock())
 
     @property
     def said(self) -> int:
@@ -183,18 +180,19 @@ class Frontier:
 
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
-        self._books.drain()
+        self._drain()
 
     def counts(self) -> FrontierCounts:
         """How much of what there is, O(1): for displays that are renewed often."""
-        self._books.drain()
-        return count(self._books, self._schedule, self.in_flight)
-
-    def statistics(self) -> FrontierStatistics:
-        """The counts and more. Costs a look at every gate and at every leaf of the filter."""
-        return examine(self.counts(), self._books, self._schedule, self._clock())._replace(seen=self._seen.facts())
+        self._drain()
+        return count(self._parts)
 
     # Blocking
+
+    def statistics(self) -> FrontierStatistics:
+        """The counts and more, with the reason if nothing runs (blocks). Costs a look at every lane and gate."""
+        self.flush()
+        return examine(self._parts, self._store.tally(), self._clock())._replace(seen=self._seen.facts())
 
     def get(self, key: bytes) -> UrlRecord | None:
         """What is known of the URL with this dedup key (blocks, for a queued one as long as a scan takes; any thread)."""
@@ -210,25 +208,52 @@ class Frontier:
 
     def flush(self) -> None:
         """Return when all that was said is durable (blocks). Raises: StoreUnavailable."""
-        self._books.flush()
+        self._drain()
+        self._parts.flush(self._store)
+
+    def dump(self, facts: Mapping[str, str | float] | None = None, *, with_ended: bool = True) -> Iterator[str]:
+        """The lines of a dump, see `frontier.dump` (blocks; call nothing else until the last line)."""
+        self.flush()
+        return dump_lines(self._store, facts, with_ended=with_ended)
+
+    def load(self, entries: Iterable[Entry]) -> LoadReport:
+        """Take over what another Frontier knew, see `frontier.load` (blocks)."""
+        return load(entries, self.loading)
+
+    def checkpoint(self) -> None:
+        """Make the filter durable up to what is marked, so that an unclean end costs less (blocks; any thread)."""
+        self._checkpoints.now()
 
     def check(self) -> None:
         """Compare what is in memory with the store, row by row (blocks). Raises: InvariantBroken."""
         self.flush()
-        check_lanes(self._schedule, self._leases.ordinals())
-        check_counters(self._store.counters(), self._books.counters())
+        audit(self._parts, self._store)
 
     def close(self) -> None:
         """Write all, sync the filter, mark the state clean, let go (blocks). A second call is harmless."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._books.close(self._seen)
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._parts.close(self._store, self._seen, self._checkpoints, self._clock())
+
+    # Inside
+
+    def _drain(self) -> bool:
+        failure = self._checkpoints.failure
+        if failure is not None and self._books.failure is None:
+            self._books.failure = failure
+        answered = self._books.drain()
+        if answered:
+            self._checkpoints.marked(self._parts.intake.marked_ordinal)
+        return answered
 
     def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
-        self._books.drain()
-        batch = self._books.begin()
-        gate = self._intake.gate(key, batch)
-        change(gate)
-        batch.gates[:] = [gate.row()]
-        self._schedule.gate_changed(gate)
-        self._books.say(batch)
+        self._drain()
+        listed = self._schedule.window.named(name_id(key), key)
+        if listed.is_loading:
+            listed.later.append(change)
+        else:
+            change(listed.gate)
+            self._parts.outbox.batch.gates.append(listed.gate.row())
+            listed.enlist()
+        self._books.say()

@@ -11,6 +11,10 @@ class PolicyError(FrontierError):
     """The order asks for a policy, a delay or a number that does not exist or makes no sense."""
 
 
+class UnknownQueue(FrontierError):
+    """There is no work queue of this name."""
+
+
 class LeaseLost(FrontierError):
     """The lease is not out: it was finished, released, or belongs to another Frontier."""
 

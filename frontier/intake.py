@@ -1,4 +1,4 @@
-"""From candidates to rows: assign, ask the filter, number.
+"""From candidates to rows: ask the filter, assign, number.
 
 The filter is marked only after a row is committed and synced; in between the key is in a pending set. So the filter may know
 less than the store, never more.
@@ -9,139 +9,199 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from frontier.assignment import Assign, PolitenessScope, authority_of, gate_key
+from frontier.assignment import Assign, PolitenessScope
+from frontier.authority import authority
 from frontier.fingerprints import name_id
-from frontier.gates import Gate, Politeness
-from frontier.models import (
-    FRONT,
-    NEW,
-    NORMAL,
-    SEEN,
-    Candidate,
-    GateKey,
-    QueueKey,
-    Row,
-    Verdict,
-    VerdictKind,
-)
+from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
+from frontier.outbox import Outbox
+from frontier.precedence import is_precedence
+from frontier.queuerules import QueueRules
 from frontier.schedule import Schedule
 from frontier.seen import SeenFilter
-from frontier.stores.base import Batch, LaneRow, QueueRow
-from frontier.workqueues import Lane, QueueIndex
+from frontier.stores.base import Announced
+from frontier.turns import Turn, turn_of
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
 _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
+_NUL = Verdict(VerdictKind.REFUSED, "it holds a NUL character")
+_PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number from 0 to 255")
+
+#: Ids of names that are remembered.
+_REMEMBERED = 65_536
 
 
 class Intake:
-    """Decides about candidates and adds what is new to a batch. Cost: O(1) a candidate, vectorised where it can be."""
+    """Decides about candidates and adds what is new to the batch. Cost: O(1) a candidate, vectorised where it can be."""
 
     def __init__(
         self,
         assign: Assign,
         scope: PolitenessScope,
-        politeness: Politeness,
+        rules: QueueRules,
         seen: SeenFilter,
-        index: QueueIndex,
         schedule: Schedule,
+        outbox: Outbox,
     ) -> None:
         self._assign = assign
         self._scope = scope
-        self._politeness = politeness
+        self._rules = rules
         self._seen = seen
-        self._index = index
         self._schedule = schedule
+        self._outbox = outbox
+        self._ids: dict[str, int] = {}
         self._pending: set[bytes] = set()
-        self._unmarked: deque[tuple[int, list[bytes]]] = deque()
-        self.last_ordinal = 0
+        self._unmarked: deque[tuple[int, int, list[bytes]]] = deque()
+        self.marked_ordinal = 0  #: every row up to this one is known to the filter
 
-    def accept(self, candidates: Sequence[Candidate], via: int, batch: Batch) -> list[Verdict]:
-        """One verdict per candidate, in order; new ones become rows of the batch."""
-        verdicts = self._judge(candidates)
-        fresh = [candidate for candidate, verdict in zip(candidates, verdicts, strict=True) if verdict is NEW]
+    def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
+        """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
+        verdicts, fresh = self.judge(candidates)
         if not fresh:
             return verdicts
-        queues = self._assign([candidate.url for candidate in fresh])
-        for candidate, queue in zip(fresh, queues, strict=True):
-            self._enqueue(candidate, queue, via, batch)
-        keys = [row.dedup_key() for row in batch.new]
-        self._pending.update(keys)
-        self._unmarked.append((batch.number, keys))
+        queues = self.queues_of([candidate.url for candidate in fresh])
+        precedences = self._precedences(fresh, via_url)
+        first = len(self._outbox.batch.new)
+        for candidate, queue, precedence in zip(fresh, queues, precedences, strict=True):
+            row, gate = self.row(candidate, queue, precedence, via)
+            self.enqueue(row, queue, gate)
+            if candidate.force:
+                self._outbox.batch.forced.add(row.ordinal)
+        self.remember(first)
         return verdicts
+
+    def judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], list[Candidate]]:
+        """One verdict per candidate, in order, and those that are new; changes nothing."""
+        return self._judge(candidates, [_key(candidate) for candidate in candidates])
+
+    def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
+        """The queues that the policy assigns. Raises: PolicyError."""
+        return self._assign(urls)
+
+    def row(self, candidate: Candidate, queue_key: QueueKey, precedence: int, via: int) -> tuple[Row, GateKey]:
+        """The next row, and its gate's key."""
+        url = candidate.url
+        found = authority(url)
+        assert found is not None, "candidates without a host are refused before"
+        gate_key = GateKey(found.host) if self._scope is not PolitenessScope.QUEUE else self.gate_of(queue_key, "")
+        gate, queue = self._id(gate_key), self._id(queue_key)
+        outbox = self._outbox
+        outbox.last_number = ordinal = outbox.last_number + 1
+        row = Row(queue, gate, precedence, ordinal, url, candidate.key, candidate.hops, via, 0, None, candidate.payload)
+        return row, gate_key
+
+    def remember(self, first: int) -> None:
+        """The new rows of the batch, from this one on, are known from now on; the filter is marked when they are durable."""
+        rows = self._outbox.batch.new
+        if len(rows) > first:
+            # A filter that blocks is marked by the store, before it calls the rows durable.
+            added = [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]]
+            self._pending.update(added)
+            self._unmarked.append((self._outbox.batch.number, rows[-1].ordinal, added))
 
     def mark_synced(self, number: int) -> None:
         """Batches up to `number` are durable: tell the filter. Raises: OSError of the filter."""
         keys: list[bytes] = []
         while self._unmarked and self._unmarked[0][0] <= number:
-            keys.extend(self._unmarked.popleft()[1])
+            _, self.marked_ordinal, added = self._unmarked.popleft()
+            keys.extend(added)
         if keys:
             self._seen.mark(keys)
             self._pending.difference_update(keys)
 
-    def gate(self, key: GateKey, batch: Batch) -> Gate:
-        """The gate of this key; made, and noted in the batch, if it is new."""
-        gate = self._schedule.gate(name_id(key))
-        if gate is None:
-            gate = self.make_gate(key)
-            batch.gates.append(gate.row())
-        return gate
+    def gate_of(self, queue: QueueKey, host: str) -> GateKey:
+        """The gate of a URL with this queue and host."""
+        return GateKey(f"queue:{queue}") if self._scope is PolitenessScope.QUEUE else GateKey(host)
 
-    def make_gate(self, key: GateKey) -> Gate:
-        """Make the gate of this key, which has none."""
-        gate = Gate(name_id(key), key, self._politeness)
-        self._schedule.add_gate(gate)
-        return gate
+    def assign(self, url: str) -> tuple[QueueKey, GateKey] | None:
+        """Where a URL would stand; None if it has no host."""
+        found = authority(url)
+        if found is None:
+            return None
+        (queue,) = self._assign([url])
+        return queue, self.gate_of(queue, found.host)
 
-    def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def _judge(
+        self, candidates: Sequence[Candidate], keys: list[bytes | None]
+    ) -> tuple[list[Verdict], list[Candidate]]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
-        keys = [_key(candidate) for candidate in candidates]
-        unseen = self._seen.unseen([b"" if key is None else key for key in keys])
+        blocks = self._seen.blocks
+        unseen = [True] * len(keys) if blocks else self._seen.unseen([b"" if key is None else key for key in keys])
+        new = LATER if blocks else NEW
+        pending = self._pending
         in_batch: set[bytes] = set()
-        facts = zip(candidates, keys, unseen, strict=True)
-        return [self._verdict(candidate, key, is_unseen, in_batch) for candidate, key, is_unseen in facts]
+        verdicts: list[Verdict] = []
+        fresh: list[Candidate] = []
+        for candidate, key, is_unseen in zip(candidates, keys, unseen, strict=True):
+            verdict = new
+            if key is None:
+                verdict = _NOT_UTF8
+            elif key in in_batch or not (candidate.force or (is_unseen and key not in pending)):
+                verdict = SEEN
+            elif (fault := _fault(candidate)) is not None:
+                verdict = fault
+            else:
+                in_batch.add(key)
+                fresh.append(candidate)
+            verdicts.append(verdict)
+        return verdicts, fresh
 
-    def _verdict(self, candidate: Candidate, key: bytes | None, is_unseen: bool, in_batch: set[bytes]) -> Verdict:
-        if key is None:
-            return _NOT_UTF8
-        is_known = not is_unseen or key in self._pending
-        verdict = SEEN if key in in_batch or (is_known and not candidate.force) else NEW
-        if verdict is NEW and authority_of(candidate.url) is None:
-            return _NO_HOST
-        in_batch.add(key)
-        return verdict
+    def _precedences(self, fresh: list[Candidate], via_url: str | None) -> list[int]:
+        plain = self._rules.plain_precedence
+        if plain is None:
+            return [self._rules.in_row(candidate, via_url) for candidate in fresh]
+        return [
+            plain if candidate.precedence is None and not candidate.front else self._rules.in_row(candidate, via_url)
+            for candidate in fresh
+        ]
 
-    def _enqueue(self, candidate: Candidate, queue_key: QueueKey, via: int, batch: Batch) -> None:
-        lane = self._lane(candidate.url, queue_key, batch)
-        self.last_ordinal += 1
-        row = Row(
-            queue=lane.queue.id,
-            gate=lane.gate,
-            precedence=FRONT if candidate.front else NORMAL,
-            ordinal=self.last_ordinal,
-            url=candidate.url,
-            key=candidate.key,
-            hops=candidate.hops,
-            via=via,
-            attempts=0,
-            due_s=None,
-            payload=candidate.payload,
-        )
-        batch.new.append(row)
-        if candidate.force:
-            batch.forced.add(row.ordinal)
-        self._schedule.rows_stored(lane, row.precedence)
+    def enqueue(self, row: Row, queue_key: QueueKey, gate_key: GateKey) -> None:
+        """Add a row that can be served to the batch, and let its lane stand in line."""
+        self._outbox.batch.new.append(row)
+        queue_id, gate_id = row[:2]
+        window = self._schedule.window
+        line = window.get(gate_id)
+        lane = None if line is None else line.lanes.get(queue_id)
+        if lane is not None:
+            self._schedule.row_stored(lane, row)
+        elif line is None or queue_id not in line.waiting:
+            turn = self._announce(row, queue_key)
+            line = window.admit(gate_id, gate_key)
+            if line is None:
+                self._outbox.batch.gate_names.append((gate_id, gate_key))
+                window.wake(gate_id, turn, queue_id)
+            else:
+                self._schedule.lane_waits(line, queue_id, turn)
 
-    def _lane(self, url: str, queue_key: QueueKey, batch: Batch) -> Lane:
-        authority = authority_of(url)
-        assert authority is not None, "candidates without a host are refused before"
-        gate = self.gate(gate_key(self._scope, queue_key, authority), batch)
-        queue, is_new = self._index.queue(queue_key)
-        if is_new:
-            batch.queues.append(QueueRow(queue.id, queue_key))
-        lane, is_new = self._index.lane(queue, gate.id)
-        if is_new:
-            batch.lanes.append(LaneRow(queue.id, gate.id, queue.precedence, lane.arrival, 0))
-        return lane
+    def enqueue_waiting(self, row: Row, queue_key: QueueKey, gate_key: GateKey) -> None:
+        """Add a row that waits for a retry to the batch: its lane is known, and stands in line when the row is due."""
+        self._outbox.batch.new.append(row)
+        line = self._schedule.window.get(row.gate)
+        if line is None:
+            self._outbox.batch.gate_names.append((row.gate, gate_key))
+        elif row.queue in line.lanes or row.queue in line.waiting:
+            return
+        self._announce(row, queue_key)
+
+    def _announce(self, row: Row, queue_key: QueueKey) -> Turn:
+        """A lane gets a row that is not in memory, nor waits in its line there; the answer is the turn that it is to take."""
+        batch = self._outbox.batch
+        queue = self._schedule.index.get(row.queue)
+        if queue is None or not queue.is_known:
+            precedence = self._rules.first_precedence(queue_key)
+            batch.queue_names.append((row.queue, queue_key, precedence))
+        else:
+            precedence = queue.precedence
+        turn = turn_of(precedence, row.ordinal)
+        batch.announced.append(Announced(row.queue, row.gate, turn))
+        return turn
+
+    def _id(self, name: str) -> int:
+        known = self._ids.get(name)
+        if known is None:
+            if len(self._ids) >= _REMEMBERED:
+                self._ids.clear()
+            known = self._ids[name] = name_id(name)
+        return known
 
 
 def _key(candidate: Candidate) -> bytes | None:
@@ -151,3 +211,12 @@ def _key(candidate: Candidate) -> bytes | None:
     except UnicodeEncodeError:
         return None
     return encoded if candidate.key is None else candidate.key
+
+
+def _fault(candidate: Candidate) -> Verdict | None:
+    """Why the candidate cannot be queued, if it cannot."""
+    if "\0" in candidate.url:
+        return _NUL
+    if candidate.precedence is not None and not is_precedence(candidate.precedence):
+        return _PRECEDENCE
+    return None if authority(candidate.url) is not None else _NO_HOST

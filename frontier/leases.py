@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from frontier.errors import LeaseLost
-from frontier.gates import Gate
 from frontier.models import Head, Lease
 from frontier.workqueues import Lane
+
+_new = tuple.__new__
 
 
 class Held(NamedTuple):
@@ -15,45 +19,94 @@ class Held(NamedTuple):
 
     lease: Lease
     lane: Lane
-    gate: Gate
     head: Head
 
 
 class Leases:
-    """Leases by the ordinal of their URL. Every operation is O(1)."""
+    """Leases by the ordinal of their URL. Every operation is O(1), with an expiry O(log leases).
 
-    def __init__(self) -> None:
+    Without `lease_s` a lease ends only with its process: the owner is the one who fetches. With it a lease that is neither
+    ended nor renewed for so long is lost: its URL can be leased again.
+    """
+
+    def __init__(self, lease_s: float | None = None) -> None:
+        self._lease_s = lease_s
         self._held: dict[int, Held] = {}
+        self._expiries: list[tuple[float, int]] = []  #: heap; may hold stale entries
+        self.lost = 0  #: leases that expired
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
 
     def ordinals(self) -> set[int]:
         """The URLs that are leased."""
         return set(self._held)
 
-    def hand_out(self, lane: Lane, gate: Gate, head: Head, now_s: float) -> Lease:
+    def get(self, ordinal: int) -> Lease | None:
+        """The lease of this URL, if it is out."""
+        held = self._held.get(ordinal)
+        return None if held is None else held.lease
+
+    def hand_out(self, lane: Lane, head: Head, now_s: float) -> Lease:
         """Make the lease of a head that was taken from its lane."""
-        row = head.row
-        lease = Lease(
-            ordinal=row.ordinal,
-            url=row.url,
-            key=row.dedup_key(),
-            hops=row.hops,
-            via=head.via,
-            attempts=row.attempts,
-            payload=row.payload,
-            queue=lane.queue.key,
-            gate=gate.key,
-            since_s=now_s,
-        )
-        self._held[row.ordinal] = Held(lease, lane, gate, head)
+        row, via = head
+        _, _, _, ordinal, url, key, hops, _, attempts, _, payload = row
+        if key is None:
+            key = url.encode()
+        until_s = math.inf if self._lease_s is None else now_s + self._lease_s
+        gate = lane.line.gate.key
+        # Half the price of Lease(...): one is made for every page.
+        lease = _new(Lease, (ordinal, url, key, hops, via, attempts, payload, lane.queue.key, gate, now_s, until_s))
+        self._held[ordinal] = _new(Held, (lease, lane, head))
+        if self._lease_s is not None:
+            heappush(self._expiries, (until_s, ordinal))
         return lease
+
+    def find(self, lease: Lease) -> Held:
+        """What is kept of a lease. Raises: LeaseLost if it is not out."""
+        held = self._held.get(lease.ordinal)
+        # One that was renewed differs in its last field only.
+        if held is None or not (held.lease is lease or held.lease[:10] == lease[:10]):
+            raise LeaseLost(f"the lease of {lease.url} is not out")
+        return held
 
     def take_back(self, lease: Lease) -> Held:
         """End a lease. Raises: LeaseLost if it is not out."""
-        held = self._held.get(lease.ordinal)
-        if held is None or held.lease is not lease:
-            raise LeaseLost(f"the lease of {lease.url} is not out")
+        held = self.find(lease)
         del self._held[lease.ordinal]
         return held
+
+    def renew(self, lease: Lease, now_s: float) -> Lease:
+        """Keep it for as long again from now on; answers the lease with its new end. Raises: LeaseLost."""
+        held = self.take_back(lease)
+        until_s = math.inf if self._lease_s is None else now_s + self._lease_s
+        renewed = held.lease._replace(until_s=until_s)
+        self._held[lease.ordinal] = held._replace(lease=renewed)
+        if self._lease_s is not None:
+            heappush(self._expiries, (until_s, lease.ordinal))
+        return renewed
+
+    @property
+    def may_expire(self) -> bool:
+        """Leases are lost when their time is over."""
+        return self._lease_s is not None
+
+    def next_expiry(self) -> float | None:
+        """When the next lease is lost; None if none can be."""
+        while self._expiries and not self._is_valid(self._expiries[0]):
+            heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def take_expired(self, now_s: float) -> Iterator[Held]:
+        """Take every lease whose time is over."""
+        while (at_s := self.next_expiry()) is not None and at_s <= now_s:
+            _, ordinal = heappop(self._expiries)
+            self.lost += 1
+            yield self._held.pop(ordinal)
+
+    def _is_valid(self, expiry: tuple[float, int]) -> bool:
+        held = self._held.get(expiry[1])
+        return held is not None and held.lease.until_s == expiry[0]

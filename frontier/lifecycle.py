@@ -1,11 +1,16 @@
 """The life of a work queue, as a table.
 
-A queue is in exactly one state. What moves it is what it holds after something happened; `NEXT` names every step that is
-allowed, and a step that is not in the table is a defect that shows at once.
+A queue is in exactly one state. What moves it is what it holds after something happened: the strongest of its `Holds` names
+the state it rests in. `STEPS` says every way there and what takes it, `NEVER` what cannot happen and why; each pair of
+a state and a holding stands in one of them, or is a rest. A step that is not in the table is a defect that shows at once.
 
     EMPTY ──rows──▶ INACTIVE ──asked──▶ LOADING ──heads──▶ READY ──leased──▶ IN_FLIGHT ──▶ (what is left)
                         ▲                                                        │
                         └──────────────── SNOOZED (all its rows wait) ◀──────────┘
+
+    PAUSED and RETIRED are entered from every state, and left for what the queue holds.
+
+The picture and the list of all steps in docs/lifecycle.md are made from these tables by `scripts/lifecycle_diagram.py`.
 """
 
 from __future__ import annotations
@@ -22,45 +27,37 @@ class QueueState(Enum):
     INACTIVE = "inactive"  #: it holds URLs and waits for its turn
     LOADING = "loading"  #: its head was asked of the store
     READY = "ready"  #: its head is in memory; it goes as soon as a gate lets it ("parked" while none does)
-    IN_FLIGHT = "in-flight"  #: as many of its URLs are leased as may be
+    IN_FLIGHT = "in-flight"  #: as many of its URLs are leased as may be, or all that it could give
     SNOOZED = "snoozed"  #: all its URLs wait for a retry
+    RETIRED = "retired"  #: over its total budget, or put aside by the operator; its URLs are kept
+    PAUSED = "paused"  #: stopped by the operator until it is resumed
+
+    # Members are single objects; Enum's own hash is a Python call, and tables by state are read at every lease.
+    __hash__ = object.__hash__
 
 
 class Holds(Enum):
-    """What a queue holds: the events of the table, strongest first."""
+    """What a queue holds: the events of the table, strongest first. Leases of a paused or retired queue end in order.
 
-    LEASES = "its full number of leases"
+    LEASES: `per_queue` of its URLs are leased, or at least one is and nothing else of it can be served.
+    """
+
+    PAUSED = "an order to pause"
+    RETIRED = "an order to retire"
+    LEASES = "all the leases it may have"
     HEADS = "heads in memory"
     ASKED = "heads on their way"
     ROWS = "rows in the store"
     RETRIES = "only rows that wait"
     NOTHING = "nothing"
 
+    __hash__ = object.__hash__
 
-NEXT: dict[tuple[QueueState, Holds], QueueState] = {
-    (QueueState.EMPTY, Holds.ROWS): QueueState.INACTIVE,
-    (QueueState.INACTIVE, Holds.ASKED): QueueState.LOADING,
-    (QueueState.INACTIVE, Holds.HEADS): QueueState.READY,
-    (QueueState.INACTIVE, Holds.RETRIES): QueueState.SNOOZED,
-    (QueueState.INACTIVE, Holds.NOTHING): QueueState.EMPTY,
-    (QueueState.LOADING, Holds.HEADS): QueueState.READY,
-    (QueueState.LOADING, Holds.ROWS): QueueState.INACTIVE,
-    (QueueState.LOADING, Holds.RETRIES): QueueState.SNOOZED,
-    (QueueState.LOADING, Holds.NOTHING): QueueState.EMPTY,
-    (QueueState.READY, Holds.LEASES): QueueState.IN_FLIGHT,
-    (QueueState.READY, Holds.ASKED): QueueState.LOADING,
-    (QueueState.READY, Holds.ROWS): QueueState.INACTIVE,
-    (QueueState.IN_FLIGHT, Holds.HEADS): QueueState.READY,
-    (QueueState.IN_FLIGHT, Holds.ASKED): QueueState.LOADING,
-    (QueueState.IN_FLIGHT, Holds.ROWS): QueueState.INACTIVE,
-    (QueueState.IN_FLIGHT, Holds.RETRIES): QueueState.SNOOZED,
-    (QueueState.IN_FLIGHT, Holds.NOTHING): QueueState.EMPTY,
-    (QueueState.SNOOZED, Holds.HEADS): QueueState.READY,
-    (QueueState.SNOOZED, Holds.ROWS): QueueState.INACTIVE,
-}
 
 #: The state that each holding rests in; a queue that is there already stays.
 RESTS_IN: dict[Holds, QueueState] = {
+    Holds.PAUSED: QueueState.PAUSED,
+    Holds.RETIRED: QueueState.RETIRED,
     Holds.LEASES: QueueState.IN_FLIGHT,
     Holds.HEADS: QueueState.READY,
     Holds.ASKED: QueueState.LOADING,
@@ -69,12 +66,86 @@ RESTS_IN: dict[Holds, QueueState] = {
     Holds.NOTHING: QueueState.EMPTY,
 }
 
+_PAUSE = {Holds.PAUSED: "the operator pauses it"}
+_RETIRE = {Holds.RETIRED: "the operator retires it, or lowers its budget to what it spent or less"}
+_SPENT = {Holds.RETIRED: "its total budget is spent, a lease ended with RETIRE, or the operator retires it"}
+_REOPENED = {
+    Holds.LEASES: "it may run again; what was leased before is still out",
+    Holds.HEADS: "it may run again; a URL came back to memory meanwhile",
+    Holds.ASKED: "it may run again; its heads are still on their way",
+    Holds.ROWS: "it may run again, and waits for its turn",
+    Holds.RETRIES: "it may run again; all its URLs wait for a retry",
+    Holds.NOTHING: "it may run again, and holds no URL",
+}
+
+#: Every step that can happen: from a state, by what the queue holds now -> what takes it.
+STEPS: dict[QueueState, dict[Holds, str]] = {
+    QueueState.EMPTY: _PAUSE | _RETIRE | {Holds.ROWS: "a URL is queued"},
+    QueueState.INACTIVE: _PAUSE | _SPENT | {
+        Holds.ASKED: "it is activated: a gate could serve it",
+        Holds.HEADS: "a retry comes due or a URL is given back, and is put at the head",
+        Holds.LEASES: "what was not leased was known already, or was removed by the operator",
+        Holds.RETRIES: "what did not wait was known already, or was removed by the operator",
+        Holds.NOTHING: "its last rows were known already, or were removed by the operator",
+    },
+    QueueState.LOADING: _PAUSE | _SPENT | {
+        Holds.HEADS: "the store answers, or a retry comes due first",
+        Holds.ROWS: "the question is dropped: the answer brought nothing, or better rows came meanwhile",
+        Holds.LEASES: "the answer brings nothing: only what is leased is left",
+        Holds.RETRIES: "the answer brings nothing: only rows that wait are left",
+        Holds.NOTHING: "the answer brings nothing: its rows were known already, or removed",
+    },
+    QueueState.READY: _PAUSE | _SPENT | {
+        Holds.LEASES: "its head is leased",
+        Holds.ASKED: "better rows came: its heads are given up and read again",
+        Holds.ROWS: "its heads are given up: a better queue goes first, or its gate leaves memory",
+        Holds.RETRIES: "the operator removes its heads; the rest waits",
+        Holds.NOTHING: "the operator removes its URLs",
+    },
+    QueueState.IN_FLIGHT: _PAUSE | _SPENT | {
+        Holds.HEADS: "a lease ended; the next head is in memory",
+        Holds.ASKED: "a lease ended; the next heads are on their way",
+        Holds.ROWS: "a lease ended; its session budget is spent, or its next heads are in the store only",
+        Holds.RETRIES: "a lease ended; all that is left waits for a retry",
+        Holds.NOTHING: "its last URL ended",
+    },
+    QueueState.SNOOZED: _PAUSE | _RETIRE | {
+        Holds.HEADS: "a retry comes due and is put at the head",
+        Holds.ROWS: "a URL is queued, or a retry comes due",
+        Holds.NOTHING: "the operator removes its URLs",
+    },
+    QueueState.RETIRED: _PAUSE | _REOPENED,
+    QueueState.PAUSED: _REOPENED | {Holds.RETIRED: "it may run again but is over its budget; or the operator retires it"},
+}  # fmt: skip
+
+_NO_ROWS = "a queue without rows has nothing that could be read, leased or waited for"
+_NOT_DUE = "heads are asked for only where rows can be served; one that waits must come due first"
+
+#: Steps that cannot happen, and why.
+NEVER: dict[tuple[QueueState, Holds], str] = {
+    (QueueState.EMPTY, Holds.LEASES): _NO_ROWS,
+    (QueueState.EMPTY, Holds.HEADS): _NO_ROWS,
+    (QueueState.EMPTY, Holds.ASKED): _NO_ROWS,
+    (QueueState.EMPTY, Holds.RETRIES): _NO_ROWS,
+    (QueueState.SNOOZED, Holds.LEASES): "nothing of it is leased, and only a head in memory can be",
+    (QueueState.SNOOZED, Holds.ASKED): _NOT_DUE,
+}
+
+#: The same table by pair: (state, holding) -> the state after.
+NEXT: dict[tuple[QueueState, Holds], QueueState] = {
+    (state, holds): RESTS_IN[holds] for state, steps in STEPS.items() for holds in steps
+}
+
 
 def next_state(state: QueueState, holds: Holds) -> QueueState:
-    """The state after `state` for a queue that now holds `holds`. Raises: LifecycleError."""
+    """The state after `state` for a queue that now holds `holds`.
+
+    Cost: one look-up if it stays, two if it moves. Raises: LifecycleError for a step that is not in the table.
+    """
     if RESTS_IN[holds] is state:
         return state
     try:
         return NEXT[state, holds]
     except KeyError:
-        raise LifecycleError(f"a queue that is {state.value} may not come to hold {holds.value}") from None
+        why = NEVER[state, holds]
+        raise LifecycleError(f"a queue that is {state.value} may not come to hold {holds.value}: {why}") from None

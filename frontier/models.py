@@ -6,7 +6,7 @@ store can write it as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from enum import Enum, Flag, auto
 from typing import NamedTuple, NewType
 
@@ -30,6 +30,7 @@ class Candidate(NamedTuple):
     payload: bytes | None = None  #: opaque to the Frontier; comes back in the lease
     front: bool = False  #: serve before URLs of normal precedence
     force: bool = False  #: enqueue though seen
+    precedence: int | None = None  #: the URI precedence, 0 to 255, smaller first; None = as the order's policy says
 
     def dedup_key(self) -> bytes:
         """The bytes by which two candidates are the same URL."""
@@ -67,22 +68,32 @@ class OutcomeKind(Enum):
     DISREGARDED = "disregarded"  #: deliberately not fetched (robots, scope, operator)
     RETRY = "retry"  #: to be tried again after `after_s`; counts as an attempt
     DEFERRED = "deferred"  #: back to its old place, no attempt counted; the slot rests if something was fetched
+    RETIRE = "retire"  #: as DEFERRED, and its queue is retired (Heritrix's retire directive)
 
 
 #: The kinds that end a URL: it leaves its queue for the table `done`.
 ENDING = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What the crawler says of a lease when it gives it back."""
+class HostTrouble(Enum):
+    """What a fetch told of its host: why its gate closes for longer than the usual rest."""
+
+    NONE = "none"
+    THROTTLED = "throttled"  #: 429: fewer requests are wanted
+    UNAVAILABLE = "unavailable"  #: 503, or another answer with Retry-After
+    UNREACHABLE = "unreachable"  #: refused connections, time-outs, lost connections
+
+
+class Outcome(NamedTuple):
+    """What the crawler says of a lease when it gives it back. A tuple, because every page makes one."""
 
     kind: OutcomeKind
     status: int = 0  #: the fetch status code (HTTP, or Heritrix's negative codes)
     start_s: float | None = None  #: when the fetch began; None = nothing was fetched, the slot does not rest
     end_s: float | None = None  #: when it ended; rests are counted from here
     after_s: float = 0.0  #: RETRY: earliest next try, counted from now
-    host_rest_s: float = 0.0  #: close the gate for so long (429, 503, Retry-After), counted from now
+    trouble: HostTrouble = HostTrouble.NONE  #: closes the host's gate, for longer with each time in a row
+    retry_after_s: float = 0.0  #: what the host asked for by Retry-After, counted from now; 0 = nothing
 
 
 class Row(NamedTuple):
@@ -112,8 +123,7 @@ class Head(NamedTuple):
     via: str | None  #: the URL of the page it was found on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to fetch one URL now; it holds a slot of its gate until it is finished or released."""
 
     ordinal: int  #: the URL's number; names the lease
@@ -126,6 +136,7 @@ class Lease:
     queue: QueueKey
     gate: GateKey
     since_s: float  #: when it was handed out
+    until_s: float = math.inf  #: when it is lost unless it is renewed
 
 
 class WaitsFor(Flag):
@@ -136,6 +147,7 @@ class WaitsFor(Flag):
     STORE = auto()  #: rows were asked for, or too much is not durable yet
     URLS = auto()  #: nothing is queued
     FINISH = auto()  #: a lease must come back first
+    OPERATOR = auto()  #: all that is left stands in queues that are paused
 
 
 class Wake(NamedTuple):
@@ -162,3 +174,6 @@ class UrlRecord(NamedTuple):
     outcome: str  #: an `OutcomeKind` value; empty while it is queued
     attempts: int
     ordinal: int
+    queue: int = 0  #: id of its work queue, while it is queued
+    gate: int = 0  #: id of its gate, while it is queued
+    due_s: float | None = None  #: the earliest next try of one that waits

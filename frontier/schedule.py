@@ -4,225 +4,220 @@ One heap holds the gates that have something to serve, by opening time. An open 
 queue is free; a lane whose queue is busy is parked at the queue and comes back with it, so a blocked host stops only its
 own lanes. No slot is handed out in advance, so no wake-up can be lost.
 
-Activation is lazy: a lane's heads are asked of the store only when its gate could serve more lanes than it has ready.
+Activation is lazy: a lane's heads are asked of the store only when its gate could serve more lanes than it has ready. An
+active lane takes turns with the other active ones of its gate until its session is spent; then it stands behind all that wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from heapq import heappush
-
-from frontier.gatelines import Entry, GateHeap, Line
-from frontier.gates import Gate
-from frontier.models import NORMAL, WAITING, Head
-from frontier.retries import Retries
-from frontier.workqueues import Lane, Place, QueueIndex
+from frontier.gategroups import GateMaker
+from frontier.gatelines import Line
+from frontier.halting import Halting
+from frontier.models import NORMAL, Head, Row
+from frontier.outbox import Outbox
+from frontier.placement import Placement
+from frontier.queuerules import Charge, QueueRules
+from frontier.stores.base import QueueRow
+from frontier.turns import Turn, precedence_of, turn_of, with_precedence
+from frontier.workqueues import Lane, Place
 
 #: Gates that one call looks at in vain before it gives the caller a turn.
 LOOKS = 64
-#: Lanes whose heads may be on their way beyond twice the leases that are out.
-ASKED_AT_LEAST = 64
 
 
 class Schedule:
-    """All lines, and the heap of their gates. Every operation costs O(log active)."""
+    """The gates, lanes and queues in memory. Every operation costs O(log active)."""
 
-    def __init__(self, index: QueueIndex) -> None:
-        self.index = index  #: all queues and lanes
-        self._lines: dict[int, Line] = {}
-        self._open_gates = GateHeap()
-        self._retries = Retries()
-        self._wanted: list[tuple[Lane, int]] = []
-        self._stamps = 0
-        self.asked = 0  #: lanes whose heads are on their way
-        self.out = 0  #: leases out
-        self.gate_count = 0
+    def __init__(self, outbox: Outbox, maker: GateMaker, rules: QueueRules, gates: int) -> None:
+        self._outbox = outbox
+        self._rules = rules
+        self.placement = Placement(outbox, maker, rules, gates)
+        self.index = self.placement.index  #: queues in memory
+        self.window = self.placement.window  #: gates in memory
+        self.halting = Halting(outbox, self.placement)  #: queues that may not be served
 
     @property
-    def waiting(self) -> int:
-        """Rows that wait for a retry."""
-        return len(self._retries)
-
-    def gates(self) -> Iterable[Gate]:
-        """Every gate."""
-        return (line.gate for line in self._lines.values())
-
-    def add_gate(self, gate: Gate) -> None:
-        """Make the line of a new gate."""
-        self._lines[gate.id] = Line(gate)
-        self.gate_count += 1
-
-    def gate(self, gate_id: int) -> Gate | None:
-        """The gate with this id, if there is one."""
-        line = self._lines.get(gate_id)
-        return None if line is None else line.gate
+    def asked(self) -> int:
+        """Lanes whose heads are on their way."""
+        return self.placement.asked
 
     # What happens to rows
 
-    def rows_stored(self, lane: Lane, precedence: int, count: int = 1) -> None:
-        """`count` rows of this precedence were written for the lane."""
-        lane.rows += count
-        lane.queue.rows += count
-        last = lane.window[-1].row.precedence if lane.window else NORMAL
-        if precedence < max(last % WAITING, NORMAL):
+    def row_stored(self, lane: Lane, row: Row) -> None:
+        """A row is written for a lane in memory."""
+        if row.precedence < NORMAL or row.attempts:
             # Rows that are served after it may be in the window or on their way: they are read again.
-            lane.drop_behind(precedence)
-            if lane.is_asked:
-                lane.forget_answer()
-                self.asked -= 1
-        self._place(lane)
+            lane.drop_behind(row)
+            self.placement.forget_answer(lane)
+        elif lane.more:
+            return
+        lane.more = True
+        self.placement.place(lane)
+        lane.line.enlist()
 
-    def rows_lost(self, lane: Lane, count: int = 1) -> None:
-        """`count` rows of the lane turned out to be duplicates: the store does not have them."""
-        lane.rows -= count
-        lane.queue.rows -= count
-        self._place(lane)
+    def lane_waits(self, line: Line, queue_id: int, turn: Turn) -> None:
+        """A lane that is not in memory got rows; its gate is in memory."""
+        queue = self.index.get(queue_id)
+        if queue_id in line.lanes or (queue is not None and queue.standing):
+            return
+        line.waiting.offer(turn, queue_id)
+        self.window.busy(line)
+        if line.entry is None:
+            line.enlist()
 
-    def row_waits(self, lane: Lane, head: Head) -> None:
-        """A row of the lane waits for `head.row.due_s`; it is not leased."""
-        lane.waiting += 1
-        lane.queue.waiting += 1
-        self._retries.add(lane, head)
-
-    def heads_read(self, lane: Lane, heads: list[Head]) -> bool:
-        """The store's answer for a lane. False if it brings nothing though rows should be there."""
-        fresh = lane.answer(heads)
-        if fresh is None:
-            return True
-        self.asked -= 1
-        self._place(lane)
+    def heads_read(self, lane: Lane, heads: list[Head], row: QueueRow | None) -> None:
+        """The store's answer for a lane."""
+        is_awaited = lane.answer(heads)
+        if not is_awaited:
+            return
+        self.placement.answered(lane)
+        if lane.is_dropped:
+            return
+        queue = lane.queue
+        if row is not None and not queue.is_known:
+            queue.learn(row)
+            self._rules.meet(queue)
+            self._check_turn(lane)
+            if not queue.standing and self._rules.is_over_total(queue):
+                self.halting.retire(queue)
+        if self.window.groups.exist and lane.line.group is None:
+            self.window.join_group(lane.line)
+        if queue.standing:
+            self.placement.drop(lane)  # it was halted while it was not in memory
+        else:
+            self.placement.place(lane)
         # If it brought nothing, another lane of the gate takes its turn.
-        self._open_gates.enlist(self._lines[lane.gate])
-        return fresh > 0 or lane.stored <= 0
+        lane.line.enlist()
 
     # Serving
 
-    def take_wanted(self) -> list[tuple[Lane, int]]:
-        """Lanes whose heads should be asked of the store now, and how many rows to read."""
-        wanted, self._wanted = self._wanted, []
-        return wanted
-
     def lease(self, now_s: float) -> tuple[Lane, Head] | None:
         """Take a slot of an open gate and the head of its best lane; None if there is none to be had now."""
-        self._wake_retries(now_s)
+        window = self.window
+        if window.stored.more or window.stored.wakes_s is not None:
+            window.refill(now_s)
         for _ in range(LOOKS):
-            line = self._open_gates.first_open(now_s)
+            line = window.heap.first_open(now_s)
             if line is None:
+                window.make_room(now_s)
                 return None
             lane = line.best()
             if lane is not None:
                 return lane, self._take(line, lane, now_s)
-            if not self._activate(line):
+            if line.group is not None and line.group.has_enough:
+                line.group.entry = None  # until one of its hosts has heads
+                continue
+            if not self.placement.activate(line):
                 return None  # enough is asked of the store; the gate keeps its place
-            line.entry = None  # nothing to serve until heads come or a queue is free
+            line.delist()  # nothing to serve until heads come or a queue is free
+            window.rest(line, now_s)
         return None
 
-    def come_back(self, lane: Lane, head: Head, *, keep: bool) -> None:
+    def come_back(self, lane: Lane, head: Head, charge: Charge, now_s: float, *, keep: bool) -> None:
         """A lease of the lane ended; the row is first again if `keep`, else it has left the lane.
 
-        The caller has returned the gate's slot, and calls `row_waits` before if the row goes on waiting.
+        The caller has returned the gate's slot. The charge is taken from the lane's session.
         """
-        self.out -= 1
-        queue = lane.queue
-        lane.leased.discard(head.row.ordinal)
+        self.placement.out -= 1
+        queue, line = lane.queue, lane.line
+        lane.leased.discard(head[0][3])
         queue.out -= 1
-        if keep:
+        lane.balance -= charge[0]
+        if queue.standing:
+            self.halting.came_back(lane, keep=keep)
+        elif keep:
             lane.put_first(head)
-        lane.arrival = self.index.next_arrival()
-        self._unplace(lane)
-        parked, queue.parked = queue.parked, []
-        for other in parked:
-            self._unplace(other)
-            self._place(other)
-        self._place(lane)
-        self._open_gates.enlist(self._lines[lane.gate])
+        gives_way = False
+        if lane.balance <= 0:
+            gives_way = self._end_session(lane, charge[1])
+        else:
+            self._yield_to_better(lane)
+        if lane.place is not Place.NOWHERE:
+            self.placement.unplace(lane)
+        if queue.parked:
+            parked, queue.parked = queue.parked, []
+            for other in parked:
+                self.placement.unplace(other)
+                self.placement.place(other)
+                other.line.enlist()
+        self.placement.place(lane)
+        if gives_way:
+            self.window.let_go(line, now_s)
+        elif line.is_leaving or not (line.lanes or line.waiting.may_have_any):
+            self.window.rest(line, now_s)
+        line.enlist()
 
-    def row_ended(self, lane: Lane) -> None:
-        """A leased row of the lane is done with for good."""
-        lane.rows -= 1
-        lane.queue.rows -= 1
-
-    def gate_changed(self, gate: Gate) -> None:
+    def gate_changed(self, gate_id: int) -> None:
         """The gate opens at another time than before."""
-        self._open_gates.enlist(self._lines[gate.id])
+        line = self.window.get(gate_id)
+        if line is not None:
+            line.enlist()
 
     def next_time(self, now_s: float) -> float | None:
-        """When a gate with something to serve opens, or a retry comes due; None if no time will help.
+        """When a gate with something to serve opens; None if no time will help.
 
         A gate that is open already but waits for the store is no reason to come back before the store has answered.
         """
-        gate_s = self._open_gates.next_time()
-        if gate_s is not None and gate_s <= now_s and self._store_is_busy:
-            gate_s = None
-        times = [time_s for time_s in (gate_s, self._retries.next_time()) if time_s is not None]
-        return min(times, default=None)
+        at_s = self.window.heap.next_time()
+        if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
+            return None  # nor is a gate in the store that opens: it has to wait for those here
+        wakes_s = self.window.stored.next_time()
+        if wakes_s is None:
+            return at_s
+        return wakes_s if at_s is None else min(at_s, wakes_s)
 
     # Inside
 
-    @property
-    def _store_is_busy(self) -> bool:
-        """As many heads are asked for as the leases out can justify."""
-        return self.asked >= ASKED_AT_LEAST + 2 * self.out
-
     def _take(self, line: Line, lane: Lane, now_s: float) -> Head:
         line.gate.take(now_s)
-        self._unplace(lane)
-        head = lane.take()
-        self.out += 1
-        if lane.wants_heads():
-            self._ask(lane)
-        self.index.settle(lane.queue)
-        self._activate(line)
-        line.entry = None  # its turn is used up
-        self._open_gates.enlist(line)
-        return head
-
-    def _activate(self, line: Line) -> bool:
-        """Ask for the heads of as many further lanes as the gate can use; False if the store has enough to do."""
-        while line.active < line.wanted():
-            if self._store_is_busy:
-                return not line.stored
-            lane = line.next_stored()
-            if lane is None:
-                return True
-            self._ask(lane)
-            self._place(lane)
-        return True
-
-    def _ask(self, lane: Lane) -> None:
-        self._wanted.append((lane, lane.ask()))
-        self.asked += 1
-
-    def _unplace(self, lane: Lane) -> None:
-        """Take the lane out of its line."""
-        self._lines[lane.gate].active -= lane.place in _ACTIVE
+        group = line.group
+        if group is not None:
+            group.gate.take(now_s)
         lane.place = Place.NOWHERE
         lane.stamp = 0
+        line.active -= 1
+        head = lane.take()
+        self.placement.out += 1
+        if lane.wants_heads():
+            self.placement.ask(lane)
+        queue = lane.queue
+        if not queue.is_busy:
+            self.placement.place(lane)
+        elif lane.window and queue.per_queue > 1:
+            lane.place = Place.PARKED
+            queue.parked.append(lane)
+        self.index.settle(queue)
+        self.placement.activate(line)
+        line.entry = line.turn = None  # its turn is used up
+        line.enlist()
+        return head
 
-    def _place(self, lane: Lane) -> None:
-        """Put the lane where it belongs in its gate's line, after anything happened to it."""
-        place = lane.belongs()
-        if place is not lane.place:
-            self._unplace(lane)
-            lane.place = place
-            line = self._lines[lane.gate]
-            line.active += place in _ACTIVE
-            if place in (Place.READY, Place.STORED):
-                self._push(line.ready if place is Place.READY else line.stored, lane)
-                self._open_gates.enlist(line)
-        self.index.settle(lane.queue)
+    def _end_session(self, lane: Lane, precedence: int) -> bool:
+        """Its session is spent: it stands behind all that wait, if anything does. True: its gate gives way to another."""
+        line, queue = lane.line, lane.queue
+        others_wait = line.waiting.may_have_any or self.window.stored.more
+        lane.balance = self._rules.session_budget(queue.key)
+        if not others_wait or queue.standing:
+            return False
+        queue.precedence = precedence
+        lane.turn = turn_of(queue.precedence, self._outbox.number())
+        self._outbox.batch.turns.append((lane.id, lane.turn))
+        lane.drop_all()
+        self.placement.forget_answer(lane)
+        return self.window.stored.more
 
-    def _push(self, heap: list[Entry], lane: Lane) -> None:
-        self._stamps += 1
-        lane.stamp = self._stamps
-        heappush(heap, (lane.queue.precedence, lane.arrival, lane.stamp, lane))
+    def _yield_to_better(self, lane: Lane) -> None:
+        """A queue of smaller precedence waits at the gate: the lane gives up its heads and waits, too; it keeps its turn."""
+        first = lane.line.waiting.first()
+        if first is not None and precedence_of(first[0]) < lane.queue.precedence:
+            lane.drop_all()
+            self.placement.forget_answer(lane)
 
-    def _wake_retries(self, now_s: float) -> None:
-        for lane, head in self._retries.take_due(now_s):
-            lane.waiting -= 1
-            lane.queue.waiting -= 1
-            lane.put_first(head)
-            self._place(lane)
-
-
-_ACTIVE = frozenset({Place.READY, Place.LOADING})
+    def _check_turn(self, lane: Lane) -> None:
+        """Its turn was given before its queue's precedence was known: write the right one."""
+        queue = lane.queue
+        if precedence_of(lane.turn) != queue.precedence and not queue.standing:
+            lane.turn = with_precedence(lane.turn, queue.precedence)
+            self._outbox.batch.turns.append((lane.id, lane.turn))
+            if queue.precedence >= self._rules.floor:
+                lane.drop_all()

@@ -9,8 +9,14 @@ from typing import Protocol
 class SeenFilter(Protocol):
     """Says which keys were marked before. It may say "seen" wrongly (rarely, by design), never "unseen" wrongly.
 
-    Errors: an OSError (disk full, read-only) from `mark`, `sync` or `close`.
+    `unseen` and `mark` are called by one thread at a time, `sync` and `position` by any other one meanwhile. Errors: an
+    OSError (disk full, read-only) from `mark`, `sync` or `close`.
     """
+
+    @property
+    def blocks(self) -> bool:
+        """`unseen` and `mark` may wait for a network, so only the store's thread calls them. It never changes."""
+        ...
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """For each key, whether it was never marked."""
@@ -21,7 +27,15 @@ class SeenFilter(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make every mark durable."""
+        """Make durable all that was marked before this call."""
+        ...
+
+    def position(self) -> str:
+        """What stands for all that was marked before the last `sync`: a name that no other filter has, a hyphen, a number.
+
+        The number is as durable as those marks, and rises with each sync of new ones: a filter found later under this name
+        with at least this number knows them all. Empty if nothing was synced yet, or nothing outlives the process.
+        """
         ...
 
     def close(self) -> None:
@@ -36,6 +50,8 @@ class SeenFilter(Protocol):
 class ExactFilter:
     """A Python set: exact, in memory, forgotten at the end of the process (about 150 bytes a key)."""
 
+    blocks = False
+
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
 
@@ -49,6 +65,10 @@ class ExactFilter:
 
     def sync(self) -> None:
         """Memory is as durable as it will ever be."""
+
+    def position(self) -> str:
+        """Empty: nothing outlives the process."""
+        return ""
 
     def close(self) -> None:
         """Nothing to let go of."""

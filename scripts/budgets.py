@@ -27,7 +27,10 @@ SOFT_SHARE = 0.10
 #: (kind, measure, start of "file:name") that no limit holds for, and why.
 EXEMPT = (
     ("class", "methods", "frontier/core.py:Frontier"),  # the facade: each method hands over to the part that knows
+    ("class", "lines", "frontier/core.py:Frontier"),
     ("class", "methods", "frontier/aio.py:AsyncFrontier"),  # the same facade, awaited
+    ("class", "methods", "frontier/stores/base.py:FrontierStore"),  # the seam: what a store must be able to do
+    ("class", "methods", "frontier/stores/sql.py:SqlStore"),  # the facade: each method appends or asks
     ("function", "parameters", "crawler/cli/"),  # a command's parameters are its options; typer reads them there
 )
 

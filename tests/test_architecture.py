@@ -24,7 +24,7 @@ CLONE = Path(__file__).resolve().parent.parent
 ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
     ("crawler", "frontier"): ("crawler/*",),
     ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*"),  # the command and the experiments on the filters
-    ("frontier", "dedup"): ("frontier/composition.py",),
+    ("frontier", "dedup"): ("frontier/composition.py", "frontier/order.py"),  # it is named in an order, and built there
 }
 
 #: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.
@@ -36,7 +36,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "multidict": ("crawler/processors/fetch.py",),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/hashes.py", "crawler/lab/*"),
     "protego": ("crawler/robots.py",),
-    "publicsuffixlist": ("frontier/assignment.py",),
+    "publicsuffixlist": ("frontier/domains.py",),
     "pycares": ("crawler/dns.py",),
     "pydantic": ("crawler/order*",),
     "pydantic_core": ("crawler/order*",),  # its errors

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from crawler.cli.dedup_options import dedup
+from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 
@@ -22,6 +23,11 @@ _FRONTIER = "Frontier and politeness"
 _LIMITS = "Scope and limits"
 _FETCH = "Fetching"
 _JOB = "Job"
+
+#: As `frontier.assignment.known_policies` has them; help must be fast, so it is written here.
+_POLICIES = (
+    "Queue of a URL: host, surt, domain, ip, bkdr:N, elf:N, sdbm:N, bucket:N, parallel:N, package.module:function."
+)
 
 #: What `crawl` is told beside the keys of the crawl order; every other flag is a key.
 NO_KEYS = frozenset({"sources", "order_file", "job", "fresh", "yes", "verbose", "quiet"})
@@ -61,9 +67,18 @@ def crawl(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove an unfinished job, too.", rich_help_panel=_JOB)] = False,
     contact: Annotated[Text, typer.Option(help="URL or mail of who runs the crawl.", rich_help_panel=_FETCH)] = None,
-    policy: Annotated[Text, typer.Option(help="Queue assignment: bkdr:N or host.", rich_help_panel=_FRONTIER)] = None,
+    policy: Annotated[Text, typer.Option(help=_POLICIES, rich_help_panel=_FRONTIER)] = None,
     politeness: Annotated[
         Text, typer.Option(help="A gate per host or queue, or off.", rich_help_panel=_FRONTIER)
+    ] = None,
+    group: Annotated[
+        Text, typer.Option(help="A second gate: ip, domain or module:function.", rich_help_panel=_FRONTIER)
+    ] = None,
+    balance_replenish: Annotated[
+        Whole, typer.Option(help="Cost units of a queue's turn.", rich_help_panel=_FRONTIER)
+    ] = None,
+    total_budget: Annotated[
+        Whole, typer.Option(help="Cost units of a queue in all, -1 = no limit.", rich_help_panel=_FRONTIER)
     ] = None,
     max_connections: Annotated[Whole, typer.Option(help="Connections per host.", rich_help_panel=_FRONTIER)] = None,
     delay_factor: Annotated[
@@ -103,4 +118,6 @@ def crawl(
 
 
 app.command()(dedup)
+app.add_typer(frontier, name="frontier")
+app.command()(why)
 app.add_typer(lab, name="lab")

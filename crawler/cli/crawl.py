@@ -13,26 +13,19 @@ from pathlib import Path
 import structlog
 from rich.console import Console
 
-from crawler.controller import CrawlController, Outside, frontier_order, has_seeds
-from crawler.errors import CrawlerError, NoSeeds, UsageError
+from crawler.controller import CrawlController, Outside
+from crawler.endings import FORESEEABLE, failure_code
+from crawler.errors import NoSeeds, UsageError
 from crawler.exits import ExitCode
 from crawler.job import JobFolder, job_name
 from crawler.logs import configure_logs
+from crawler.opening import frontier_order, has_seeds
 from crawler.order import CrawlOrder, with_sources
 from crawler.order_sources import load_order
 from crawler.progress import CrawlSnapshot, Progress
 from crawler.seeds import Seed, read_seeds
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 
 log = structlog.get_logger(__name__)
-
-#: What a foreseeable error of the Frontier means for the caller; the first that fits counts. Others are defects.
-FRONTIER_EXITS: dict[type[FrontierError], ExitCode] = {
-    StoreFull: ExitCode.DISK_FULL,
-    StoreUnavailable: ExitCode.STORE_OR_JOB_IN_USE,
-    FormatMismatch: ExitCode.BAD_ORDER,
-    PolicyError: ExitCode.BAD_ORDER,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +46,8 @@ def run_crawl(command: CrawlCommand) -> int:
     configure_logs(command.verbosity)
     try:
         return _run(command)
-    except CrawlerError as error:
-        return _fail(error, error.exit_code)
-    except tuple(FRONTIER_EXITS) as error:
-        code = next(code for kind, code in FRONTIER_EXITS.items() if isinstance(error, kind))
-        return _fail(error, code)
+    except FORESEEABLE as error:
+        return _fail(error, failure_code(error))
     except KeyboardInterrupt:
         return ExitCode.FORCED
 

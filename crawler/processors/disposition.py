@@ -10,15 +10,20 @@ import base64
 import hashlib
 from collections.abc import Callable
 
+import structlog
+
 from crawler.crawl_log import CrawlLogEntry, crawl_log_line, page_line
-from crawler.failures import host_rest_s, retry_after
+from crawler.failures import TROUBLES, retry_after, told_by
 from crawler.journal import Journal
 from crawler.processors.fetch import Response
 from crawler.statistics import CrawlStatistics
 from crawler.status import StatusClass, class_of
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
-from frontier.models import ENDING, Outcome, OutcomeKind
+from frontier.errors import LeaseLost
+from frontier.models import ENDING, HostTrouble, Outcome, OutcomeKind
+
+log = structlog.get_logger(__name__)
 
 #: How the class of a final status ends a URL.
 _KINDS: dict[StatusClass, OutcomeKind] = {
@@ -44,7 +49,14 @@ class Disposition:
         self._clock = clock
 
     async def __call__(self, visit: Visit) -> OutcomeKind | None:
-        """End the visit; answers how, or None if its lease was only given back."""
+        """End the visit; answers how, or None if its lease was only given back, or was lost: then the URL comes again."""
+        try:
+            return await self._end(visit)
+        except LeaseLost:
+            log.warning("lease lost: the URL is fetched again; a longer [frontier] lease helps", url=visit.lease.url)
+            return None
+
+    async def _end(self, visit: Visit) -> OutcomeKind | None:
         outcome = decide(visit, self._clock())
         if outcome is None:
             self._frontier.release(visit.lease)
@@ -118,12 +130,7 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
     else:
         times = visit.fetched or (None, None)
     kind, after_s = _kind_of(visit)
-    rest_s = 0.0
-    if visit.response is not None and (visit.ending is Ending.UNRULED or visit.is_busy):
-        rest_s = host_rest_s(visit.response.headers, now_s)
-    return Outcome(
-        kind=kind, status=visit.status, start_s=times[0], end_s=times[1], after_s=after_s, host_rest_s=rest_s
-    )
+    return Outcome(kind, visit.status, *times, after_s, *_told_of_host(visit, now_s))
 
 
 def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
@@ -137,6 +144,21 @@ def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
     if again_s is not None:
         return OutcomeKind.RETRY, again_s
     return (OutcomeKind.FAILED if visit.is_busy else _KINDS[class_of(visit.status)]), 0.0
+
+
+def _told_of_host(visit: Visit, now_s: float) -> tuple[HostTrouble, float]:
+    """What was fetched tells of the host, and the seconds that the host asks for; a visit that fetched nothing tells nothing.
+
+    A robots.txt that cannot be had is trouble whatever its status, until it has been asked for often enough.
+    """
+    if visit.ending is Ending.DEFERRED or visit.fetched is None:
+        return HostTrouble.NONE, 0.0
+    if visit.response is None:
+        return next((told for kind, told in TROUBLES.items() if isinstance(visit.failure, kind)), HostTrouble.NONE), 0.0
+    trouble, asked_s = told_by(visit.response.status, visit.response.headers, now_s)
+    if trouble is HostTrouble.NONE and visit.ending is Ending.UNRULED:
+        trouble = HostTrouble.UNAVAILABLE
+    return trouble, asked_s
 
 
 def annotations_of(visit: Visit) -> tuple[str, ...]:

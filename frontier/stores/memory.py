@@ -1,66 +1,117 @@
 """A store that forgets at the end of the process and answers inside the call.
 
 It is a product store (crawls that need no resume, other programs' short runs), and the core's tests use it because nothing in
-it takes time.
+it takes time. Closed and opened again it behaves as the durable ones do.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping
 
-from frontier.fingerprints import seen_fingerprint
-from frontier.models import WAITING, Head, OutcomeKind, Row, UrlRecord, UrlState
+from frontier.errors import FormatMismatch, InvariantBroken, StoreInUse
+from frontier.models import GateKey, Head, Row
 from frontier.stores.base import (
     Answer,
     Batch,
-    Counters,
     Ended,
+    GateRead,
+    GatesRead,
     HeadsRead,
     LaneId,
-    Moved,
+    LanesRead,
     Opening,
+    QueueRow,
+    RetriesRead,
+    Standing,
     Synced,
 )
+from frontier.stores.memory_questions import MemoryQuestions, identity_of
+from frontier.turns import Turn
 
 
-class MemoryStore:
-    """Rows by lane and precedence, each in order of acceptance.
-
-    All operations are O(1) per row, but for a row that moves back among those that are served: that sorts its precedence.
-    """
+class MemoryStore(MemoryQuestions):
+    """Takes batches and gives answers at once, in the thread of the core."""
 
     def __init__(self) -> None:
-        self._lanes: defaultdict[LaneId, dict[int, OrderedDict[int, Row]]] = defaultdict(dict)
-        self._rows: dict[int, Row] = {}
-        self._ended: dict[int, Ended] = {}
-        self._seen: dict[int, int] = {}
-        self._last_ordinal = 0
+        super().__init__()
+        self._identity: dict[str, str] | None = None
+        self._notes: dict[str, str] = {}
+        self._epoch = 0
+        self._is_open = False
+        self._is_clean = True
+        self._now_s = 0.0
         self._answers: list[Answer] = []
 
-    def open(self, identity: dict[str, str], on_change: Callable[[], None]) -> Opening:
-        """Begin empty: no past, so any identity is right; answers come inside the calls, so nobody need be woken."""
-        del identity, on_change
-        return Opening(clean=True, counters=Counters(), queues=[], lanes=[], gates=[], waiting=[])
+    def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
+        """Begin empty, or go on with what it held when it was closed; nobody is ever woken."""
+        del on_change
+        if self._is_open:
+            raise StoreInUse("the store in memory is open already; close it first, or make another one")
+        if self._identity is not None and self._identity != dict(identity):
+            raise FormatMismatch(
+                f"the store in memory was made for {self._identity}, and is opened for {dict(identity)}"
+            )
+        self._identity = dict(identity)
+        if now_s < self._now_s:
+            self._lanes.move_times(now_s - self._now_s)
+            self._gates.move_times(now_s - self._now_s)
+            self._now_s = now_s
+        for gate in list(self._gates.held):
+            self._gates.leave(gate, self._lanes.first_turn(gate), None)
+        was_clean, self._is_clean, self._is_open = self._is_clean, False, True
+        self._answers = []
+        self._epoch += 1
+        return Opening(clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch)
 
     def write(self, batch: Batch) -> None:
-        """Take the batch at once; it is as durable as it will ever be."""
-        for ended in batch.ended:
-            self._take_out(ended.row)
-            self._ended[ended.row.ordinal] = ended
-        for moved in batch.moved:
-            self._move(moved)
-        duplicates = [row for row in batch.new if not self._add(row, forced=row.ordinal in batch.forced)]
-        self._answers.append(Synced(batch.number, duplicates))
+        """Take the batch at once; it is as durable as it will ever be.
 
-    def ask_heads(self, lane: LaneId, limit: int) -> None:
-        """Answer at once."""
-        levels = self._lanes.get(lane, {})
-        served = sorted(level for level in levels if level < WAITING)
-        rows = (row for level in served for row in levels[level].values())
-        heads = [Head(row, self._url_of(row.via)) for row in islice(rows, limit)]
-        self._answers.append(HeadsRead(lane, heads))
+        Raises: InvariantBroken for a row that is not where the batch says, or a lane that was not announced.
+        """
+        self._now_s = batch.now_s
+        if batch.queue_names or batch.gate_names or batch.announced:
+            self._announce(batch)
+        try:
+            if batch.ended or batch.moved:
+                self._take_out(batch)
+            duplicates = self._enter(batch) if batch.new else []
+        except KeyError as error:
+            raise InvariantBroken(f"batch {batch.number} names a row or a lane that is not there: {error}") from error
+        self._take_facts(batch)
+        _, paused, retired = self._lanes.rows_stopped
+        self._answers.append(Synced(batch.number, duplicates, retired, paused, len(self._queues)))
+
+    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
+        """O(limit), and O(log n) if rows came back from waiting."""
+        found = self._lanes.lane(lane)
+        rows = [] if found is None else found.heads(limit)
+        ended = self._ended
+        pairs = [(row, ended[row[7]][0][4] if row[7] in ended else None) for row in rows]
+        heads = [tuple.__new__(Head, pair) for pair in pairs]  # half the price of Head(...)
+        self._answers.append(HeadsRead(lane, heads, self._queue_row(lane[0]) if with_queue else None))
+
+    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
+        """O(log lanes of the gate + limit)."""
+        self._answers.append(LanesRead(gate, self._lanes.line(gate, after, limit)))
+
+    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
+        """O(log gates + lanes)."""
+        self._gates.name(gate, key)
+        self._answers.append(GatesRead([self._hold(gate, lanes)], gate, None))
+
+    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
+        """O(log gates + lanes) for each gate; those that lost all they had to serve are passed over."""
+        taken: list[GateRead] = []
+        while (gate := self._gates.first_open(now_s)) is not None and len(taken) < limit:
+            if self._lanes.first_turn(gate) is None:
+                self._gates.rest(gate)
+            else:
+                taken.append(self._hold(gate, lanes))
+        self._answers.append(GatesRead(taken, None, self._gates.next_opening()))
+
+    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
+        """O(log rows that wait + limit)."""
+        self._answers.append(RetriesRead(self._lanes.retries(after, limit)))
 
     def take_answers(self) -> list[Answer]:
         """Hand over what was answered."""
@@ -70,73 +121,96 @@ class MemoryStore:
     def flush(self) -> None:
         """Nothing is ever behind."""
 
-    def look_up(self, key: bytes) -> UrlRecord | None:
-        """Look the key up in both states."""
-        ordinal = self._seen.get(seen_fingerprint(key))
-        if ordinal is None:
-            return None
-        if (row := self._rows.get(ordinal)) is not None:
-            state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
-            return UrlRecord(row.url, state, 0, "", row.attempts, ordinal)
-        row, status, outcome = self._ended[ordinal]
-        return UrlRecord(row.url, UrlState.ENDED, status, outcome.value, row.attempts, ordinal)
-
-    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """Look each key up among the ended rows."""
-        records = {key: self.look_up(key) for key in keys}
-        return {key: record for key, record in records.items() if record and record.state is UrlState.ENDED}
-
-    def keys(self, chunk: int) -> Iterator[list[bytes]]:
-        """Every key, queued rows first."""
-        rows = [*self._rows.values(), *(ended.row for ended in self._ended.values())]
-        for start in range(0, len(rows), chunk):
-            yield [row.dedup_key() for row in rows[start : start + chunk]]
-
-    def counters(self) -> Counters:
-        """Count the rows."""
-        kinds = Counter(ended.outcome for ended in self._ended.values())
-        return Counters(
-            last_ordinal=self._last_ordinal,
-            queued=len(self._rows),
-            done=kinds[OutcomeKind.DONE],
-            failed=kinds[OutcomeKind.FAILED],
-            disregarded=kinds[OutcomeKind.DISREGARDED],
-        )
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Keep the facts for the next opening."""
+        self._notes.update(notes)
 
     def close(self, *, clean: bool) -> None:
-        """Nothing to let go of; `clean` has no meaning here."""
+        """Let go; the next opening tells whether it was clean."""
+        if self._is_open:
+            self._is_open, self._is_clean = False, clean
 
-    def _add(self, row: Row, *, forced: bool) -> bool:
-        fingerprint = seen_fingerprint(row.dedup_key())
-        if fingerprint in self._seen and not forced:
-            return False
-        self._seen[fingerprint] = row.ordinal
-        self._last_ordinal = max(self._last_ordinal, row.ordinal)
-        self._put(row)
-        return True
+    def _announce(self, batch: Batch) -> None:
+        self._last_number = max(self._last_number, batch.last_number)
+        for queue, queue_key, precedence in batch.queue_names:
+            if queue not in self._queues:
+                self._queues[queue] = QueueRow(queue, queue_key, Standing.OPEN, precedence, 0, None, 0, 0)
+        for gate, gate_key in batch.gate_names:
+            self._gates.name(gate, gate_key)
+        for lane in batch.announced:
+            self._lanes.announce(*lane)
 
-    def _move(self, moved: Moved) -> None:
-        self._take_out(moved.old)
-        self._put(moved.new)
+    def _take_out(self, batch: Batch) -> None:
+        """Rows that end or move."""
+        take_out, put, ended = self._lanes.take_out, self._lanes.put, self._ended
+        for end in batch.ended:
+            row = end[0]
+            take_out(row)
+            ended[row[3]] = end
+        for old, new in batch.moved:
+            take_out(old)
+            put(new)
 
-    def _put(self, row: Row) -> None:
-        self._rows[row.ordinal] = row
-        levels = self._lanes[row.queue, row.gate]
-        level = levels.setdefault(row.precedence, OrderedDict())
-        stands_behind = not level or next(reversed(level)) < row.ordinal
-        level[row.ordinal] = row
-        if not stands_behind and row.precedence < WAITING:
-            levels[row.precedence] = OrderedDict(sorted(level.items()))
+    def _enter(self, batch: Batch) -> list[Row]:
+        """New rows; answers those that die because their key is known."""
+        self._last_number = max(self._last_number, batch.last_number)
+        seen, forced, duplicates = self._seen, batch.forced, []
+        put = self._settle_or_put(batch) if batch.settled else self._lanes.put
+        for row in batch.new:
+            ordinal, key = row[3], row[5]
+            identity = row[4] if key is None else identity_of(key)
+            if seen.setdefault(identity, ordinal) == ordinal:
+                put(row)
+            elif ordinal in forced:
+                seen[identity] = ordinal
+                put(row)
+            else:
+                duplicates.append(row)
+        return duplicates
 
-    def _take_out(self, row: Row) -> None:
-        del self._rows[row.ordinal]
-        levels = self._lanes[row.queue, row.gate]
-        del levels[row.precedence][row.ordinal]
-        if not levels[row.precedence]:
-            del levels[row.precedence]
-            if not levels:
-                del self._lanes[row.queue, row.gate]
+    def _settle_or_put(self, batch: Batch) -> Callable[[Row], None]:
+        """What to do with a row that is new: those that are settled have ended."""
+        settled, ended, put = batch.settled, self._ended, self._lanes.put
 
-    def _url_of(self, ordinal: int) -> str | None:
-        ended = self._ended.get(ordinal)
-        return None if ended is None else ended.row.url
+        def keep(row: Row) -> None:
+            if row.ordinal in settled:
+                ended[row.ordinal] = Ended(row, *settled[row.ordinal])
+            else:
+                put(row)
+
+        return keep
+
+    def _take_facts(self, batch: Batch) -> None:
+        """What is known of queues and gates, and changes of turns, standings and windows."""
+        for queue in batch.queues:
+            self._queues[queue[0]] = queue
+        for gate in batch.gates:
+            self._gates.rows[gate[0]] = gate
+        if batch.turns or batch.left or batch.standings or batch.removed or batch.woken:
+            self._arrange(batch)
+
+    def _arrange(self, batch: Batch) -> None:
+        """Turns, standings and the gates' windows, once the rows are there: a lane that opens wakes a gate that just left."""
+        self._last_number = max(self._last_number, batch.last_number)
+        for lane, turn in batch.turns:
+            self._lanes.set_turn(lane, turn)
+        for gate, gate_turn, wakes_s in batch.left:
+            self._gates.leave(gate, gate_turn, wakes_s)
+        for queue, standing in batch.standings:
+            if queue in self._queues:
+                for opened in self._lanes.set_standing(queue, standing):
+                    self._wake(opened)
+        for gate, turn in batch.woken:
+            self._gates.wake(gate, turn)
+        for lane in batch.removed:
+            self._lanes.remove(lane)
+
+    def _wake(self, gate: int) -> None:
+        """The gate gets the turn of its first servable lane."""
+        turn = self._lanes.first_turn(gate)
+        if turn is not None:
+            self._gates.wake(gate, turn)
+
+    def _hold(self, gate: int, lanes: int) -> GateRead:
+        self._gates.hold(gate)
+        return GateRead(self._gates.rows[gate], self._lanes.line(gate, None, lanes))

@@ -1,65 +1,90 @@
-"""Opening a crawl's tables: make them, or make sure that they are those of this order, and read what the core starts from."""
+"""Opening a crawl's tables: make them, or make sure that they are those of this order, and set right what an owner left.
+
+Nothing here grows with what is queued: facts are read, and gates that an owner held, at most as many as the core holds.
+Only a clock that went back costs a look at every gate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, inspect
 
 from frontier.errors import FormatMismatch
 from frontier.stores import statements
-from frontier.stores.base import Counters, GateRow, LaneRow, Opening, QueueRow
-from frontier.stores.reading import read_counters, read_waiting
-from frontier.stores.tables import CRAWL, GATE, LANE, METADATA, QUEUE
+from frontier.stores.base import Counters, Opening
+from frontier.stores.dialect import execute, fetch, write
+from frontier.stores.tables import CRAWL, METADATA
 
 #: Version of the tables; raise it with every change that an older program would misread.
-FORMAT = "1"
+FORMAT = "2"
 
-_IDENTITY = "identity:"  # names in `crawl` of what may not change
+#: A clock may be set right by so much without any time being moved.
+CLOCK_SLACK_S = 1.0
+
+# First parts of names in `crawl`: of what may not change, and of what `FrontierStore.note` keeps.
+_IDENTITY = "identity:"
+_NOTE = "note:"
 
 
-def open_tables(connection: Connection, path: Path, identity: Mapping[str, str]) -> Opening:
-    """Read all that the core keeps in memory and mark the store unclean, durably.
+def open_tables(connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
+    """Read the facts, free the gates that were held, and mark the store unclean under a new epoch: one transaction.
 
-    Cost: O(queues + gates + waiting rows). Raises: FormatMismatch, naming each difference.
+    `place` names the store in errors. If `now_s` lies before the time of the last batch, every time in the store is moved
+    back by as much. Cost: O(gates that were held). Raises: FormatMismatch, naming each difference.
     """
     with connection.begin():
         if not inspect(connection).has_table(CRAWL.name):
-            _create(connection, identity)
-        facts = _facts(connection)
-        _check(path, facts, identity)
-        opening = _read(connection, clean=facts["clean"] == "1")
-        mark(connection, clean=False)
-    return opening
+            _create(connection, identity, now_s)
+        facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+        _check(place, facts, identity)
+        execute(connection, statements.FREE_HELD)
+        _follow_clock(connection, float(facts["now_s"]), now_s)
+        epoch = int(facts["epoch"]) + 1
+        _put(connection, {"epoch": str(epoch), "clean": "0"})
+    return Opening(
+        clean=facts["clean"] == "1",
+        counters=counters_of(facts),
+        notes={name.removeprefix(_NOTE): value for name, value in facts.items() if name.startswith(_NOTE)},
+        epoch=epoch,
+    )
 
 
-def mark(connection: Connection, *, clean: bool) -> None:
-    """Note whether the last owner let go in order."""
-    connection.exec_driver_sql(statements.PUT_CRAWL, ("clean", str(int(clean))))
+def mark(connection: Connection, clean: bool) -> None:
+    """Note whether the last owner let go in order, in the running transaction."""
+    _put(connection, {"clean": str(int(clean))})
 
 
-def _create(connection: Connection, identity: Mapping[str, str]) -> None:
+def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
+    """Keep these facts by name, in the running transaction; the next opening tells them."""
+    _put(connection, {_NOTE + name: value for name, value in notes.items()})
+
+
+def counters_of(facts: Mapping[str, str]) -> Counters:
+    """The totals among the facts of `crawl`."""
+    return Counters(**{name: int(facts[name]) for name in Counters._fields})
+
+
+def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -> None:
     METADATA.create_all(connection)
     facts = {
         "format": FORMAT,
         "clean": "1",
+        "epoch": "0",
         "batch": "0",
+        "now_s": repr(now_s),
         **{name: str(value) for name, value in Counters()._asdict().items()},
         **{_IDENTITY + name: value for name, value in identity.items()},
     }
-    connection.exec_driver_sql(statements.PUT_CRAWL, list(facts.items()))
+    _put(connection, facts)
 
 
-def _facts(connection: Connection) -> dict[str, str]:
-    return dict(connection.execute(select(CRAWL.c.name, CRAWL.c.value)).all())
-
-
-def _check(path: Path, facts: Mapping[str, str], identity: Mapping[str, str]) -> None:
+def _check(place: str, facts: Mapping[str, str], identity: Mapping[str, str]) -> None:
     """The format first: another one may keep the identity elsewhere."""
-    if facts["format"] != FORMAT:
+    if facts.get("format") != FORMAT:
         raise FormatMismatch(
-            f"{path}: the format is {facts['format']} in the job, {FORMAT} in this program; start over or use its version"
+            f"{place}: the format is {facts.get('format', 'not named')} in the job, {FORMAT} in this program; "
+            "start over or use its version"
         )
     kept = {name.removeprefix(_IDENTITY): value for name, value in facts.items() if name.startswith(_IDENTITY)}
     differences = [
@@ -68,17 +93,18 @@ def _check(path: Path, facts: Mapping[str, str], identity: Mapping[str, str]) ->
         if kept.get(name) != identity.get(name)
     ]
     if differences:
-        raise FormatMismatch(f"{path}: {'; '.join(differences)}")
+        raise FormatMismatch(f"{place}: {'; '.join(differences)}")
 
 
-def _read(connection: Connection, *, clean: bool) -> Opening:
-    # The core announces a lane once in its life in memory: an empty one is made, and announced, again.
-    connection.execute(LANE.delete().where(LANE.c.count == 0))
-    return Opening(
-        clean=clean,
-        counters=read_counters(connection),
-        queues=[QueueRow._make(row) for row in connection.execute(select(QUEUE))],
-        lanes=[LaneRow._make(row) for row in connection.execute(select(LANE).order_by(LANE.c.arrival))],
-        gates=[GateRow._make(row) for row in connection.execute(select(GATE))],
-        waiting=read_waiting(connection),
-    )
+def _follow_clock(connection: Connection, then_s: float, now_s: float) -> None:
+    """Move every time back as far as the clock went back, or what was to open soon would stay closed."""
+    back_s = then_s - now_s
+    if back_s <= CLOCK_SLACK_S:
+        return
+    execute(connection, statements.MOVE_GATES, (back_s, back_s, back_s, back_s))
+    execute(connection, statements.MOVE_RETRIES, (back_s,))
+    _put(connection, {"now_s": repr(now_s)})
+
+
+def _put(connection: Connection, facts: Mapping[str, str]) -> None:
+    write(connection, statements.PUT_FACTS, list(facts.items()))

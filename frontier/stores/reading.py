@@ -1,162 +1,215 @@
-"""Questions to the tables: heads, one URL, all keys, and the recount for checks."""
+"""Questions of the core: the first rows of a lane, the line at a gate, gates to take into memory, retries; and one URL.
+
+What gates are taken is written at once, in the running transaction: from its commit on the core holds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, func, select
-from sqlalchemy import Row as SqlRow
+from sqlalchemy import Connection
 
 from frontier.errors import InvariantBroken
 from frontier.fingerprints import seen_fingerprint
-from frontier.models import WAITING, Head, OutcomeKind, Row, UrlRecord, UrlState
+from frontier.models import WAITING, GateKey, Head, Row, UrlRecord, UrlState
 from frontier.stores import statements
-from frontier.stores.base import Counters, LaneId
-from frontier.stores.tables import CRAWL, DONE, LANE, SEEN, URL
+from frontier.stores.base import (
+    GateRead,
+    GateRow,
+    GatesRead,
+    HeadsRead,
+    LaneId,
+    LaneRow,
+    LanesRead,
+    Place,
+    QueueRow,
+    RetriesRead,
+    Standing,
+)
+from frontier.stores.dialect import Values, execute, fetch, fetch_for, write
+from frontier.stores.gatechanges import gate_values
+from frontier.turns import Turn
 
-#: Before every place in `url` and every ordinal in `done`.
-FIRST_PLACE = (-(1 << 63), -(1 << 63), -1, 0)
-FIRST_ORDINAL = (0,)
+#: Before every id, and every place in `url`.
+FIRST_ID = -(1 << 63)
+FIRST_PLACE: Place = (FIRST_ID, FIRST_ID, -1, 0)
 
-_CHUNK = 500
-_LOOK = "SELECT fp, ordinal FROM seen WHERE fp IN (%s)"
+#: Closed gates whose time has come are counted among the open ones by so many per question: it stays short after a long night.
+_OPENED_AT_ONCE = 10_000
 
 
-def read_heads(connection: Connection, lane: LaneId, limit: int) -> list[Head]:
+# For the core
+
+
+def read_heads(connection: Connection, lane: LaneId, limit: int, with_queue: bool = False) -> HeadsRead:
     """The first rows of a lane that do not wait. Cost: one seek, and one more per row for the URL of its `via`."""
-    rows = connection.exec_driver_sql(statements.HEADS, (*lane, WAITING, limit))
-    return [Head(Row._make(row[:-1]), row[-1]) for row in rows]
+    rows = fetch(connection, statements.HEADS, (*lane, WAITING, limit))
+    return HeadsRead(lane, _heads(rows), read_queue(connection, lane[0]) if with_queue else None)
 
 
-def read_waiting(connection: Connection) -> list[Head]:
-    """The rows that wait for a retry, soonest first."""
-    rows = connection.exec_driver_sql(statements.WAITING_ROWS)
-    return [Head(Row._make(row[:-1]), row[-1]) for row in rows]
+def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int) -> LanesRead:
+    """The servable lanes of a gate behind a turn. Cost: one seek."""
+    return LanesRead(gate, _line(connection, gate, -1 if after is None else after, limit))
 
 
-def read_counters(connection: Connection) -> Counters:
-    """The totals, as they were written with what they count."""
-    facts = select(CRAWL.c.name, CRAWL.c.value).where(CRAWL.c.name.in_(Counters._fields))
-    values = dict(connection.execute(facts).all())
-    return Counters(**{name: int(value) for name, value in values.items()})
+def take_gate(connection: Connection, gate: int, key: GateKey, lanes: int) -> GatesRead:
+    """Hold one gate, with its first lanes; its row is made if there is none. Cost: four seeks."""
+    write(connection, statements.NAME_GATES, [gate_values(gate, key)])
+    write(connection, statements.HOLD_GATES, [(gate,)])
+    rows = fetch(connection, statements.GATE, (gate,))
+    return GatesRead([GateRead(GateRow._make(row), _line(connection, gate, -1, lanes)) for row in rows], gate, None)
+
+
+def take_gates(connection: Connection, now_s: float, limit: int, lanes: int) -> GatesRead:
+    """Hold the gates with the smallest turns of those that are open, with their first lanes. Cost: two seeks a gate.
+
+    A gate that lost all that it had to serve leaves the line here. Of more than 10,000 closed gates whose time has come since
+    the last question, those that were to open last are counted with the next question.
+    """
+    execute(connection, statements.OPEN_GATES, (now_s, max(limit, _OPENED_AT_ONCE)))
+    taken: list[GateRead] = []
+    while wanted := limit - len(taken):
+        rows = fetch(connection, statements.NEXT_GATES, (wanted,))
+        reads = [GateRead(GateRow._make(row), _line(connection, row[0], -1, lanes)) for row in rows]
+        with_lanes = [read for read in reads if read.lanes]
+        write(connection, statements.HOLD_GATES, [(read.row.id,) for read in with_lanes])
+        write(connection, statements.REST_GATES, [(read.row.id,) for read in reads if not read.lanes])
+        taken += with_lanes
+        if len(rows) < wanted:
+            break
+    ((wakes_s,),) = fetch(connection, statements.NEXT_WAKE)
+    return GatesRead(taken, None, wakes_s)
+
+
+def read_retries(connection: Connection, after: tuple[float, int] | None, limit: int) -> RetriesRead:
+    """Waiting rows behind (due_s, ordinal). Cost: one seek, and one more per row."""
+    rows = fetch(connection, statements.RETRIES, (*(after or (float("-inf"), 0)), limit))
+    return RetriesRead([Row._make(row) for row in rows])
+
+
+def read_queue(connection: Connection, queue: int) -> QueueRow | None:
+    """One queue. Cost: one seek."""
+    rows = fetch(connection, statements.QUEUE, (queue,))
+    return queue_row(rows[0]) if rows else None
+
+
+def queue_row(values: Values) -> QueueRow:
+    """A row of the table `queue`."""
+    return QueueRow._make((*values[:2], Standing(values[2]), *values[3:8]))
+
+
+def read_queued(connection: Connection, after: Place | None, limit: int) -> list[Head]:
+    """Rows of `url` by place, behind one."""
+    return _heads(fetch(connection, statements.QUEUED, (*(after or FIRST_PLACE), limit)))
+
+
+def batch_number(connection: Connection) -> int:
+    """The number of the last batch that is in the tables; 0 = none."""
+    ((value,),) = fetch(connection, statements.FACT, ("batch",))
+    return int(value)
+
+
+def _heads(rows: Sequence[Values]) -> list[Head]:
+    # `_make` twice a row would cost more than reading it.
+    new = tuple.__new__
+    return [new(Head, (new(Row, row[:11]), row[11])) for row in rows]
+
+
+def _line(connection: Connection, gate: int, after: int, limit: int) -> list[LaneRow]:
+    return list(map(LaneRow._make, fetch(connection, statements.LINE, (gate, after, limit))))
+
+
+# One URL
 
 
 def seen_ordinals(connection: Connection, fingerprints: Sequence[int]) -> dict[int, int]:
-    """Which row each of these fingerprints stands for, if it is known at all."""
-    known: dict[int, int] = {}
-    for start in range(0, len(fingerprints), _CHUNK):
-        chunk = tuple(fingerprints[start : start + _CHUNK])
-        marks = ", ".join("?" * len(chunk))
-        known.update(connection.exec_driver_sql(_LOOK % marks, chunk).all())
-    return known
+    """Which row each of these fingerprints stands for, if it is known at all. Cost: one seek each."""
+    return dict(fetch_for(connection, statements.SEEN, [(fingerprint,) for fingerprint in fingerprints]))
 
 
-def look_up(connection: Connection, key: bytes) -> UrlRecord | None:
-    """What is known of the URL with this key.
+def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
+    """What is known of the URL with this key. Raises: InvariantBroken if it was seen and has no row.
 
-    Cost: two seeks for a URL that is unknown or has ended. A queued one is found by a scan of `url`: an index by ordinal would
-    cost every queued URL about 30 bytes and a second random write, for a question that an operator asks now and then.
+    Cost: two seeks for a URL that is unknown or has ended, a few for one that is queued in `lane`. Otherwise it is found by
+    a scan of `url`: an index by ordinal would cost every queued URL about 30 bytes and a second random write, for a question
+    that an operator asks now and then.
     """
-    ordinal = seen_ordinals(connection, [seen_fingerprint(key)]).get(seen_fingerprint(key))
+    fingerprint = seen_fingerprint(key)
+    ordinal = seen_ordinals(connection, [fingerprint]).get(fingerprint)
     if ordinal is None:
         return None
-    ended = connection.execute(select(DONE).where(DONE.c.ordinal == ordinal)).one_or_none()
-    if ended is not None:
-        return _ended_record(ended)
-    columns = select(URL.c.url, URL.c.due_s, URL.c.attempts)
-    url, due_s, attempts = connection.execute(columns.where(URL.c.ordinal == ordinal).limit(1)).one()
-    return UrlRecord(url, UrlState.QUEUED if due_s is None else UrlState.WAITING, 0, "", attempts, ordinal)
+    if ended := fetch_for(connection, statements.DONE, [(ordinal,)]):
+        return _ended_record(ended[0])
+    found = [] if lane is None else _seek(connection, lane, ordinal)
+    found = found or fetch(connection, statements.URL_ANYWHERE, (ordinal,))
+    if not found:
+        raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
+    row = Row._make(found[0])
+    state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
+    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s)
 
 
 def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
     """What is known of those of these URLs that have ended, by key. Cost: two seeks for each."""
     fingerprints = {key: seen_fingerprint(key) for key in keys}
     known = seen_ordinals(connection, list(fingerprints.values()))
-    ordinals = sorted(known.values())
-    records: dict[int, UrlRecord] = {}
-    for start in range(0, len(ordinals), _CHUNK):
-        rows = connection.execute(select(DONE).where(DONE.c.ordinal.in_(ordinals[start : start + _CHUNK])))
-        records.update((row.ordinal, _ended_record(row)) for row in rows)
+    ended = fetch_for(connection, statements.DONE, [(ordinal,) for ordinal in sorted(set(known.values()))])
+    records = {row[0]: _ended_record(row) for row in ended}
     places = {key: known.get(fingerprint) for key, fingerprint in fingerprints.items()}
     return {key: records[ordinal] for key, ordinal in places.items() if ordinal in records}
 
 
-KeyPage = tuple[list[bytes], tuple[int, ...] | None]  # (keys, where to go on; None = that was all)
+def _seek(connection: Connection, lane: LaneId, ordinal: int) -> list[Values]:
+    """The row in this lane, at any of its precedences, which are few."""
+    for precedence in _precedences(connection, lane):
+        if rows := fetch(connection, statements.URL_AT, (*lane, precedence, ordinal)):
+            return rows
+    return []
 
 
-def queued_keys(connection: Connection, after: tuple[int, ...], limit: int) -> KeyPage:
-    """The keys of the rows behind a place in `url`."""
-    return _keys(connection, statements.QUEUED_KEYS, after, limit)
+def _precedences(connection: Connection, lane: LaneId) -> Iterator[int]:
+    """Each precedence that the lane has rows of: one seek each."""
+    precedence: int | None = -1
+    while True:
+        ((precedence,),) = fetch(connection, statements.NEXT_PRECEDENCE, (*lane, precedence))
+        if precedence is None:
+            return
+        yield precedence
 
 
-def ended_keys(connection: Connection, after: tuple[int, ...], limit: int) -> KeyPage:
-    """The keys of the rows behind an ordinal in `done`."""
-    return _keys(connection, statements.ENDED_KEYS, after, limit)
-
-
-def recount(connection: Connection) -> Counters:
-    """Count the rows and compare with all that is kept beside them.
-
-    Cost: a scan of every table and a look into `seen` for each row. Raises: InvariantBroken, naming the first difference.
-    """
-    counted = _count_rows(connection)
-    kept = read_counters(connection)
-    if counted != kept:
-        raise InvariantBroken(f"the rows make {counted}, the counters say {kept}")
-    _check_lanes(connection, counted.queued)
-    _check_seen(connection)
-    return counted
-
-
-def _ended_record(row: SqlRow[Any]) -> UrlRecord:
+def _ended_record(row: Values) -> UrlRecord:
     """A row of `done` as the record that callers get."""
-    return UrlRecord(row.url, UrlState.ENDED, row.status, row.outcome, row.attempts, row.ordinal)
+    ordinal, url, _, status, outcome, attempts = row
+    return UrlRecord(url, UrlState.ENDED, status, outcome, attempts, ordinal)
 
 
-def _keys(connection: Connection, statement: str, after: tuple[int, ...], limit: int) -> KeyPage:
-    rows = connection.exec_driver_sql(statement, (*after, limit)).all()
-    keys = [_as_bytes(key) for key, *_ in rows]
-    return keys, tuple(rows[-1][1:]) if len(rows) == limit else None
+# Keys
 
 
-def _count_rows(connection: Connection) -> Counters:
-    queued, last = connection.execute(select(func.count(), func.max(URL.c.ordinal)).select_from(URL)).one()
-    outcomes = select(DONE.c.outcome, func.count(), func.max(DONE.c.ordinal)).group_by(DONE.c.outcome)
-    ended = {outcome: (count, highest) for outcome, count, highest in connection.execute(outcomes)}
-    return Counters(
-        last_ordinal=max(last or 0, *(highest for _, highest in ended.values()), 0),
-        queued=queued,
-        done=ended.get(OutcomeKind.DONE.value, (0, 0))[0],
-        failed=ended.get(OutcomeKind.FAILED.value, (0, 0))[0],
-        disregarded=ended.get(OutcomeKind.DISREGARDED.value, (0, 0))[0],
-    )
+def queued_keyed(connection: Connection, after: Place | None, limit: int, above: int = 0) -> list[tuple[bytes, Place]]:
+    """Key and place of the rows behind a place in `url` with an ordinal above one. Cost: all pages are a scan of `url`."""
+    rows = fetch(connection, statements.QUEUED_KEYS, (*(after or FIRST_PLACE), above, limit))
+    return [(_key(key, url), (queue, gate, rank, ordinal)) for key, url, queue, gate, rank, ordinal in rows]
 
 
-def _check_lanes(connection: Connection, queued: int) -> None:
-    wrong = connection.exec_driver_sql(statements.WRONG_LANES).first()
-    if wrong is not None:
-        raise InvariantBroken("the lane ({}, {}) counts {} rows and holds {}".format(*wrong))
-    total = connection.execute(select(func.coalesce(func.sum(LANE.c.count), 0))).scalar_one()
-    if total != queued:
-        raise InvariantBroken(f"the lanes count {total} rows, the table url holds {queued}")
+def ended_keyed(connection: Connection, after: int, limit: int) -> list[tuple[bytes, int]]:
+    """Key and ordinal of the rows behind an ordinal in `done`."""
+    return [(_key(key, url), ordinal) for key, url, ordinal in fetch(connection, statements.ENDED_KEYS, (after, limit))]
 
 
-def _check_seen(connection: Connection) -> None:
-    """Each key is seen, and stands for its last row; nothing else is seen."""
-    last_rows = 0
-    for rows in connection.exec_driver_sql(statements.KEYED_ROWS).partitions(_CHUNK):
-        ordinals = [(seen_fingerprint(_as_bytes(key)), ordinal) for key, ordinal in rows]
-        known = seen_ordinals(connection, [fingerprint for fingerprint, _ in ordinals])
-        for fingerprint, ordinal in ordinals:
-            seen = known.get(fingerprint)
-            if seen is None or seen < ordinal:
-                raise InvariantBroken(f"the key of row {ordinal} is seen at {seen}")
-            last_rows += seen == ordinal
-    total = connection.execute(select(func.count()).select_from(SEEN)).scalar_one()
-    if total != last_rows:
-        raise InvariantBroken(f"{total} keys are seen, {last_rows} of them have a row")
+def queued_keys(
+    connection: Connection, after: Place | None, limit: int, above: int = 0
+) -> tuple[list[bytes], Place | None]:
+    """The keys of `queued_keyed`, and the place to go on with; None = that was all."""
+    rows = queued_keyed(connection, after, limit, above)
+    return [key for key, _ in rows], rows[-1][1] if len(rows) == limit else None
 
 
-def _as_bytes(key: bytes | str) -> bytes:
-    return key if isinstance(key, bytes) else key.encode()
+def ended_keys(connection: Connection, after: int, limit: int) -> tuple[list[bytes], int | None]:
+    """The keys of `ended_keyed`, and the ordinal to go on with; None = that was all."""
+    rows = ended_keyed(connection, after, limit)
+    return [key for key, _ in rows], rows[-1][1] if len(rows) == limit else None
+
+
+def _key(key: bytes | None, url: str) -> bytes:
+    return url.encode() if key is None else key

@@ -1,28 +1,40 @@
-"""The store in SQL: a file of SQLite, behind one thread.
+"""The store in SQL: a file of SQLite or a database of PostgreSQL, behind one thread.
 
-What is said is appended to a FIFO and worked off by the thread (`thread`), which alone holds the connection. This class is the
-face: it never touches the tables itself.
+What is said is appended to a FIFO (`thread`) and worked off by one thread (`service`, `work`), which alone holds the
+connection. This class is the face: it never touches the tables itself.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
-
-from sqlalchemy import Connection
+from typing import Any, TypeVar
 
 from frontier.errors import FrontierError, StoreUnavailable
-from frontier.models import UrlRecord
-from frontier.stores import sqlite
-from frontier.stores.base import Answer, Batch, Counters, LaneId, Opening
-from frontier.stores.opening import mark, open_tables
-from frontier.stores.reading import FIRST_ORDINAL, FIRST_PLACE, ended_keys, look_up, look_up_ended, queued_keys, recount
-from frontier.stores.thread import Fifo, HeadsAsked, Item, Question, Work, refuse
+from frontier.models import GateKey, Head, UrlRecord
+from frontier.seen import SeenFilter
+from frontier.stores import listing, reading
+from frontier.stores.base import (
+    Answer,
+    Batch,
+    Counters,
+    EndedRecord,
+    GateRow,
+    LaneId,
+    LaneRow,
+    Opening,
+    Place,
+    QueueFacts,
+    Standing,
+)
+from frontier.stores.database import Database, SqliteFile
+from frontier.stores.opening import open_tables, put_notes
+from frontier.stores.recounting import recount
+from frontier.stores.service import Service
+from frontier.stores.thread import Asked, Item, Question
+from frontier.turns import Turn
 
 T = TypeVar("T")
 
@@ -30,44 +42,67 @@ T = TypeVar("T")
 class SqlStore:
     """A `FrontierStore` that survives its process: what was `Synced` is on the disk. One owner at a time.
 
-    After a failure (`StoreFailed`) all that is written or asked is dropped, and whoever waits gets the error.
+    A transaction that fails for a reason that may pass (a full disk, a server that is gone) is kept whole and tried again
+    for `retry_s` seconds. After that, or at once if no patience can help, comes `StoreFailed`: all that is written or asked
+    then is dropped, and whoever waits gets the error.
     """
 
-    def __init__(self, path: Path, *, max_pages: int | None = None) -> None:
-        """`path` is the file; `max_pages` bounds its size (pages of 4 KiB): beyond it the store is full."""
-        self._path = path
-        self._max_pages = max_pages
-        self._fifo = Fifo()
-        self._answers: deque[Answer] = deque()
-        self._thread: Thread | None = None
-        self._close_clean = False
-        self._failure: FrontierError | None = None
+    def __init__(
+        self, target: Path | str, *, max_pages: int | None = None, seen: SeenFilter | None = None, retry_s: float = 30.0
+    ) -> None:
+        """A path is a file of SQLite, a string the URL of a PostgreSQL database; its tables live in the connection's schema.
 
-    def open(self, identity: dict[str, str], on_change: Callable[[], None]) -> Opening:
-        """Create or open the file and mark it unclean (blocks).
-
-        `on_change` is called from the store thread. Raises: FormatMismatch, StoreInUse, StoreFull, StoreUnavailable.
+        `max_pages` bounds the file's size: beyond it the store is full. `seen` is a filter that may block: it is asked
+        before rows are written and marked after they are durable, both in the store thread, and belongs to that thread from
+        `open` to `close`. Raises: PolicyError for a URL of another kind.
         """
-        assert self._thread is None, "the store is open"
-        self._fifo, self._failure = Fifo(), None
-        opened: Future[Opening] = Future()
-        arguments = (identity, on_change, opened)
-        # A daemon: a forgotten `close` must not keep the process from ending.
-        self._thread = Thread(target=self._run, args=arguments, name="anabranch-store", daemon=True)
-        self._thread.start()
+        self._database = _database(target, max_pages)
+        self._seen = seen
+        self._retry_s = retry_s
+        self._answers: deque[Answer] = deque()
+        self._service: Service | None = None
+
+    def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
+        """Create or open the tables and mark them unclean (blocks). `on_change` is called from the store thread.
+
+        Raises: FormatMismatch, StoreInUse naming the owner, StoreFull, StoreUnavailable.
+        """
+        assert self._service is None, "the store is open"
+
+        def post(answers: list[Answer]) -> None:
+            self._answers.extend(answers)
+            on_change()
+
+        self._service = Service(self._database, self._seen, self._retry_s, post)
         try:
-            return opened.result()
+            return self._service.open(partial(open_tables, identity=identity, now_s=now_s))
         except FrontierError:
-            self.close(clean=False)
+            self._service = None
             raise
 
     def write(self, batch: Batch) -> None:
         """Take a batch; `Synced` will tell when it is durable."""
         self._append(batch)
 
-    def ask_heads(self, lane: LaneId, limit: int) -> None:
-        """Ask for the first `limit` rows of a lane that do not wait; `HeadsRead` answers."""
-        self._append(HeadsAsked(lane, limit))
+    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
+        """Ask for the first `limit` rows of a lane that do not wait."""
+        self._append(Asked(reading.read_heads, (lane, limit, with_queue)))
+
+    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
+        """Ask for the servable lanes of a gate behind a turn."""
+        self._append(Asked(reading.read_lanes, (gate, after, limit)))
+
+    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
+        """Take one gate into memory, make its row if there is none."""
+        self._append(Asked(reading.take_gate, (gate, key, lanes), takes=True))
+
+    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
+        """Take up to `limit` gates into memory that are not there and have something to serve."""
+        self._append(Asked(reading.take_gates, (now_s, limit, lanes), takes=True))
+
+    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
+        """Ask for waiting rows behind (due_s, ordinal)."""
+        self._append(Asked(reading.read_retries, (after, limit)))
 
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""
@@ -80,83 +115,98 @@ class SqlStore:
         """Return when every batch written so far is durable (blocks). Raises: StoreUnavailable."""
         self._wait_for(lambda _: None)
 
-    def look_up(self, key: bytes) -> UrlRecord | None:
-        """What is known of the URL with this dedup key (blocks; for a queued URL it costs a scan, see `reading`)."""
-        return self._wait_for(partial(look_up, key=key))
-
-    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """What is known of those of these URLs that have ended, by dedup key (blocks; two seeks for each)."""
-        return self._wait_for(partial(look_up_ended, keys=keys))
-
-    def keys(self, chunk: int) -> Iterator[list[bytes]]:
-        """Every dedup key in the store, ended rows included, in chunks, read as they are taken (blocks).
-
-        Rows that move while it runs may be missed or come twice: ask before anything is written.
-        """
-        for read, first in ((queued_keys, FIRST_PLACE), (ended_keys, FIRST_ORDINAL)):
-            place: tuple[int, ...] | None = first
-            while place is not None:
-                keys, place = self._wait_for(partial(read, after=place, limit=chunk))
-                if keys:
-                    yield keys
-
-    def counters(self) -> Counters:
-        """The totals, recounted from the rows (blocks; costs a scan). Raises: InvariantBroken, naming a difference."""
-        return self._wait_for(recount)
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Keep these facts by name, durably (blocks). Raises: StoreUnavailable."""
+        self._wait_for(put_notes, dict(notes))
 
     def close(self, *, clean: bool) -> None:
         """Write all, mark the store clean if asked, let go of it (blocks). Calling it twice is harmless.
 
-        After a failure the store is never marked clean. Raises: the failure, if `clean` was asked.
+        A transaction that is being tried again is tried at once, and then as long as the time allows. After a failure the store
+        is never marked clean. Raises: the failure, if `clean` was asked.
         """
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._close_clean = clean
-        self._fifo.close()
-        thread.join()
-        if clean and self._failure is not None:
-            raise self._failure
+        service, self._service = self._service, None
+        if service is not None:
+            service.close(clean=clean)
+
+    # Questions of others
+
+    def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
+        """What is known of the URL with this dedup key (for a queued one without its lane it costs a scan)."""
+        return self._wait_for(reading.look_up, key, lane)
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """What is known of those of these URLs that have ended, by dedup key (two seeks for each)."""
+        return self._wait_for(reading.look_up_ended, keys)
+
+    def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
+        """Every dedup key of a row with an ordinal above `after`, in chunks, read as they are taken.
+
+        Rows that move while it runs may be missed or come twice: ask before anything is written.
+        """
+        place: Place | None = None
+        while True:
+            keys, place = self._wait_for(reading.queued_keys, place, chunk, after)
+            if keys:
+                yield keys
+            if place is None:
+                break
+        ordinal: int | None = after
+        while ordinal is not None:
+            keys, ordinal = self._wait_for(reading.ended_keys, ordinal, chunk)
+            if keys:
+                yield keys
+
+    def queue(self, queue: int) -> QueueFacts | None:
+        """One queue."""
+        return self._wait_for(listing.queue, queue)
+
+    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
+        """Queues that have rows (or are paused or retired), by id, behind one; of one standing if given."""
+        return self._wait_for(listing.queues, standing, after, limit)
+
+    def longest(self, limit: int) -> list[QueueFacts]:
+        """The queues with most rows, longest first (costs a look at every lane)."""
+        return self._wait_for(listing.longest, limit)
+
+    def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
+        """The lanes of a queue that have rows, by gate id, behind one."""
+        return self._wait_for(listing.lanes, queue, after, limit)
+
+    def gate(self, gate: int) -> GateRow | None:
+        """One gate, as it was last written."""
+        return self._wait_for(listing.gate, gate)
+
+    def queued(self, after: Place | None, limit: int) -> list[Head]:
+        """Rows of `url` by place, behind one."""
+        return self._wait_for(listing.queued, after, limit)
+
+    def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
+        """Rows of `done` by ordinal, above one."""
+        return self._wait_for(listing.ended_after, after, limit)
+
+    def tally(self) -> Mapping[str, int]:
+        """Queues by what their rows say (costs a look at every lane)."""
+        return self._wait_for(listing.tally)
+
+    def counters(self) -> Counters:
+        """The totals, recounted from the rows (costs a scan). Raises: InvariantBroken, naming a difference."""
+        return self._wait_for(recount)
 
     def _append(self, item: Item) -> None:
-        if self._thread is None or not self._fifo.append(item):
-            raise StoreUnavailable(f"{self._path}: the store is not open")
+        if self._service is None or not self._service.append(item):
+            raise StoreUnavailable(f"{self._database.place}: the store is not open")
 
-    def _wait_for(self, ask: Callable[[Connection], T]) -> T:
-        question = Question(ask)
+    def _wait_for(self, ask: Callable[..., T], *arguments: Any) -> T:
+        question = Question(lambda connection: ask(connection, *arguments))
         self._append(question)
         answer: T = question.answer.result()
         return answer
 
-    # In the store thread
 
-    def _run(self, identity: dict[str, str], on_change: Callable[[], None], opened: Future[Opening]) -> None:
-        """From the opening to the end of the FIFO. An error before `opened` is its answer, one after it is `_failure`."""
-        failure: FrontierError = StoreUnavailable(f"{self._path}: the store is not open")
-        try:
-            with sqlite.connected(self._path, self._max_pages) as connection:
-                opening = open_tables(connection, self._path, identity)
-                opened.set_result(opening)
-                self._serve(connection, opening.counters, on_change)
-        except Exception as error:  # noqa: BLE001  it is raised where somebody waits: in `open` or `close`
-            self._failure = failure = sqlite.translated(self._path, error)
-            if not opened.done():
-                opened.set_exception(failure)
-        finally:
-            self._fifo.close()
-            for group in self._fifo.groups():
-                refuse(group, failure)
+def _database(target: Path | str, max_pages: int | None) -> Database:
+    if isinstance(target, Path):
+        return SqliteFile(target, max_pages)
+    from frontier.stores.postgres import PostgresDatabase  # noqa: PLC0415  the driver comes with an extra
 
-    def _serve(self, connection: Connection, totals: Counters, on_change: Callable[[], None]) -> None:
-        def post(answers: list[Answer]) -> None:
-            self._answers.extend(answers)
-            on_change()
-
-        work = Work(connection, totals, post, partial(sqlite.translated, self._path))
-        for group in self._fifo.groups():
-            work.do(group)
-        self._failure = work.failure
-        if self._close_clean and work.failure is None:
-            with connection.begin():
-                mark(connection, clean=True)
-            sqlite.fold_log(connection)
+    return PostgresDatabase(target)

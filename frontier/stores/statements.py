@@ -1,62 +1,223 @@
-"""The hot statements, as the driver takes them: their parameters are tuples in the order of the columns.
+"""The statements of the store, for SQLite 3.35 and PostgreSQL 13 alike, as `dialect` takes them.
 
-Each list of parameters comes sorted by primary key where order helps: neighbours then fall into the same page.
+Parameters are tuples in the order of the columns. Rows come sorted by primary key where order helps: neighbours then fall
+into the same page. The columns of VALUES are named column1, column2, … in both databases.
 """
+
+# ruff: noqa: S608  only constants of this module are put together here
 
 from __future__ import annotations
 
+from frontier.stores.dialect import ManyRows
+
+# Rows of URLs
+
+_ROW = """url.queue, url.gate, url.precedence, url.ordinal, url.url, url.key, url.hops, url.via, url.attempts, url.due_s,
+       url.payload"""
+
 #: `models.Row`, then the URL of `via`. (queue, gate, end of precedences, limit). One seek in the clustered key.
-HEADS = """
-SELECT url.queue, url.gate, url.precedence, url.ordinal, url.url, url.key, url.hops, url.via, url.attempts, url.due_s,
-       url.payload, done.url
-FROM url LEFT JOIN done ON done.ordinal = url.via
+HEADS = f"""
+SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
 WHERE url.queue = ? AND url.gate = ? AND url.precedence < ?
 ORDER BY url.precedence, url.ordinal LIMIT ?
 """
-
-#: The same for all rows that wait for a retry.
-WAITING_ROWS = """
-SELECT url.queue, url.gate, url.precedence, url.ordinal, url.url, url.key, url.hops, url.via, url.attempts, url.due_s,
-       url.payload, done.url
-FROM url LEFT JOIN done ON done.ordinal = url.via
-WHERE url.due_s IS NOT NULL
-ORDER BY url.due_s
+#: The same for all rows behind a place.
+QUEUED = f"""
+SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
+WHERE (url.queue, url.gate, url.precedence, url.ordinal) > (?, ?, ?, ?)
+ORDER BY url.queue, url.gate, url.precedence, url.ordinal LIMIT ?
 """
+RETRIES = f"""
+SELECT {_ROW} FROM url WHERE due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
+"""
+ENDED = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
 
-INSERT_URL = "INSERT INTO url VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-DELETE_URL = "DELETE FROM url WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
-INSERT_DONE = "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?)"
+INSERT_URL = ManyRows("INSERT INTO url VALUES ", 11)
+DELETE_URL = ManyRows(
+    "DELETE FROM url WHERE (queue, gate, precedence, ordinal) IN (SELECT * FROM (VALUES ", 4, ") AS gone)"
+)
+INSERT_DONE = ManyRows("INSERT INTO done VALUES ", 6)
 #: Counts only the rows it added: fewer than were given means duplicates.
-ENTER_SEEN = "INSERT OR IGNORE INTO seen VALUES (?, ?)"
-REPLACE_SEEN = "INSERT OR REPLACE INTO seen VALUES (?, ?)"
-PUT_QUEUE = "INSERT OR REPLACE INTO queue VALUES (?, ?)"
-PUT_GATE = "INSERT OR REPLACE INTO gate VALUES (?, ?, ?, ?, ?, ?)"
-#: A lane that is announced again keeps its count.
-PUT_LANE = """
-INSERT INTO lane VALUES (?, ?, ?, ?, 0)
-ON CONFLICT (queue, gate) DO UPDATE SET precedence = excluded.precedence, arrival = excluded.arrival
-"""
-COUNT_LANE = "UPDATE lane SET count = count + ? WHERE queue = ? AND gate = ?"
-PUT_CRAWL = "INSERT OR REPLACE INTO crawl VALUES (?, ?)"
+ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO NOTHING")
+REPLACE_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO UPDATE SET ordinal = excluded.ordinal")
 
-#: Keys in the order of their rows' places; the last column tells where to go on.
+# One URL
+
+SEEN = ManyRows("SELECT fp, ordinal FROM seen WHERE fp IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+DONE = ManyRows(
+    """SELECT ordinal, url, key, status, outcome, attempts FROM done
+    WHERE ordinal IN (SELECT * FROM (VALUES """,
+    1,
+    ") AS asked)",
+)
+NEXT_PRECEDENCE = "SELECT min(precedence) FROM url WHERE queue = ? AND gate = ? AND precedence > ?"
+URL_AT = "SELECT * FROM url WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
+URL_ANYWHERE = "SELECT * FROM url WHERE ordinal = ? LIMIT 1"
+#: Keys in the order of their rows' places, of rows above an ordinal; the last columns tell where to go on.
 QUEUED_KEYS = """
-SELECT coalesce(key, url), queue, gate, precedence, ordinal FROM url
-WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?)
+SELECT key, url, queue, gate, precedence, ordinal FROM url
+WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND ordinal > ?
 ORDER BY queue, gate, precedence, ordinal LIMIT ?
 """
-ENDED_KEYS = "SELECT coalesce(key, url), ordinal FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+ENDED_KEYS = "SELECT key, url, ordinal FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
 
-#: Every row, for checks.
-KEYED_ROWS = """
-SELECT coalesce(key, url), ordinal FROM url UNION ALL SELECT coalesce(key, url), ordinal FROM done
+# Lanes
+
+READ_LANES = ManyRows(
+    """SELECT queue, gate, turn, count, waiting, shelved FROM lane
+    WHERE (queue, gate) IN (SELECT * FROM (VALUES """,
+    2,
+    ") AS asked)",
+)
+PUT_LANES = ManyRows(
+    "INSERT INTO lane VALUES ",
+    6,
+    """ ON CONFLICT (queue, gate) DO UPDATE
+    SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting, shelved = excluded.shelved""",
+)
+DELETE_LANES = ManyRows("DELETE FROM lane WHERE (queue, gate) IN (SELECT * FROM (VALUES ", 2, ") AS gone)")
+#: A gate's line behind a turn. (gate, turn, limit).
+LINE = """
+SELECT queue, gate, turn, count, waiting FROM lane
+WHERE gate = ? AND turn > ? AND count > waiting AND shelved = 0 ORDER BY turn LIMIT ?
+"""
+LANES_OF_QUEUE = """
+SELECT queue, gate, turn, count, waiting FROM lane WHERE queue = ? AND gate >= ? AND count > 0 ORDER BY gate LIMIT ?
+"""
+ROWS_OF_QUEUE = "SELECT coalesce(sum(count), 0) FROM lane WHERE queue = ?"
+SHELVE = "UPDATE lane SET shelved = ? WHERE queue = ?"
+
+# Queues
+
+_QUEUE = "queue.id, queue.key, standing, precedence, spent, budget, successes, errors"
+#: `base.QueueRow`, then rows, waiting rows, lanes that have rows.
+_SUMS = f"""
+SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), count(lane.gate)
+FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0
+"""
+QUEUE = f"SELECT {_QUEUE} FROM queue WHERE id = ?"
+QUEUE_FACTS = f"{_SUMS} WHERE queue.id = ? GROUP BY queue.id"
+#: Those that have rows or are not open. (first id, limit).
+QUEUES = f"""{_SUMS} WHERE queue.id >= ? GROUP BY queue.id HAVING standing <> 0 OR count(lane.gate) > 0
+    ORDER BY queue.id LIMIT ?"""
+OPEN_QUEUES = f"""{_SUMS} WHERE queue.id >= ? AND standing = 0 GROUP BY queue.id HAVING count(lane.gate) > 0
+    ORDER BY queue.id LIMIT ?"""
+#: (standing, first id, limit), for queues that are not open: found by their own index.
+CLOSED_QUEUES = f"""{_SUMS} WHERE standing <> 0 AND standing = ? AND queue.id >= ? GROUP BY queue.id
+    ORDER BY queue.id LIMIT ?"""
+LONGEST = "SELECT queue, sum(count) FROM lane WHERE count > 0 GROUP BY queue ORDER BY 2 DESC, 1 LIMIT ?"
+TALLY = """
+SELECT CASE WHEN standing = 1 THEN 'paused' WHEN standing = 2 THEN 'retired' WHEN ready > 0 THEN 'inactive'
+            WHEN waiting > 0 THEN 'snoozed' ELSE 'empty' END, count(*)
+FROM queue LEFT JOIN (SELECT queue, sum(count - waiting) AS ready, sum(waiting) AS waiting FROM lane GROUP BY queue) AS sums
+     ON sums.queue = queue.id
+GROUP BY 1
+"""
+ANY_CLOSED = "SELECT 1 FROM queue WHERE standing <> 0 LIMIT 1"
+CLOSED = ManyRows(
+    "SELECT id, standing FROM queue WHERE standing <> 0 AND id IN (SELECT * FROM (VALUES ", 1, ") AS asked)"
+)
+#: Known ones stay as they are; counts only the rows it added.
+NAME_QUEUES = ManyRows("INSERT INTO queue VALUES ", 8, " ON CONFLICT (id) DO NOTHING")
+PUT_QUEUES = ManyRows(
+    """UPDATE queue SET precedence = new.column2, spent = new.column3, budget = CAST(new.column4 AS BIGINT),
+    successes = new.column5, errors = new.column6 FROM (VALUES """,
+    6,
+    ") AS new WHERE queue.id = new.column1",
+)
+STANDING = "SELECT standing FROM queue WHERE id = ?"
+SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
+
+# Gates
+
+_GATE = """id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"""
+GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
+NAME_GATES = ManyRows("INSERT INTO gate VALUES ", 13, " ON CONFLICT (id) DO NOTHING")
+#: What follows the facts is what it was.
+PUT_GATES = ManyRows(
+    "INSERT INTO gate VALUES ",
+    13,
+    """ ON CONFLICT (id) DO UPDATE
+    SET rests_until_s = excluded.rests_until_s, blocked_until_s = excluded.blocked_until_s, spacing_s = excluded.spacing_s,
+        last_rest_s = excluded.last_rest_s, throttle_s = excluded.throttle_s, troubles = excluded.troubles,
+        troubled_s = excluded.troubled_s, slots = excluded.slots""",
+)
+#: The window of a gate that is not held: the smaller turn counts, the time stays.
+WAKE_GATES = ManyRows(
+    "UPDATE gate SET turn = new.column2 FROM (VALUES ",
+    2,
+    """) AS new
+    WHERE gate.id = new.column1 AND held = 0 AND (turn IS NULL OR turn > new.column2)""",
+)
+LEAVE_GATES = ManyRows(
+    """UPDATE gate SET held = 0, turn = CAST(new.column2 AS BIGINT), wakes_s = CAST(new.column3 AS DOUBLE PRECISION)
+    FROM (VALUES """,
+    3,
+    ") AS new WHERE gate.id = new.column1",
+)
+#: (now, limit): gates that are closed no longer stand among those that are open.
+OPEN_GATES = """
+UPDATE gate SET wakes_s = NULL WHERE id IN (
+    SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
+)
+"""
+NEXT_GATES = f"""
+SELECT {_GATE} FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL ORDER BY turn LIMIT ?
+"""
+NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL"
+HOLD_GATES = ManyRows(
+    "UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS taken)"
+)
+REST_GATES = ManyRows("UPDATE gate SET turn = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS empty)")
+_FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND count > waiting AND shelved = 0"
+#: Gates that an owner held when it ended.
+FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1"
+#: Gates at which a queue can be served again.
+WAKE_GATES_OF_QUEUE = f"""
+UPDATE gate SET turn = ({_FIRST_TURN})
+WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND count > waiting AND shelved = 0)
+      AND (turn IS NULL OR turn > ({_FIRST_TURN}))
 """
 
-#: Lanes whose count is wrong.
-WRONG_LANES = """
-SELECT queue, gate, count, held FROM (
-    SELECT queue, gate, count,
-           (SELECT count(*) FROM url WHERE url.queue = lane.queue AND url.gate = lane.gate) AS held
-    FROM lane
-) AS counted WHERE held <> count LIMIT 1
+# The whole
+
+FACTS = "SELECT name, value FROM crawl"
+FACT = "SELECT value FROM crawl WHERE name = ?"
+PUT_CRAWL = "INSERT INTO crawl VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+PUT_FACTS = ManyRows("INSERT INTO crawl VALUES ", 2, " ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+
+#: A clock that went back: every time by so many seconds earlier.
+MOVE_GATES = """
+UPDATE gate SET rests_until_s = CASE WHEN rests_until_s > 0 THEN rests_until_s - ? ELSE 0 END,
+    blocked_until_s = CASE WHEN blocked_until_s > 0 THEN blocked_until_s - ? ELSE 0 END,
+    troubled_s = CASE WHEN troubled_s > 0 THEN troubled_s - ? ELSE 0 END, wakes_s = wakes_s - ?
+WHERE rests_until_s > 0 OR blocked_until_s > 0 OR troubled_s > 0 OR wakes_s IS NOT NULL
+"""
+MOVE_RETRIES = "UPDATE url SET due_s = due_s - ? WHERE due_s IS NOT NULL"
+
+# For checks
+
+COUNT_URLS = """
+SELECT count(*), max(ordinal), coalesce(sum(CASE WHEN precedence >= ? THEN 1 ELSE 0 END), 0) FROM url
+"""
+COUNT_DONE = "SELECT outcome, count(*), max(ordinal) FROM done GROUP BY outcome"
+COUNT_SEEN = "SELECT count(*) FROM seen"
+COUNT_QUEUES = "SELECT count(*) FROM queue"
+COUNT_LANES = "SELECT coalesce(sum(count), 0) FROM lane"
+COUNT_CLOSED = """
+SELECT standing, sum(count) FROM queue JOIN lane ON lane.queue = queue.id WHERE standing <> 0 GROUP BY standing
+"""
+#: A lane whose count is wrong. (first precedence of rows that wait).
+WRONG_LANE = """
+SELECT queue, gate, count, waiting, held, held_waiting FROM (
+    SELECT lane.queue, lane.gate, lane.count, lane.waiting, count(url.ordinal) AS held,
+           coalesce(sum(CASE WHEN url.precedence >= ? THEN 1 ELSE 0 END), 0) AS held_waiting
+    FROM lane LEFT JOIN url ON url.queue = lane.queue AND url.gate = lane.gate
+    GROUP BY lane.queue, lane.gate, lane.count, lane.waiting
+) AS counted WHERE held <> count OR held_waiting <> waiting LIMIT 1
+"""
+#: A lane that is shelved otherwise than its queue stands.
+WRONG_SHELF = """
+SELECT lane.queue, lane.gate, shelved, coalesce(standing, 0) FROM lane LEFT JOIN queue ON queue.id = lane.queue
+WHERE shelved <> coalesce(standing, 0) LIMIT 1
 """

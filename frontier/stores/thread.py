@@ -1,8 +1,7 @@
-"""The one thread that touches the tables, and the FIFO before it.
+"""The FIFO before the one thread that touches the tables, and what stands in it.
 
 The core appends and never waits. The thread takes all that waits, up to a bound, and works it off in order as one
-transaction: so it commits whenever it is idle and something waits, and a transaction grows with the load. A read is done at
-its place in the order and answered at once; `Synced` comes after the commit.
+transaction (`work`): so it commits whenever it is idle and something waits, and a transaction grows with the load.
 """
 
 from __future__ import annotations
@@ -11,39 +10,34 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
 from threading import Condition
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from frontier.errors import FrontierError, StoreUnavailable
-from frontier.stores.base import Answer, Batch, Counters, HeadsRead, LaneId, StoreFailed, Synced
-from frontier.stores.reading import read_heads
-from frontier.stores.writing import Writing
+from frontier.stores.base import Answer, Batch
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class HeadsAsked:
-    """A question of the core; its answer is a `HeadsRead`."""
+class Asked(NamedTuple):
+    """A question of the core, answered among the answers as soon as it is read."""
 
-    lane: LaneId
-    limit: int
+    read: Callable[..., Answer]  #: called with the connection and the arguments
+    arguments: tuple[object, ...]
+    takes: bool = False  #: it writes too: gates are held from now on
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of somebody who waits for the answer; he gets it after the commit."""
+    """A question of somebody who waits for the answer; he gets it after the commit. It may be asked more than once."""
 
     ask: Callable[[Connection], Any]
     answer: Future[Any] = field(default_factory=Future)
 
 
-Item = Batch | HeadsAsked | Question
+Item = Batch | Asked | Question
 
 
 class Fifo:
@@ -88,82 +82,3 @@ class Fifo:
                 break
             group.append(self._items.popleft())
         return group
-
-
-class Work:
-    """What the thread does with each group; everything here runs in that thread."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        totals: Counters,
-        post: Callable[[list[Answer]], None],
-        translate: Callable[[Exception], FrontierError],
-    ) -> None:
-        self._connection = connection
-        self._totals = totals
-        self._post = post
-        self._translate = translate
-        self.failure: StoreUnavailable | None = None  #: why nothing more is written
-
-    def do(self, group: list[Item]) -> None:
-        """Work off one group. After a failure nothing is written any more, and whoever waits is told."""
-        if self.failure is not None:
-            refuse(group, self.failure)
-            return
-        try:
-            self._transact(group)
-        except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
-            self._fail(group, self._translate(error))
-
-    def _fail(self, group: list[Item], error: FrontierError) -> None:
-        if not isinstance(error, StoreUnavailable):
-            cause, error = error, StoreUnavailable(str(error))
-            error.__cause__ = cause
-        self.failure = error
-        refuse(group, error)
-        self._post([StoreFailed(error)])
-
-    def _transact(self, group: list[Item]) -> None:
-        writing = Writing(self._connection, self._totals)
-        with self._connection.begin():
-            tell = self._work_off(group, writing)
-            writing.flush()
-        self._totals = writing.totals
-        if writing.number is not None:
-            self._post([Synced(writing.number, writing.duplicates)])
-        for told in tell:
-            told()
-
-    def _work_off(self, group: list[Item], writing: Writing) -> list[Callable[[], None]]:
-        """Do everything in order; answers of neighbouring reads are posted together. The result answers the questions."""
-        tell: list[Callable[[], None]] = []
-        for asks_heads, items in groupby(group, key=lambda item: isinstance(item, HeadsAsked)):
-            heads: list[Answer] = []
-            for item in items:
-                match item:
-                    case Batch():
-                        writing.add(item)
-                    case HeadsAsked(lane, limit):
-                        writing.flush_rows()
-                        heads.append(HeadsRead(lane, read_heads(self._connection, lane, limit)))
-                    case Question():
-                        writing.flush()
-                        tell.append(self._ask(item))
-            if asks_heads:
-                self._post(heads)
-        return tell
-
-    def _ask(self, question: Question) -> Callable[[], None]:
-        """Find the answer; the result hands it over."""
-        try:
-            return partial(question.answer.set_result, question.ask(self._connection))
-        except FrontierError as error:  # an answer too: the recount found a difference
-            return partial(question.answer.set_exception, error)
-
-
-def refuse(group: list[Item], error: FrontierError) -> None:
-    """Tell those who wait for an answer that there will be none."""
-    for item in group:
-        if isinstance(item, Question) and not item.answer.done():
-            item.answer.set_exception(error)

@@ -1,46 +1,49 @@
 """From batches to statements: what the batches of one transaction add up to.
 
 Rows are collected and written as late as the order allows: before a read, and at the end. What is added and taken out in
-between never touches the disk. Counts and names are written once, at the end.
+between never touches the disk. Names, counts and times are written once, at the end or before a read that needs them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
+from typing import Any
 
 from sqlalchemy import Connection
 
-from frontier.errors import InvariantBroken
+from frontier.errors import InvariantBroken, StoreInUse
 from frontier.fingerprints import seen_fingerprint
-from frontier.models import OutcomeKind, Row
+from frontier.models import ENDING, Row
 from frontier.stores import statements
-from frontier.stores.base import Batch, Counters, Ended, GateRow, LaneId, LaneRow, QueueRow
+from frontier.stores.base import Batch, Counters, Ended, Place, Standing
+from frontier.stores.dialect import execute, fetch, write
+from frontier.stores.gatechanges import GateChanges
+from frontier.stores.lanechanges import LaneChanges
+from frontier.stores.queuechanges import QueueChanges
 from frontier.stores.reading import seen_ordinals
-
-Place = tuple[int, int, int, int]  # (queue, gate, precedence, ordinal): the primary key of `url`
 
 
 class Writing:
-    """Writes the batches of one transaction, in their order. O(1) and a few microseconds a row."""
+    """Writes the batches of one transaction, in their order. O(1) a row, see `statements` for what each costs."""
 
-    def __init__(self, connection: Connection, totals: Counters) -> None:
+    def __init__(self, connection: Connection, totals: Counters, epoch: int) -> None:
+        """`totals` are those of the last transaction that was committed, `epoch` the owner's."""
         self._connection = connection
+        self._epoch = epoch
         #: Rows of `url` since the last flush, by ordinal, and the places that are to be emptied before they are filled.
         self._placed: dict[int, Row] = {}
         self._emptied: list[Place] = []
-        self._new: list[Row] = []
-        self._forced: set[int] = set()
-        self._ended: list[Ended] = []
-        #: Names and counts since the last flush of all.
-        self._queues: dict[int, QueueRow] = {}
-        self._gates: dict[int, GateRow] = {}
-        self._lanes: dict[LaneId, LaneRow] = {}
-        self._changes: Counter[LaneId] = Counter()
-        self._outcomes: Counter[OutcomeKind] = Counter()
-        self._accepted = 0
-        self._last_ordinal = totals.last_ordinal
+        self._batches: list[Batch] = []
+        #: What is written after the rows.
+        self._lanes = LaneChanges()
+        self._queues = QueueChanges()
+        self._gates = GateChanges()
+        self._outcomes: Counter[str] = Counter()
+        self._now_s = 0.0
+        self._is_flushed = True
+        self._totals = totals
         #: Right after a flush of all.
         self.totals = totals
         self.number: int | None = None  #: of the last batch
@@ -49,99 +52,154 @@ class Writing:
     def add(self, batch: Batch) -> None:
         """Take one batch."""
         self.number = batch.number
+        self._now_s = batch.now_s
+        if batch.last_number > self._totals.last_ordinal:
+            self._totals = self._totals._replace(last_ordinal=batch.last_number)
+        self._is_flushed = False
         for ended in batch.ended:
             self._take_out(ended.row)
-        self._ended.extend(batch.ended)
         for old, new in batch.moved:
             self._take_out(old)
             self._placed[new.ordinal] = new
-        self._placed.update((row.ordinal, row) for row in batch.new)
-        self._new.extend(batch.new)
-        self._forced |= batch.forced
-        self._queues.update((row.id, row) for row in batch.queues)
-        self._gates.update((row.id, row) for row in batch.gates)
-        self._lanes.update(((row.queue, row.gate), row) for row in batch.lanes)
+        settled = batch.settled
+        self._placed.update((row.ordinal, row) for row in batch.new if row.ordinal not in settled)
+        self._batches.append(batch)
+        self._queues.add(batch)
+        self._gates.add(batch)
+        if batch.standings:
+            self._flush_facts()
+            for queue, standing in batch.standings:
+                self._stand(queue, standing)
 
     def flush_rows(self) -> None:
         """Write the rows, so that a read sees them. Raises: InvariantBroken if a row to take out is not there."""
-        if not (self._placed or self._emptied or self._ended or self._new):
+        batches, self._batches = self._batches, []
+        if not batches:
             return
-        emptied = self._run(statements.DELETE_URL, sorted(self._emptied))
+        emptied = write(self._connection, statements.DELETE_URL, sorted(self._emptied))
         if emptied != len(self._emptied):
             raise InvariantBroken(f"{len(self._emptied) - emptied} rows that end or move are not in the store")
-        self._enter_new()
-        self._run(statements.INSERT_URL, sorted(self._placed.values()))
-        self._run(statements.INSERT_DONE, sorted(_done_row(ended) for ended in self._ended))
-        for row, _, outcome in self._ended:
-            self._changes[row.queue, row.gate] -= 1
-            self._outcomes[outcome] += 1
-        self._placed, self._emptied, self._new, self._forced, self._ended = {}, [], [], set(), []
+        died = self._enter_new(batches)
+        settled = _settled(batches)
+        self._bury(died, settled)
+        write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
+        dead = {row.ordinal for row in died}
+        self._write_ended(
+            [ended for batch in batches for ended in batch.ended]
+            + [ended for ordinal, ended in settled.items() if ordinal not in dead]
+        )
+        laneless = dead | settled.keys()
+        for batch in batches:
+            self._lanes.add(batch, laneless)
+        self._placed, self._emptied = {}, []
+        self.duplicates.extend(died)
 
     def flush(self) -> None:
-        """Write rows, names and counts. Raises: InvariantBroken, as `flush_rows` or for a lane that was not announced."""
+        """Write all that was added. Raises: InvariantBroken; StoreInUse if the epoch is not ours any more."""
+        if self._is_flushed:
+            return
+        check_epoch(self._connection, self._epoch)
+        self._flush_facts()
+        self.totals = self._totals
+        facts = {**self.totals._asdict(), "batch": self.number}
+        rows = [(name, str(value)) for name, value in facts.items()]
+        write(self._connection, statements.PUT_FACTS, [*rows, ("now_s", repr(self._now_s))])
+        self._is_flushed = True
+
+    def _flush_facts(self) -> None:
         self.flush_rows()
-        self._run(statements.PUT_QUEUE, sorted(self._queues.values()))
-        self._run(statements.PUT_GATE, sorted(self._gates.values()))
-        self._run(statements.PUT_LANE, sorted(row[:4] for row in self._lanes.values()))
-        changes = [(change, *lane) for lane, change in sorted(self._changes.items()) if change]
-        if self._run(statements.COUNT_LANE, changes) != len(changes):
-            raise InvariantBroken("rows were written for a lane that no batch has announced")
-        if self.number is not None:
-            self.totals = self._new_totals()
-            facts = {**self.totals._asdict(), "batch": self.number}
-            self._run(statements.PUT_CRAWL, ((name, str(value)) for name, value in facts.items()))
-        self._queues, self._gates, self._lanes = {}, {}, {}
-        self._changes, self._outcomes, self._accepted = Counter(), Counter(), 0
+        queues = self._queues.write(self._connection)
+        self._gates.write(self._connection)
+        counted = self._lanes.write(self._connection)
+        outcomes, self._outcomes = self._outcomes, Counter()
+        self._change_totals(
+            queued=counted.rows,
+            waiting=counted.waiting,
+            paused=counted.stopped[Standing.PAUSED],
+            retired=counted.stopped[Standing.RETIRED],
+            queues=queues,
+            **{kind.value: outcomes[kind.value] for kind in ENDING},
+        )
 
     def _take_out(self, row: Row) -> None:
         placed = self._placed.pop(row.ordinal, None)
         if placed is None:
-            self._emptied.append((row.queue, row.gate, row.precedence, row.ordinal))
+            self._emptied.append(row[:4])
         elif placed[:4] != row[:4]:
             raise InvariantBroken(f"row {row.ordinal} ends or moves at {row[:4]}, and is at {placed[:4]}")
 
-    def _enter_new(self) -> None:
-        """Enter the new rows' fingerprints into `seen`; rows whose key was known die."""
+    def _write_ended(self, ended: Sequence[Ended]) -> None:
+        rows = sorted(map(_done_row, ended))
+        write(self._connection, statements.INSERT_DONE, rows)
+        self._outcomes.update([outcome for _, _, _, _, outcome, _ in rows])
+
+    # New rows
+
+    def _bury(self, died: Sequence[Row], settled: Collection[int]) -> None:
+        for row in died:
+            if self._placed.pop(row.ordinal, None) is None and row.ordinal not in settled:
+                raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
+
+    def _enter_new(self, batches: Sequence[Batch]) -> list[Row]:
+        """Enter the new rows' fingerprints into `seen`; answers the rows whose key was known."""
         died: list[Row] = []
-        for is_forced, rows in groupby(self._new, key=lambda row: row.ordinal in self._forced):
-            died.extend(self._enter(list(rows), is_forced=is_forced))
-        dead = {row.ordinal for row in died}
-        alive = [row for row in self._new if row.ordinal not in dead]
-        for ordinal in dead:
-            del self._placed[ordinal]
-        self._changes.update((row.queue, row.gate) for row in alive)
-        self._accepted += len(alive)
-        self._last_ordinal = max(self._last_ordinal, max((row.ordinal for row in alive), default=0))
-        self.duplicates.extend(died)
+        new = ((row.ordinal in batch.forced, row) for batch in batches for row in batch.new)
+        for is_forced, rows in groupby(new, key=lambda pair: pair[0]):
+            died += self._enter([row for _, row in rows], is_forced=is_forced)
+        return died
 
     def _enter(self, rows: Sequence[Row], *, is_forced: bool) -> list[Row]:
-        # Of equal keys the lowest ordinal comes first: it wins if it is not forced, the highest if it is.
-        pairs = sorted((seen_fingerprint(row.dedup_key()), row.ordinal) for row in rows)
+        # Of equal keys the first row wins if it is not forced, the last one if it is.
+        pairs = [(seen_fingerprint(row.dedup_key()), row.ordinal) for row in rows]
         if is_forced:
-            self._run(statements.REPLACE_SEEN, pairs)
+            write(self._connection, statements.REPLACE_SEEN, sorted(dict(pairs).items()))
             return []
-        if self._run(statements.ENTER_SEEN, pairs) == len(pairs):
+        winners = sorted(dict(reversed(pairs)).items())
+        if write(self._connection, statements.ENTER_SEEN, winners) == len(pairs):
             return []
-        known = seen_ordinals(self._connection, [fingerprint for fingerprint, _ in pairs])
+        known = seen_ordinals(self._connection, [fingerprint for fingerprint, _ in winners])
         died = {ordinal for fingerprint, ordinal in pairs if known[fingerprint] != ordinal}
         return [row for row in rows if row.ordinal in died]
 
-    def _new_totals(self) -> Counters:
-        before, outcomes = self.totals, self._outcomes
-        return Counters(
-            last_ordinal=self._last_ordinal,
-            queued=before.queued + self._accepted - outcomes.total(),
-            done=before.done + outcomes[OutcomeKind.DONE],
-            failed=before.failed + outcomes[OutcomeKind.FAILED],
-            disregarded=before.disregarded + outcomes[OutcomeKind.DISREGARDED],
-        )
+    # Totals
 
-    def _run(self, statement: str, parameters: Iterable[tuple[object, ...]]) -> int:
-        """Execute for each tuple; answers how many rows were changed."""
-        many = list(parameters)
-        return self._connection.exec_driver_sql(statement, many).rowcount if many else 0
+    def _change_totals(self, **changes: int) -> None:
+        totals = self._totals
+        self._totals = totals._replace(**{name: getattr(totals, name) + by for name, by in changes.items()})
+
+    def _stand(self, queue: int, standing: Standing) -> None:
+        """Let a queue and all its lanes stand otherwise. A queue that is unknown is ignored."""
+        found = fetch(self._connection, statements.STANDING, (queue,))
+        if not found or found[0][0] == standing:
+            return
+        (((rows,),), old) = fetch(self._connection, statements.ROWS_OF_QUEUE, (queue,)), Standing(found[0][0])
+        execute(self._connection, statements.SET_STANDING, (int(standing), queue))
+        execute(self._connection, statements.SHELVE, (int(standing), queue))
+        if standing is Standing.OPEN:
+            execute(self._connection, statements.WAKE_GATES_OF_QUEUE, (queue,))
+        for one, sign in ((old, -1), (standing, 1)):
+            if one is not Standing.OPEN:
+                self._change_totals(**{one.name.lower(): sign * int(rows)})
 
 
-def _done_row(ended: Ended) -> tuple[int, str, bytes | None, int, str, int]:
+def check_epoch(connection: Connection, epoch: int) -> None:
+    """Make sure that the store was not opened again. Raises: StoreInUse."""
+    ((stored,),) = fetch(connection, statements.FACT, ("epoch",))
+    if int(stored) != epoch:
+        raise StoreInUse(f"another owner has taken over (it is opening {stored}, this one was {epoch}); open it anew")
+
+
+def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:
+    """New rows that go to `done` at once, by ordinal."""
+    return {
+        row.ordinal: Ended(row, *batch.settled[row.ordinal])
+        for batch in batches
+        if batch.settled
+        for row in batch.new
+        if row.ordinal in batch.settled
+    }
+
+
+def _done_row(ended: Ended) -> tuple[Any, ...]:
     row, status, outcome = ended
     return row.ordinal, row.url, row.key, status, outcome.value, row.attempts

@@ -16,12 +16,12 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.benchmarks import dedup
+from scripts.benchmarks import dedup, frontier
 from scripts.benchmarks.calibration import rounds_per_s
 from scripts.benchmarks.rows import Group, Judged, Row, Setting
 from scripts.benchmarks.table import Run, json_of, text_of
 
-SUBJECTS: dict[str, tuple[Group, ...]] = {"dedup": dedup.GROUPS}
+SUBJECTS: dict[str, tuple[Group, ...]] = {"dedup": dedup.GROUPS, "frontier": frontier.GROUPS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,7 +36,7 @@ def environment(**more: str) -> dict[str, str]:
 def write_order(folder: Path, hosts: Mapping[str, str], **sections: Mapping[str, object]) -> Path:
     """A crawl order whose names are the small web's, fast unless `sections` say otherwise."""
     order: dict[str, dict[str, object]] = {
-        "politeness": {"min_delay": 0, "max_delay": 0},
+        "politeness": {"min_delay": 0, "max_delay": 0, "backoff_base": 0, "backoff_cap": 0},
         "fetch": {"allow_private": True, "timeout": "5s"},
         "crawl": {"workers": 20},
         "agent": {"contact": "https://example.org/bot"},

@@ -13,6 +13,7 @@ from crawler.journal import Journal
 from crawler.processors.fetch import Response
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
+from frontier.backoff import Backoff
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.gates import Politeness
 from frontier.models import Candidate, GateKey, Lease, QueueKey
@@ -24,6 +25,9 @@ END_S = START_S + 0.25
 
 #: Many slots, and rests of nothing at all.
 HASTE = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1000)
+
+#: A host in trouble is left alone only as long as it asks for.
+NO_BACKOFF = Backoff(base_s=0.0, cap_s=0.0)
 
 
 def clock() -> float:
@@ -80,7 +84,7 @@ def visit(
 @asynccontextmanager
 async def memory_frontier(*urls: str, politeness: Politeness = HASTE) -> AsyncIterator[AsyncFrontier]:
     """A Frontier that forgets, with these URLs queued."""
-    order = FrontierOrder(policy="host", politeness=politeness)
+    order = FrontierOrder(policy="host", politeness=politeness, backoff=NO_BACKOFF)
     async with AsyncFrontier(lambda on_change: open_frontier(None, order, on_change=on_change)) as frontier:
         frontier.schedule([Candidate(url=url) for url in urls])
         yield frontier

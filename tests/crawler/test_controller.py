@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -15,6 +17,7 @@ from crawler.errors import CrawlerError, JobUnfinished, JournalFull
 from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
+from crawler.opening import open_job
 from crawler.order import CrawlOrder
 from crawler.processors.fetch import Fetcher
 from crawler.seeds import Seed
@@ -49,21 +52,23 @@ class Run:
     def __init__(self, web, job, *, seeds=(SEED,), **sections) -> None:
         self.said = []
         self.snapshots = []
+        self.take = None
         self.forced = 0
         self.is_shown = False
         order = {
-            "politeness": {"min_delay": 0, "max_delay": 0, "max_connections": 4},
+            "politeness": {"min_delay": 0, "max_delay": 0, "max_connections": 4, "backoff_base": 0, "backoff_cap": 0},
             "crawl": {"workers": 4},
             "fetch": {"allow_private": True, "timeout": PATIENCE_S},
             "dns": {"hosts": web.hosts},
         }
         for name, section in sections.items():
-            order[name] = order.get(name, {}) | section
+            order[name] = section if name == "override" else order.get(name, {}) | section
         outside = Outside(say=self.said.append, show=self._show, force_exit=self._force_exit)
         given = [Seed(url=url, source="command line") for url in seeds]
         self.controller = CrawlController(CrawlOrder.model_validate(order), job, given, outside)
 
     async def _show(self, take) -> None:
+        self.take = take
         self.snapshots.append(take())
         self.is_shown = True
         try:
@@ -150,6 +155,46 @@ async def test_a_limit_reached_with_the_last_page_is_a_finished_job(tmp_path) ->
     assert "finished: nothing is queued" in run.said[-1]
 
 
+async def test_a_queue_over_its_budget_keeps_its_urls_until_the_budget_is_raised(tmp_path) -> None:
+    """The run says why it ended, the job is not finished, and the next run with a higher budget goes on by itself."""
+    async with web_of(SITE) as web:
+        frugal = {"policy": "host", "total_budget": 2}
+        code, run = await crawl(web, tmp_path, frontier=frugal)
+        assert (code, len(crawled(tmp_path))) == (ExitCode.DONE, 2)
+        assert f"ended          {WhyEnded.RETIRED.value}\n" in run.said[-1]
+        assert "retired        2 URLs, in queues over their budget or put aside\n" in run.said[-1]
+        _, again = await crawl(web, tmp_path, frontier=frugal)
+        expected = f"job {tmp_path}/job: 2 URLs are left, all in retired queues; raise total_budget to go on"
+        assert again.said[0] == expected
+        assert not (tmp_path / "job" / "state" / "finished").exists()
+        _, last = await crawl(web, tmp_path, frontier=frugal | {"total_budget": 100})
+    assert crawled(tmp_path) == ALL
+    assert f"ended          {WhyEnded.FINISHED.value}\n" in last.said[-1]
+
+
+async def test_hosts_at_one_address_share_a_gate_if_the_order_says_so(tmp_path) -> None:
+    """The group `ip` asks the crawl's own resolver: never two requests at once, though both hosts allow four."""
+    slow = {path: replace(page, delay_s=0.02) for path, page in SITE.items()}
+    hosts = {"a.test": Host(pages=slow), "b.test": Host(pages=slow)}
+    politeness = {"group": "ip", "group_min_delay": 0, "group_max_delay": 0}
+    async with SmallWeb(hosts) as web:
+        code, _ = await crawl(web, tmp_path, seeds=(SEED, "http://b.test/"), politeness=politeness)
+        visits = web.ledger.visits
+    assert (code, len(crawled(tmp_path))) == (ExitCode.DONE, 2 * len(ALL))
+    assert all(later.start_s >= earlier.end_s for earlier, later in pairwise(visits))
+
+
+async def test_an_override_changes_what_holds_for_one_host(tmp_path) -> None:
+    """One connection at a.test, four at b.test."""
+    slow = {path: replace(page, delay_s=0.05) for path, page in SITE.items()}
+    hosts = {"a.test": Host(pages=slow), "b.test": Host(pages=slow)}
+    async with SmallWeb(hosts) as web:
+        only_one = [{"surt": "a.test", "max_connections": 1}]
+        await crawl(web, tmp_path, seeds=(SEED, "http://b.test/"), crawl={"workers": 8}, override=only_one)
+        assert web.ledger.max_in_service("a.test") == 1
+        assert web.ledger.max_in_service("b.test") > 1
+
+
 async def test_robots_txt_is_not_asked_for_when_the_order_ignores_it(tmp_path) -> None:
     """Only pages are fetched, the forbidden ones too."""
     forbidding = {**SITE, "/robots.txt": file("text/plain", b"User-agent: *\nDisallow: /\n")}
@@ -200,8 +245,8 @@ async def test_progress_shows_what_the_crawl_does(tmp_path) -> None:
         _, run = await crawl(web, tmp_path)
     before, after = run.snapshots
     assert (before.pages, before.workers, before.gates) == (0, 4, 1)
-    assert (before.pending + before.active, before.queues) == (1, 1)
-    assert (after.pages, after.pending, after.active, after.queues) == (4, 0, 0, 0)
+    assert before.pending + before.active == 1
+    assert (after.pages, after.pending, after.active) == (4, 0, 0)
     assert (after.wakes_in_s, after.waits_for) == (None, WaitsFor.URLS)
     assert 0 <= before.elapsed_s <= after.elapsed_s
 
@@ -218,10 +263,11 @@ async def test_progress_knows_when_the_next_gate_opens(tmp_path) -> None:
             await running
             slow = Run(web, job, seeds=(f"{SEED}new",), **rest)
             running = asyncio.create_task(slow.controller.run())
-            await until(lambda: slow.snapshots)
+            await until(lambda: slow.take and slow.take().wakes_in_s is not None)
+            snapshot = slow.take()
             slow.controller.stop(WhyEnded.TIME_LIMIT)
             await running
-    assert 0 < slow.snapshots[0].wakes_in_s <= 60
+    assert 0 < snapshot.wakes_in_s <= 60
 
 
 # Limits
@@ -347,9 +393,9 @@ async def test_a_signal_that_comes_while_the_job_opens_ends_the_run_in_order(tmp
     def open_slowly(*arguments, **more):
         has_begun.set()
         may_open.wait()
-        return open_frontier(*arguments, **more)
+        return open_job(*arguments, **more)
 
-    monkeypatch.setattr(controller_module, "open_frontier", open_slowly)
+    monkeypatch.setattr(controller_module, "open_job", open_slowly)
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)

@@ -158,6 +158,30 @@ async def test_the_hosts_table_comes_first_and_may_give_a_port(server: NameServe
     await resolver.close()
 
 
+async def test_a_known_address_is_what_was_answered_last_and_costs_no_question(
+    resolver: Resolver, server: NameServer, clock: Clock
+) -> None:
+    """Nobody waits for it: unknown until somebody resolves the host, of several the same one, and kept when it is old."""
+    server.records[("www.a.test", "A")] = (300, ["192.0.2.9", "192.0.2.2"])
+    assert resolver.known_address("www.a.test") is None
+    assert not server.asked
+    await resolver.resolve("www.a.test")
+    assert resolver.known_address("WWW.a.test") == "192.0.2.2"
+    clock.now_s += 1_000_000
+    assert resolver.known_address("www.a.test") == "192.0.2.2"
+    with pytest.raises(NameNotFound):
+        await resolver.resolve("no.such.test")
+    assert resolver.known_address("no.such.test") is None
+    assert resolver.known_address("[::1]") == "::1"
+
+
+async def test_the_hosts_table_is_known_at_once(clock: Clock) -> None:
+    """Its addresses are the order's."""
+    resolver = Resolver([], {"A.test": "127.0.0.1:8080"}, clock=clock)
+    assert resolver.known_address("a.test") == "127.0.0.1"
+    await resolver.close()
+
+
 async def test_localhost_needs_no_server(resolver: Resolver, server: NameServer) -> None:
     """The system's own names work: `localhost` is loopback."""
     assert await hosts_of(resolver, "localhost") & {"127.0.0.1", "::1"}

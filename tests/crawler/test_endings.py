@@ -2,10 +2,11 @@
 
 import pytest
 
-from crawler.endings import WhyEnded, exit_code, first_of
-from crawler.errors import JournalFull
+from crawler.endings import WhyEnded, exit_code, failure_code, first_of
+from crawler.errors import JournalFull, UsageError
 from crawler.exits import ExitCode
 from crawler.reports import SeedFact
+from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
 
 
 def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> None:
@@ -34,3 +35,20 @@ def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
     """A signal weighs most; no answer at all is said when every seed was tried."""
     seeds = [SeedFact(f"http://{number}.test/", status, "", None) for number, status in enumerate(statuses)]
     assert exit_code(ending, seeds) is code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), ExitCode.USAGE),
+        (JournalFull("x"), ExitCode.DISK_FULL),
+        (StoreFull("x"), ExitCode.DISK_FULL),
+        (StoreInUse("x"), ExitCode.STORE_OR_JOB_IN_USE),
+        (FormatMismatch("x"), ExitCode.BAD_ORDER),
+        (PolicyError("x"), ExitCode.BAD_ORDER),
+        (UnknownQueue("x"), ExitCode.USAGE),
+    ],
+)
+def test_an_error_of_any_room_has_its_exit_code(error, code) -> None:
+    """The most special kind counts: a full disk is no store that failed somehow."""
+    assert failure_code(error) is code

@@ -1,6 +1,8 @@
-"""Failures: which status they have, how often a URL is tried again, how long a busy host rests."""
+"""Failures: which status they have, how often a URL is tried again, what they tell of the host."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from multidict import CIMultiDict
@@ -10,6 +12,7 @@ from crawler.failures import (
     HOST_BUSY,
     HOST_BUSY_TRIES,
     RETRY_WAITS_S,
+    TROUBLES,
     AddressRefused,
     ConnectFailed,
     ConnectionLost,
@@ -19,10 +22,12 @@ from crawler.failures import (
     NameTimeout,
     RobotsUnavailable,
     Unfetchable,
-    host_rest_s,
+    asked_rest_s,
     retry_after,
+    told_by,
 )
 from crawler.status import FetchStatus
+from frontier.models import HostTrouble
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -96,31 +101,58 @@ def test_a_failure_carries_the_times_of_its_fetch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "rest_s"),
+    ("value", "asked_s"),
     [
         ("120", 120.0),
         (" 7 ", 7.0),
         ("0", 0.0),
-        ("3601", 3600.0),
-        ("9" * 400, 3600.0),
+        ("360000", 360_000.0),
+        ("9" * 400, math.inf),
         ("Tue, 14 Nov 2023 22:15:20 GMT", 120.0),
         ("Tue, 14 Nov 2023 22:15:20 -0000", 120.0),
-        ("Wed, 15 Nov 2023 22:13:20 GMT", 3600.0),
+        ("Wed, 15 Nov 2023 22:13:20 GMT", 86_400.0),
         ("Tue, 14 Nov 2023 22:00:00 GMT", 0.0),
-        ("-5", 60.0),
-        ("1.5", 60.0),
-        ("\u0663", 60.0),
-        ("soon", 60.0),
-        ("", 60.0),
-        ("Tue, 99 Nov 2023 22:13:20 GMT", 60.0),
-        ("Tue, 14 Nov 99999999 22:13:20 GMT", 60.0),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("\u0663", 0.0),
+        ("soon", 0.0),
+        ("", 0.0),
+        ("Tue, 99 Nov 2023 22:13:20 GMT", 0.0),
+        ("Tue, 14 Nov 99999999 22:13:20 GMT", 0.0),
     ],
 )
-def test_a_busy_host_rests_as_long_as_it_asks_for_at_most_an_hour(value: str, rest_s: float) -> None:
-    """Seconds or a date; never negative, at most 3600; 60 if it cannot be read."""
-    assert host_rest_s(CIMultiDict({"retry-after": value}), NOW_S) == rest_s
+def test_what_a_host_asks_for_is_told_uncut(value: str, asked_s: float) -> None:
+    """Seconds or a date; never negative, 0 if it cannot be read. The Frontier knows the longest that may be asked for."""
+    assert asked_rest_s(CIMultiDict({"retry-after": value}), NOW_S) == asked_s
 
 
-def test_a_busy_host_that_names_no_rest_gets_a_minute() -> None:
-    """No Retry-After means 60 seconds."""
-    assert host_rest_s({}, NOW_S) == 60.0
+def test_a_host_that_names_no_rest_asks_for_none() -> None:
+    """The backoff has a wait of its own."""
+    assert asked_rest_s({}, NOW_S) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "told"),
+    [
+        (200, None, (HostTrouble.NONE, 0.0)),
+        (200, "7", (HostTrouble.NONE, 0.0)),
+        (302, "7", (HostTrouble.NONE, 7.0)),
+        (404, None, (HostTrouble.NONE, 0.0)),
+        (404, "7", (HostTrouble.UNAVAILABLE, 7.0)),
+        (429, None, (HostTrouble.THROTTLED, 0.0)),
+        (429, "7", (HostTrouble.THROTTLED, 7.0)),
+        (500, None, (HostTrouble.NONE, 0.0)),
+        (500, "7", (HostTrouble.UNAVAILABLE, 7.0)),
+        (503, None, (HostTrouble.UNAVAILABLE, 0.0)),
+        (503, "7", (HostTrouble.UNAVAILABLE, 7.0)),
+    ],
+)
+def test_an_answer_tells_of_its_host(status: int, retry_after: str | None, told: tuple[HostTrouble, float]) -> None:
+    """429 is too much, 503 or an error with Retry-After is trouble; a redirect's Retry-After is a wish without trouble."""
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    assert told_by(status, headers, NOW_S) == told
+
+
+def test_only_a_host_that_cannot_be_reached_is_in_trouble() -> None:
+    """A name that is not found, an address that is refused, or a URL that cannot be fetched say nothing of a server."""
+    assert dict(TROUBLES) == dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)

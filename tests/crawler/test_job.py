@@ -22,7 +22,7 @@ from crawler.errors import (
     NotPermitted,
 )
 from crawler.exits import ExitCode
-from crawler.job import JobFolder, job_name
+from crawler.job import JobFolder, is_job, job_name
 from crawler.order_sources import load_order
 
 ROOT = Path(__file__).parents[2]
@@ -334,3 +334,10 @@ def test_a_job_is_named_by_the_order_else_a_seed_file_else_a_seed(
     Path("seeds").mkdir()
     Path("seeds/portals.txt").write_text("http://a.test/")
     assert job_name(load_order(None, flags), arguments) == name
+
+
+def test_a_folder_is_a_job_if_it_says_so(tmp_path: Path) -> None:
+    """Whatever else it holds; a path that no file can have is none."""
+    JobFolder.open(tmp_path / "job").close()
+    assert is_job(tmp_path / "job")
+    assert not any(map(is_job, (tmp_path, tmp_path / "nosuch", tmp_path / ("x" * 5000), Path("/dev/null"), Path("\0"))))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from crawler.errors import CrawlerError, OrderError
 from crawler.exits import ExitCode
 from crawler.order import VERSION, CrawlOrder, dump_order, with_sources
-from crawler.order_sources import KEYS, load_order
+from crawler.order_sources import ENTRY_KEYS, KEYS, load_order
 
 ROOT = Path(__file__).parents[2]
 
@@ -150,12 +150,81 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
             "[politeness]\nmin_delay = 60",
             "FILE: [politeness] min_delay: max_delay (30s) is less than min_delay (1m); raise the one or lower the other",
         ),
+        (
+            "[politeness]\nbackoff_cap = 1",
+            "FILE: [politeness] backoff_cap: backoff_cap (1s) is less than backoff_base (1m); raise the one or lower the ",
+        ),
+        ("[politeness]\nbackoff_jitter = 1.5", "FILE: [politeness] backoff_jitter must be at most 1; not 1.5"),
+        (
+            "[politeness]\ngroup = 'ip'\n[politeness.groups]\n'a.test' = 'x'",
+            "FILE: [politeness] group: group ip and a table of groups are both given; keep one of them",
+        ),
+        ("[politeness]\ngroup = 'i p'", "FILE: [politeness] group must be one word"),
+        ("[frontier]\ntotal_budget = -2", "FILE: [frontier] total_budget must be at least -1; not -2"),
+        ("[frontier]\nprecedence_floor = 0", "FILE: [frontier] precedence_floor must be at least 1; not 0"),
+        ("[frontier]\nper_queue = 0", "FILE: [frontier] per_queue must be at least 1; not 0"),
+        ("[frontier]\ncheckpoint = 0", "FILE: [frontier] checkpoint must be more than 0; not 0"),
+        (
+            "[frontier]\nstore = 'mysql://h/d'",
+            "FILE: [frontier] store must be the URL of a database, like postgresql://host/name; not 'mysql://h/d'",
+        ),
+        (
+            "[frontier]\nstore = 'postgresql://a:secret@h/d'",
+            "FILE: [frontier] store must not hold a password; put it into ~/.pgpass or the variable PGPASSWORD",
+        ),
     ],
 )
 def test_a_wrong_order_is_refused_in_one_line_that_names_the_file_and_the_key(text: str, line: str, file: Path) -> None:
     """A misspelt delay must not become the default delay."""
     file.write_text(text)
     assert refusal(file).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("entries", "line"),
+    [
+        ("[[override]]\nsurt = 'a.test'\nmin_dely = 3", "1 min_dely is unknown; did you mean min_delay?"),
+        ("[[override]]\nsurt = 'a.test'\nbackoff_base = 3", "1 backoff_base is unknown"),
+        ("[[override]]\nsurt = 'a.test'\nkey = 'x'\n[[override]]\nmin_delay = 3", "2 surt must be given"),
+        ("[[override]]\nsurt = []\nmin_delay = 3", "1 surt must not be empty; not []"),
+        ("[[override]]\nsurt = ['a', 3]\nmin_delay = 3", "1 surt must be text; not 3"),
+        ("[[override]]\nsurt = 'a'\nmax_connections = 0", "1 max_connections must be at least 1; not 0"),
+        ("[[override]]\nsurt = 'a'\ntotal_budget = -2", "1 total_budget must be at least -1; not -2"),
+        ("[[override]]\nsurt = 'a'\nqueue_precedence = 256", "1 queue_precedence must be at most 255; not 256"),
+        ("[[override]]\nsurt = 'a'\nmin_delay = 'x'", "1 min_delay must be a number of seconds, or like 500ms, 3s, "),
+        (
+            "[[override]]\nsurt = 'a'\nmin_delay = 3\nmax_delay = 2",
+            "1 max_delay: max_delay (2s) is less than min_delay (3s); raise the one or lower the other",
+        ),
+    ],
+)
+def test_a_wrong_override_is_refused_by_its_number(entries: str, line: str, file: Path) -> None:
+    """The entries have no names, but they have an order."""
+    file.write_text(entries)
+    assert refusal(file).startswith(f"FILE: [[override]] {line}")
+
+
+@pytest.mark.parametrize("text", ["override = 3", "[override]\nsurt = 'a.test'", "override = ['a.test']"])
+def test_what_are_no_entries_is_no_override(text: str, file: Path) -> None:
+    """One pair of brackets is easily forgotten."""
+    file.write_text(text)
+    assert refusal(file) == "FILE: [override] must be entries of a file, each below a line [[override]]"
+
+
+def test_overrides_stand_in_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable cannot hold a list of tables."""
+    monkeypatch.setenv("ANABRANCH_OVERRIDE__SURT", "a.test")
+    assert refusal(None).startswith("environment: ANABRANCH_OVERRIDE must be entries of a file")
+
+
+def test_an_override_may_name_one_part_of_the_web_or_several(file: Path) -> None:
+    """And says only what is different there."""
+    file.write_text(
+        "[[override]]\nsurt = 'a.test'\nmin_delay = '250ms'\n[[override]]\nsurt = ['b.test', 'c.test']\nkey = 'q'"
+    )
+    first, second = load_order(file, {}).override
+    assert (first.surt, first.min_delay_s, first.max_delay_s, first.key) == (("a.test",), 0.25, None, None)
+    assert (second.surt, second.min_delay_s, second.key) == (("b.test", "c.test"), None, "q")
 
 
 def test_a_file_that_is_no_toml_is_refused_with_the_line(file: Path) -> None:
@@ -223,7 +292,9 @@ def test_a_dumped_order_loads_as_the_same_order(file: Path) -> None:
     file.write_text(
         '[job]\nname = "j"\nseeds = ["http://a.test/"]\nseed_files = ["s.txt"]\n[politeness]\nmin_delay = "250ms"\n'
         '[crawl]\ntime_limit = "1.5h"\n[fetch]\nmax_body = "1MB"\n[dns]\nservers = ["[::1]:53"]\n'
-        '[dns.hosts]\n"a.test" = "127.0.0.1:8080"\n'
+        '[dns.hosts]\n"a.test" = "127.0.0.1:8080"\n[politeness.groups]\n"com,example," = "mine"\n'
+        '[frontier]\ntotal_budget = 500\nlease = "1h"\nstore = "postgresql://me@h/d"\n'
+        '[[override]]\nsurt = "a.test"\nmin_delay = "250ms"\n[[override]]\nsurt = ["b.test", "c.test"]\nkey = "q"\n'
     )
     order = load_order(file, {"robots": "ignore"})
     dumped = file.parent / "elsewhere" / "order.toml"
@@ -238,6 +309,7 @@ def test_a_dumped_default_order_has_every_key_but_the_name(file: Path) -> None:
     """It is also the list of what can be set."""
     dumped = tomllib.loads(dump_order(CrawlOrder()))
     known = {section: set(keys) for section, keys in KEYS.items()}
+    assert dumped.pop("override") == []
     assert {section: set(table) for section, table in dumped.items()} == known | {"job": {"seeds", "seed_files"}}
 
 
@@ -299,7 +371,12 @@ def test_the_orders_in_conf_load(name: str) -> None:
 
 def test_the_portals_order_shows_every_key_with_its_default() -> None:
     """It is the documentation of the order; what differs from the defaults is said in its first line."""
-    shown = tomllib.loads((ROOT / "conf" / "portals.toml").read_text())
+    text = (ROOT / "conf" / "portals.toml").read_text()
+    shown = tomllib.loads(text)
+    commented = text[text.index("# [[override]]") :]
+    assert set(re.findall(r"^# (\w+) =", commented, re.MULTILINE)) == ENTRY_KEYS
+    entry = commented.replace("\n# ", "\n").removeprefix("# ")
+    assert set(tomllib.loads(entry)["override"][0]) == ENTRY_KEYS
     assert {section: set(table) for section, table in shown.items()} == {
         section: set(keys) for section, keys in KEYS.items()
     }

@@ -30,7 +30,7 @@ SHUT = SeedFact("http://c.test/", -9998, "", None)
 UNTRIED = SeedFact("http://z.test/", 0, "", None)
 
 
-def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None):
+def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, retired=0, leases_lost=0):
     return RunFacts(
         job=job,
         ended="finished: nothing is queued",
@@ -53,10 +53,14 @@ def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None):
             done=900,
             failed=5,
             disregarded=6,
+            retired=retired,
             queues={},
             gates=1,
             gates_open=1,
+            parked=0,
+            leases_lost=leases_lost,
             unsynced_rows=0,
+            why_idle="",
             seen={"expected_lost": lost},
         ),
     )
@@ -105,6 +109,8 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
         ({"elapsed_s": 0.0}, "fetched        3.0 MiB, 0.0 pages/s\n"),
         ({"lost": 1e-9}, "lost to dedup  nothing\n"),
         ({"lost": 1e-6}, "lost to dedup  1e-06 URLs expected\n"),
+        ({"retired": 7}, "still queued   42\nretired        7 URLs, in queues over their budget or put aside\nlost to"),
+        ({"leases_lost": 3}, "still queued   42\nleases lost    3, their URLs were fetched again\nlost to dedup"),
     ],
 )
 def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
@@ -167,6 +173,9 @@ async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -
             frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
             expected = f"job {tmp_path}/job is finished: 1 pages; use --fresh to start over"
             assert opening_line(job, frontier.core.counts()) == expected
+            left = frontier.core.counts()._replace(retired=9)
+            expected = f"job {tmp_path}/job: 9 URLs are left, all in retired queues; raise total_budget to go on"
+            assert opening_line(job, left) == expected
 
 
 def test_of_many_seeds_only_the_first_are_shown(tmp_path) -> None:

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from frontier.assignment import PolitenessScope, parse_policy
-from frontier.books import Books
+from frontier import composition
+from frontier.assignment import PolitenessScope
+from frontier.checkpoints import Checkpoints, catch_up
 from frontier.core import Frontier
 from frontier.errors import StoreUnavailable
+from frontier.gatelines import Line
 from frontier.gates import Politeness
+from frontier.groups import parse_group
 from frontier.intake import Intake
 from frontier.models import (
     Candidate,
     GateKey,
     Head,
+    HostTrouble,
     Lease,
     Outcome,
     OutcomeKind,
+    QueueKey,
     Row,
     Verdict,
     WaitsFor,
 )
+from frontier.order import FrontierOrder
+from frontier.parts import Parts
 from frontier.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
 from frontier.stores.base import Answer, Batch, LaneId, Opening, StoreFailed, Synced
 from frontier.stores.memory import MemoryStore
-from frontier.workqueues import QueueIndex
+from frontier.turns import Turn
+from tests.frontier.ledger import PolitenessLedger
 
 START_S = 1_000_000.0
+#: Looks at `lease` after which a test gives up.
+PATIENCE = 10_000
 
 
 class FakeClock:
@@ -49,11 +60,12 @@ class FakeClock:
 
 
 class CountingStore(MemoryStore):
-    """A memory store that remembers what it was told."""
+    """A memory store that remembers what it was told and asked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[LaneId, int]] = []
+        self.asked: list[tuple[LaneId, int]] = []  #: questions for heads
+        self.questions: list[str] = []  #: all questions, by name
         self.batches: list[Batch] = []
         self.closed: list[bool] = []
 
@@ -61,16 +73,34 @@ class CountingStore(MemoryStore):
         self.batches.append(batch)
         super().write(batch)
 
-    def ask_heads(self, lane: LaneId, limit: int) -> None:
+    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
         self.asked.append((lane, limit))
-        super().ask_heads(lane, limit)
+        self.questions.append("heads")
+        super().ask_heads(lane, limit, with_queue=with_queue)
+
+    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
+        self.questions.append("lanes")
+        super().ask_lanes(gate, after, limit)
+
+    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
+        self.questions.append("gate")
+        super().ask_gate(gate, key, lanes)
+
+    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
+        self.questions.append("gates")
+        super().ask_gates(now_s, limit, lanes)
+
+    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
+        self.questions.append("retries")
+        super().ask_retries(after, limit)
 
     def close(self, *, clean: bool) -> None:
         self.closed.append(clean)
+        super().close(clean=clean)
 
 
 class DelayingStore(CountingStore):
-    """Does what it was told only when the test says so, oldest first; heads are told before the commit that they saw."""
+    """Does what it was told only when the test says so, oldest first; reads are told before the commit that they saw."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,9 +111,9 @@ class DelayingStore(CountingStore):
         self.committed_keys: set[bytes] = set()
         self._on_change: Callable[[], None] = lambda: None
 
-    def open(self, identity: dict[str, str], on_change: Callable[[], None]) -> Opening:
+    def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         self._on_change = on_change
-        return super().open(identity, on_change)
+        return super().open(identity, now_s, on_change)
 
     @property
     def behind(self) -> bool:
@@ -92,8 +122,20 @@ class DelayingStore(CountingStore):
     def write(self, batch: Batch) -> None:
         self._todo.append(lambda: self._write(batch))
 
-    def ask_heads(self, lane: LaneId, limit: int) -> None:
-        self._todo.append(lambda: CountingStore.ask_heads(self, lane, limit))
+    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
+        self._todo.append(lambda: CountingStore.ask_heads(self, lane, limit, with_queue=with_queue))
+
+    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
+        self._todo.append(lambda: CountingStore.ask_lanes(self, gate, after, limit))
+
+    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
+        self._todo.append(lambda: CountingStore.ask_gate(self, gate, key, lanes))
+
+    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
+        self._todo.append(lambda: CountingStore.ask_gates(self, now_s, limit, lanes))
+
+    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
+        self._todo.append(lambda: CountingStore.ask_retries(self, after, limit))
 
     def work(self, steps: int = 1) -> None:
         """Do the oldest `steps` things; what was written is not durable yet."""
@@ -104,6 +146,10 @@ class DelayingStore(CountingStore):
                 self._take_note(answer)
         if len(self._told) > told:
             self._on_change()
+
+    def work_all(self) -> None:
+        """Do all that waits; what was written is not durable yet."""
+        self.work(len(self._todo))
 
     def commit(self) -> None:
         """Make durable what was written."""
@@ -126,7 +172,7 @@ class DelayingStore(CountingStore):
         return told
 
     def flush(self) -> None:
-        self.work(len(self._todo))
+        self.work_all()
         self.commit()
 
     def _write(self, batch: Batch) -> None:
@@ -138,7 +184,7 @@ class DelayingStore(CountingStore):
             self._told.append(answer)
             return
         before = [] if self._uncommitted is None else self._uncommitted.duplicates
-        self._uncommitted = Synced(answer.number, before + answer.duplicates)
+        self._uncommitted = answer._replace(duplicates=before + answer.duplicates)
 
 
 class ForgetfulFilter(ExactFilter):
@@ -172,67 +218,38 @@ class FullFilter(ExactFilter):
             raise OSError(28, "No space left on device")
 
 
-class PolitenessLedger:
-    """Proves the invariant I6 from starts and ends alone: it knows the rules, not the gates."""
-
-    def __init__(self, politeness: Politeness) -> None:
-        self._politeness = politeness
-        self._out: Counter[GateKey] = Counter()
-        self._rests: defaultdict[GateKey, list[float]] = defaultdict(list)
-        self._spacing: dict[GateKey, float] = {}
-        self._blocked: dict[GateKey, float] = {}
-        self._last_start: dict[GateKey, float] = {}
-        self.starts = 0
-
-    def set_delay(self, gate: GateKey, delay_s: float) -> None:
-        self._spacing[gate] = delay_s
-        self._last_start.pop(gate, None)
-
-    def block(self, gate: GateKey, until_s: float) -> None:
-        self._blocked[gate] = max(self._blocked.get(gate, 0.0), until_s)
-
-    def unblock(self, gate: GateKey) -> None:
-        self._blocked.pop(gate, None)
-
-    def start(self, lease: Lease) -> None:
-        gate, now_s = lease.gate, lease.since_s
-        spacing_s = self._spacing.get(gate, 0.0)
-        slots = 1 if spacing_s else self._politeness.slots
-        resting = sum(until_s > now_s for until_s in self._rests[gate])
-        assert self._out[gate] + resting < slots, f"{gate}: {self._out[gate]} out, {resting} resting, {slots} slots"
-        assert now_s >= self._blocked.get(gate, 0.0), f"{gate} is blocked"
-        if spacing_s and gate in self._last_start:
-            assert now_s >= self._last_start[gate] + spacing_s, f"{gate}: closer than its Crawl-delay"
-        self._out[gate] += 1
-        self.starts += 1
-
-    def end(self, lease: Lease, outcome: Outcome | None, now_s: float) -> None:
-        """A lease ended; None = it was released."""
-        gate = lease.gate
-        self._out[gate] -= 1
-        if outcome is None:
-            return
-        if outcome.host_rest_s:
-            self.block(gate, now_s + outcome.host_rest_s)
-        if outcome.start_s is None or outcome.end_s is None:
-            return
-        rule = self._politeness
-        rest_s = min(max(rule.delay_factor * (outcome.end_s - outcome.start_s), rule.min_delay_s), rule.max_delay_s)
-        self._rests[gate].append(outcome.end_s + max(rest_s, self._spacing.get(gate, 0.0)))
-        self._last_start[gate] = max(self._last_start.get(gate, 0.0), lease.since_s)
-
-
 @dataclass(slots=True, kw_only=True)
 class Rig:
     """A Frontier, what it stands on, and a ledger of what it hands out."""
 
     core: Frontier
+    parts: Parts
+    order: FrontierOrder
     clock: FakeClock
     store: MemoryStore
     seen: SeenFilter
-    intake: Intake
-    schedule: Schedule
     ledger: PolitenessLedger
+
+    @property
+    def intake(self) -> Intake:
+        return self.parts.intake
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.parts.schedule
+
+    def line(self, gate: str) -> Line:
+        """The line of a gate that is in memory."""
+        (line,) = (line for line in self.schedule.window if line.gate.key == gate)
+        return line
+
+    def states(self) -> dict[str, int]:
+        """How many queues are in each state, those left out that none is in."""
+        return {state: count for state, count in self.core.statistics().queues.items() if count}
+
+    def state_of(self, queue: str) -> str:
+        """The state of one queue."""
+        return self.core.operations.explain(QueueKey(queue)).state
 
     def add(self, *urls: str, front: bool = False, force: bool = False) -> list[Verdict]:
         """Schedule these URLs as one batch."""
@@ -251,10 +268,24 @@ class Rig:
         assert lease is not None, f"{self.core!r} has no lease: {self.core.wake()}"
         return lease
 
+    def settled(self) -> Lease:
+        """A lease that must be there, now or when the store has answered and time has passed."""
+        for _ in range(PATIENCE):
+            lease = self.lease()
+            if lease is not None:
+                return lease
+            at_s, waits_for = self.core.wake()
+            if waits_for & WaitsFor.STORE:
+                self.store.flush()
+            else:
+                assert at_s is not None, f"{self.core!r} has no lease, and waits for {waits_for}"
+                self.clock.advance_to(at_s)
+        raise AssertionError("lease() says no, for ever")
+
     def lease_all(self) -> list[Lease]:
         """Every lease that can be had at this moment."""
         leases: list[Lease] = []
-        while True:
+        for _ in range(PATIENCE):
             lease = self.lease()
             if lease is not None:
                 leases.append(lease)
@@ -262,10 +293,11 @@ class Rig:
             at_s = self.core.wake().at_s
             if at_s is None or at_s > self.clock.now_s:
                 return leases
+        raise AssertionError("wake() says now, and lease() says no, for ever")
 
     def lease_next(self) -> Lease | None:
         """The next lease, whenever that is; None if time alone brings none."""
-        for _ in range(10_000):
+        for _ in range(PATIENCE):
             lease = self.lease()
             if lease is not None:
                 return lease
@@ -283,7 +315,8 @@ class Rig:
         *,
         fetched: bool = True,
         after_s: float = 0.0,
-        host_rest_s: float = 0.0,
+        trouble: HostTrouble = HostTrouble.NONE,
+        retry_after_s: float = 0.0,
         links: Sequence[str] = (),
     ) -> list[Verdict]:
         """End a lease now; its fetch ran from the moment of the lease to this one."""
@@ -293,7 +326,8 @@ class Rig:
             start_s=lease.since_s if fetched else None,
             end_s=self.clock.now_s if fetched else None,
             after_s=after_s,
-            host_rest_s=host_rest_s,
+            trouble=trouble,
+            retry_after_s=retry_after_s,
         )
         verdicts = self.core.finish(lease, outcome, candidates(*links))
         self.ledger.end(lease, outcome, self.clock.now_s)
@@ -321,6 +355,10 @@ class Rig:
         self.core.set_delay(GateKey(gate), delay_s)
         self.ledger.set_delay(GateKey(gate), delay_s)
 
+    def set_slots(self, gate: str, slots: int | None) -> None:
+        self.core.set_slots(GateKey(gate), slots)
+        self.ledger.set_slots(GateKey(gate), slots)
+
     def drain(self, fetch_s: float = 1.0) -> list[str]:
         """Fetch one after the other until nothing comes; answers the URLs in order."""
         fetched: list[str] = []
@@ -330,27 +368,46 @@ class Rig:
         return fetched
 
 
+class ManualCheckpoints(Checkpoints):
+    """Made when the test says so: their thread ends at once."""
+
+    def _run(self) -> None:
+        pass
+
+
 def build(
     *,
-    policy: str = "host",
-    scope: PolitenessScope = PolitenessScope.HOST,
-    politeness: Politeness | None = None,
     store: MemoryStore | None = None,
     seen: SeenFilter | None = None,
     clock: FakeClock | None = None,
-    max_unacknowledged: int = 1000,
     on_change: Callable[[], None] = lambda: None,
+    **order: Any,
 ) -> Rig:
-    """A new Frontier in memory. Rests are 3 s to 30 s, five times the fetch, unless `politeness` says otherwise."""
-    politeness = politeness or Politeness()
+    """A new Frontier over a store in memory; `order` are fields of the `FrontierOrder`.
+
+    The policy is `host`; rests are 3 s to 30 s, five times the fetch, unless `politeness` says otherwise.
+    """
+    asked = FrontierOrder(**{"policy": "host", **order})
     store, seen, clock = store or MemoryStore(), seen or ExactFilter(), clock or FakeClock()
-    index = QueueIndex()
-    schedule = Schedule(index)
-    intake = Intake(parse_policy(policy), scope, politeness, seen, index, schedule)
-    books = Books(store, intake, schedule, store.open({}, on_change).counters, max_unacknowledged)
-    core = Frontier(store=store, seen=seen, intake=intake, schedule=schedule, books=books, clock=clock)
-    ledger = PolitenessLedger(politeness)
-    return Rig(core=core, clock=clock, store=store, seen=seen, intake=intake, schedule=schedule, ledger=ledger)
+    sheets = composition.check_order(asked)
+    opening = store.open(composition._identity(asked), clock(), on_change)
+    catch_up(store, seen, opening)
+    parts = composition._parts(asked, sheets, store, seen, opening, clock)
+    checkpoints = ManualCheckpoints(store, seen, marked=opening.counters.last_ordinal)
+    core = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
+    composition._wake_by_budget(core, asked, store, opening)
+    return Rig(core=core, parts=parts, order=asked, clock=clock, store=store, seen=seen, ledger=ledger_for(asked))
+
+
+def ledger_for(order: FrontierOrder) -> PolitenessLedger:
+    """A ledger that knows what the order asks for; overrides are not among it."""
+    group_of = parse_group(order.group, ip_of=order.ip_of)
+    return PolitenessLedger(
+        order.politeness if order.scope is not PolitenessScope.OFF else OFF,
+        backoff=order.backoff,
+        group_of=group_of or (lambda host: None),
+        group_politeness=order.group_politeness,
+    )
 
 
 def candidates(*urls: str, front: bool = False, force: bool = False) -> list[Candidate]:
@@ -375,20 +432,25 @@ def head(ordinal: int, *, precedence: int = 769, due_s: float | None = None) -> 
 
 #: Rests of nothing at all.
 HASTE = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0)
+#: What the scope `off` asks of a gate.
+OFF = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
 
 __all__ = [
     "HASTE",
+    "OFF",
+    "PATIENCE",
     "START_S",
     "CountingStore",
     "DelayingStore",
     "FakeClock",
     "ForgetfulFilter",
     "FullFilter",
-    "PolitenessLedger",
+    "ManualCheckpoints",
     "Rig",
     "build",
     "candidates",
     "head",
+    "ledger_for",
     "pages",
     "row",
 ]

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from frontier.aio import AsyncFrontier, Drained
+from frontier.budgets import Budgets
 from frontier.core import Frontier
-from frontier.errors import StoreUnavailable
+from frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
 from frontier.gates import Politeness
-from frontier.models import GateKey, Lease, Outcome, OutcomeKind
+from frontier.models import GateKey, Lease, Outcome, OutcomeKind, QueueKey
 from frontier.seen import SeenFilter
 from frontier.stores.base import StoreFailed
 from frontier.stores.memory import MemoryStore
@@ -31,14 +32,14 @@ DONE = Outcome(kind=OutcomeKind.DONE)
 
 
 async def opened(
-    store: MemoryStore | None = None, seen: SeenFilter | None = None, policy: str = "host", haste: bool = True
+    store: MemoryStore | None = None, seen: SeenFilter | None = None, *, haste: bool = True, **order: object
 ) -> tuple[AsyncFrontier, Rig]:
     """The face and what is behind it."""
     rigs: list[Rig] = []
 
     def open_(on_change: Callable[[], None]) -> Frontier:
         politeness = HASTE if haste else Politeness()
-        rigs.append(build(store=store, seen=seen, policy=policy, politeness=politeness, on_change=on_change))
+        rigs.append(build(store=store, seen=seen, on_change=on_change, **{"politeness": politeness, **order}))
         return rigs[0].core
 
     frontier = await AsyncFrontier(open_).__aenter__()
@@ -53,6 +54,13 @@ async def settle() -> None:
 
 def waiters(frontier: AsyncFrontier, count: int) -> list[asyncio.Task[Lease]]:
     return [asyncio.create_task(frontier.lease()) for _ in range(count)]
+
+
+async def caught_up(store: DelayingStore) -> None:
+    """Let the store do all that it is told, and what follows from its answers."""
+    for _ in range(6):
+        store.flush()
+        await settle()
 
 
 async def test_a_lease_that_is_there_comes_at_once() -> None:
@@ -139,15 +147,24 @@ async def test_a_waiter_that_is_cancelled_with_its_lease_gives_it_back() -> None
     await frontier.close()
 
 
+async def served_by(store: DelayingStore, rig: Rig) -> None:
+    """Go on until a lease was handed out; its task has not run yet."""
+    for _ in range(50):
+        store.flush()
+        await asyncio.sleep(0)
+        if rig.core.in_flight:
+            return
+    raise AssertionError("no lease")
+
+
 async def test_a_cancelled_waiter_stays_cancelled_though_the_store_has_failed() -> None:
     """Giving its lease back fails; that error is told to others, this task was cancelled."""
     store = DelayingStore()
-    frontier, _ = await opened(store)
+    frontier, rig = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
-    store.flush()
-    frontier._pump()
+    await served_by(store, rig)
     store.fail(StoreUnavailable("gone"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -196,14 +213,14 @@ async def test_when_the_last_url_dies_as_a_duplicate_every_waiter_is_told() -> N
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
-    store.flush()
+    await caught_up(store)
     lease = await task
-    store.flush()
-    rig.core.block(GateKey("a.test"), START_S + 3600.0)
+    frontier.block(GateKey("a.test"), START_S + 3600.0)
     (task,) = waiters(frontier, 1)
     frontier.finish(lease, DONE, candidates("http://a.test/"))
     await settle()
     assert not task.done()
+    assert rig.core.pending == 1
     store.flush()
     with pytest.raises(Drained):
         async with asyncio.timeout(5):
@@ -288,11 +305,13 @@ async def test_answers_of_the_store_wake_the_line_from_its_thread() -> None:
     frontier.schedule(candidates("http://a.test/"))
     (task,) = waiters(frontier, 1)
     await settle()
-    thread = threading.Thread(target=store.flush)
-    thread.start()
-    async with asyncio.timeout(5):
-        assert (await task).url == "http://a.test/"
-    thread.join()
+    for _ in range(2):  # the gate, then its lane's heads
+        assert not task.done()
+        thread = threading.Thread(target=store.flush)
+        thread.start()
+        thread.join()
+        await settle()
+    assert (await task).url == "http://a.test/"
     await frontier.close()
 
 
@@ -309,7 +328,15 @@ async def test_an_error_of_the_store_reaches_every_waiter() -> None:
         with pytest.raises(StoreUnavailable, match="gone"):
             await task
     await asyncio.gather(tasks[1], return_exceptions=True)
-    for call in (lambda: frontier.schedule([]), lambda: frontier.set_delay(GateKey("a.test"), 1.0)):
+    gate = GateKey("a.test")
+    for call in (
+        lambda: frontier.schedule([]),
+        lambda: frontier.set_delay(gate, 1.0),
+        lambda: frontier.set_slots(gate, 1),
+        lambda: frontier.block(gate, 1.0),
+        lambda: frontier.unblock(gate),
+        lambda: frontier.operate(lambda operations: operations.pause(QueueKey("a.test"))),
+    ):
         with pytest.raises(StoreUnavailable, match="gone"):
             call()
     await frontier.close()
@@ -334,6 +361,165 @@ async def test_a_released_lease_goes_to_the_next_in_line() -> None:
     await settle()
     frontier.release(lease)
     assert (await task).url == lease.url
+    await frontier.close()
+
+
+# What wakes those who wait
+
+
+async def waiting_for_a(**order: object) -> tuple[AsyncFrontier, Rig, Lease, asyncio.Task[Lease]]:
+    """One URL of a.test is leased, and a task waits for one of the others; nothing but a change helps."""
+    frontier, rig = await opened(haste=False, policy="bkdr:97", **order)
+    frontier.schedule(candidates(*pages("a.test", 5)))
+    lease = await frontier.lease()
+    (task,) = waiters(frontier, 1)
+    await settle()
+    assert not task.done()
+    return frontier, rig, lease, task
+
+
+async def test_a_slot_that_is_added_serves_the_next_in_line() -> None:
+    """At once."""
+    frontier, _, lease, task = await waiting_for_a()
+    frontier.set_slots(GateKey("a.test"), 2)
+    assert (await task).url != lease.url
+    await frontier.close()
+
+
+async def test_a_gate_that_is_unblocked_serves_the_next_in_line() -> None:
+    """At once; while it was blocked, the timer stood at its end."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates(*pages("a.test", 2)))
+    frontier.block(GateKey("a.test"), START_S + 60.0)
+    (task,) = waiters(frontier, 1)
+    await settle()
+    timer = frontier._timer
+    assert timer is not None
+    assert timer.when() - asyncio.get_running_loop().time() == pytest.approx(60.0, abs=1.0)
+    frontier.unblock(GateKey("a.test"))
+    assert (await task).url == "http://a.test/page0"
+    await frontier.close()
+
+
+async def test_a_block_moves_the_timer() -> None:
+    """Nobody is woken for a moment at which nothing will happen."""
+    frontier, _, lease, task = await waiting_for_a()
+    frontier.finish(lease, Outcome(OutcomeKind.DONE, start_s=START_S, end_s=START_S))
+    first = frontier._timer
+    assert first is not None
+    frontier.block(GateKey("a.test"), START_S + 600.0)
+    assert first.cancelled()
+    assert frontier._timer is not None
+    assert frontier._timer.when() - first.when() == pytest.approx(597.0, abs=1.0)
+    frontier.stop_leasing()
+    await asyncio.gather(task, return_exceptions=True)
+    await frontier.close()
+
+
+async def test_a_crawl_delay_that_is_taken_back_serves_the_next_in_line() -> None:
+    """With it the gate has one slot, without it two."""
+    frontier, rig = await opened(policy="bkdr:97", politeness=Politeness(slots=2))
+    frontier.set_delay(GateKey("a.test"), 20.0)
+    frontier.schedule(candidates(*pages("a.test", 5)))
+    lease = await frontier.lease()
+    (task,) = waiters(frontier, 1)
+    await settle()
+    assert not task.done()
+    frontier.set_delay(GateKey("a.test"), 0.0)
+    assert (await task).url != lease.url
+    assert rig.core.in_flight == 2
+    await frontier.close()
+
+
+async def test_an_operators_command_wakes_those_who_wait() -> None:
+    """A queue that is resumed is served at once; the command's answer comes back."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates("http://a.test/"))
+    frontier.operate(lambda operations: operations.pause(QueueKey("a.test")))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    assert not task.done()
+    assert frontier.operate(lambda operations: operations.explain("a.test")).state == "paused"
+    frontier.operate(lambda operations: operations.resume(QueueKey("a.test")))
+    assert (await task).url == "http://a.test/"
+    await frontier.close()
+
+
+async def test_an_operators_command_ends_those_who_wait_if_nothing_is_left() -> None:
+    """The last URLs are removed, or their queue is retired."""
+    frontier, rig = await opened()
+    frontier.schedule(candidates("http://a.test/", "http://b.test/"))
+    frontier.block(GateKey("a.test"), START_S + 60.0)
+    frontier.block(GateKey("b.test"), START_S + 60.0)
+    (task,) = waiters(frontier, 1)
+    await settle()
+    assert frontier.operate(lambda operations: operations.remove(lambda url: "a.test" in url)) == 1
+    assert not task.done()
+    frontier.operate(lambda operations: operations.retire(QueueKey("b.test")))
+    with pytest.raises(Drained):
+        await task
+    assert rig.core.statistics().retired == 1
+    await frontier.close()
+
+
+async def test_a_command_that_fails_is_the_operators_error() -> None:
+    """Those who wait go on waiting."""
+    frontier, _, _, task = await waiting_for_a()
+    with pytest.raises(UnknownQueue):
+        frontier.operate(lambda operations: operations.pause(QueueKey("nobody")))
+    assert not task.done()
+    frontier.stop_leasing()
+    await asyncio.gather(task, return_exceptions=True)
+    await frontier.close()
+
+
+async def test_a_crawl_whose_last_queue_is_over_its_budget_ends() -> None:
+    """That is found only when its row is read; nobody waits for ever."""
+    frontier, rig = await opened(budgets=Budgets(total_budget=0))
+    frontier.schedule(candidates("http://a.test/"))
+    with pytest.raises(Drained):
+        async with asyncio.timeout(5):
+            await frontier.lease()
+    assert rig.core.statistics().retired == 1
+    await frontier.close()
+
+
+async def test_a_crawl_whose_last_queue_is_over_its_budget_ends_though_the_store_is_slow() -> None:
+    """As above; how much is retired is known when the store has it."""
+    store = DelayingStore()
+    frontier, _ = await opened(store, budgets=Budgets(total_budget=0))
+    frontier.schedule(candidates("http://a.test/"))
+    (task,) = waiters(frontier, 1)
+    await settle()
+    await caught_up(store)
+    assert task.done()
+    with pytest.raises(Drained):
+        await task
+    await frontier.close()
+
+
+async def test_a_lease_that_expires_goes_to_the_next_in_line() -> None:
+    """The timer stands at its end; a renewal moves it, and what was lost cannot be finished."""
+    frontier, rig = await opened(lease_s=2400.0)
+    frontier.schedule(candidates("http://a.test/"))
+    lease = await frontier.lease()
+    rig.clock.advance(2000.0)
+    lease = frontier.renew(lease)
+    (task,) = waiters(frontier, 1)
+    await settle()
+    assert frontier._timer is not None
+    assert frontier._timer.when() - asyncio.get_running_loop().time() == pytest.approx(2400.0, abs=1.0)
+    rig.clock.advance(2400.0)
+    frontier._pump()
+    again = await task
+    assert again.url == lease.url
+    with pytest.raises(LeaseLost):
+        frontier.finish(lease, DONE)
+    with pytest.raises(LeaseLost):
+        frontier.renew(lease)
+    frontier.finish(again, DONE)
+    with pytest.raises(Drained):
+        await frontier.lease()
     await frontier.close()
 
 

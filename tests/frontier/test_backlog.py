@@ -1,12 +1,14 @@
 """What was said and is not durable yet."""
 
-from frontier.backlog import MAX_ROWS, Backlog
+from frontier.backlog import MAX_BYTES, MAX_ROWS, Backlog
 from frontier.stores.base import Batch
 from tests.frontier.builder import row
 
 
 def batch(number: int, rows: int = 1) -> Batch:
-    return Batch(number=number, new=[row(place + 1) for place in range(rows)])
+    made = Batch(number)
+    made.new = [row(place + 1) for place in range(rows)]
+    return made
 
 
 def test_it_is_empty_until_something_is_said_and_again_when_all_is_durable() -> None:
@@ -42,6 +44,18 @@ def test_so_many_rows_fill_it() -> None:
     assert backlog.is_full
     backlog.synced(2)
     assert not backlog.is_full
+
+
+def test_so_many_bytes_fill_it() -> None:
+    """URLs and payloads of 64 MiB are as much as the store may owe, however few rows they are."""
+    backlog = Backlog(10)
+    large = Batch(1)
+    large.new = [row(number)._replace(payload=bytes(MAX_BYTES // 7)) for number in range(1, 8)]
+    backlog.add(large, 0)
+    assert backlog.is_full
+    backlog.synced(1)
+    assert not backlog.is_full
+    assert backlog.bytes == 0
 
 
 def test_an_older_answer_takes_nothing_back() -> None:

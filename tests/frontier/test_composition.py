@@ -1,7 +1,10 @@
 """A Frontier from its order: in memory, and on disk where it is taken up again."""
 
+import os
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +12,30 @@ import pytest
 
 from dedup.uniq import UniqParameters
 from frontier.assignment import PolitenessScope
+from frontier.budgets import Budgets
 from frontier.composition import DedupFilter, FrontierOrder, open_frontier, steady_clock
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
 from frontier.gates import Politeness
-from frontier.models import NEW, SEEN, Candidate, GateKey, Lease, Outcome, OutcomeKind, WaitsFor
+from frontier.models import (
+    LATER,
+    NEW,
+    SEEN,
+    Candidate,
+    GateKey,
+    HostTrouble,
+    Lease,
+    Outcome,
+    OutcomeKind,
+    QueueKey,
+    VerdictKind,
+    WaitsFor,
+)
 from frontier.seen import ExactFilter
+from frontier.sheets import Override, Settings
+from frontier.stores.memory import MemoryStore
 from frontier.stores.sql import SqlStore
-from tests.frontier.builder import START_S, FakeClock, candidates, pages
+from tests.frontier.builder import HASTE, START_S, FakeClock, candidates, pages
 
 #: A small filter, so that opening it costs nothing.
 SMALL = UniqParameters(levels=(1, 1), expected=1000, leaf_bits=1 << 14)
@@ -28,9 +47,20 @@ def opened(state: Path | None, clock: FakeClock | None = None, order: FrontierOr
     return open_frontier(state, order, clock=clock or FakeClock())
 
 
+Opens = Callable[..., Frontier]
+
+
+@pytest.fixture
+def opened_in_memory() -> Iterator[Opens]:
+    """Opens a Frontier in memory from its order (and a clock); it is closed at the end of the test."""
+    with ExitStack() as open_ones:
+        yield lambda order, clock=None: open_ones.enter_context(opened(None, clock, order))
+
+
 def crash(frontier: Frontier) -> None:
     """End as a killed process does, as far as a test can: all is committed, nothing is called clean."""
     frontier._store.flush()
+    frontier._checkpoints.close(final=False)
     frontier._seen.close()
     frontier._store.close(clean=False)
 
@@ -69,17 +99,23 @@ def drain(frontier: Frontier, clock: FakeClock) -> list[str]:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        (FrontierOrder(policy="elf"), "policy elf is unknown"),
+        (FrontierOrder(policy="elf"), "policy elf: elf needs a number of queues"),
+        (FrontierOrder(policy="magic"), "policy magic is unknown"),
+        (FrontierOrder(policy="length:7"), "length"),
+        (FrontierOrder(policy="ip"), "ip_of"),
+        (FrontierOrder(policy="no.such.module:function"), "no.such.module"),
+        (FrontierOrder(group="ip"), "ip_of"),
+        (FrontierOrder(group="magic"), "group magic is unknown"),
+        (FrontierOrder(cost="magic"), "cost magic is unknown"),
+        (FrontierOrder(uri_precedence="magic"), "URI precedence magic is unknown"),
+        (FrontierOrder(queue_precedence="highest-uri"), "highest-uri is not offered"),
+        (FrontierOrder(precedence_floor=0), "precedence floor 0"),
         (FrontierOrder(politeness=Politeness(min_delay_s=-1.0)), "not negative"),
-        (FrontierOrder(politeness=Politeness(delay_factor=-0.1)), "not negative"),
-        (FrontierOrder(politeness=Politeness(max_delay_s=-1.0)), "not negative"),
-        (FrontierOrder(politeness=Politeness(max_delay_s=float("nan"))), "not negative"),
+        (FrontierOrder(max_unacknowledged=0), "max_unacknowledged 0: give at least 1"),
         (
-            FrontierOrder(politeness=Politeness(min_delay_s=5.0, max_delay_s=2.5)),
-            "min_delay 5 s is longer than max_delay 2.5 s",
+            FrontierOrder(overrides=[Override(("test,a,",), Settings(total_budget=5))]),
+            "its queues hold many hosts",
         ),
-        (FrontierOrder(politeness=Politeness(slots=0)), "at least one slot"),
-        (FrontierOrder(max_unacknowledged=0), "one lease must be allowed to end"),
     ],
 )
 def test_an_order_that_makes_no_sense_is_refused(order: FrontierOrder, message: str, tmp_path: Path) -> None:
@@ -110,9 +146,9 @@ def test_without_a_folder_all_is_in_memory() -> None:
         assert frontier.is_done
 
 
-def test_politeness_off_never_closes_a_gate() -> None:
+def test_politeness_off_never_closes_a_gate(opened_in_memory: Opens) -> None:
     """For one's own sites: as many fetches at once as there are queues, no rests."""
-    frontier = opened(None, order=replace(ORDER, policy="bkdr:50", scope=PolitenessScope.OFF))
+    frontier = opened_in_memory(replace(ORDER, policy="bkdr:50", scope=PolitenessScope.OFF))
     frontier.schedule(candidates(*pages("a.test", 200)))
     leases = lease_all(frontier)
     assert len(leases) == 50
@@ -212,15 +248,25 @@ def test_after_a_crash_the_filter_learns_what_it_had_not_been_told(tmp_path: Pat
 
 
 def test_a_clock_that_went_back_delays_nothing_for_ever(tmp_path: Path) -> None:
-    """Rests of the future are clamped to the longest rest."""
+    """Rests, blocks and retries of the future move back with it: they last as long as they would have, no less."""
     clock = FakeClock(START_S + 1e6)
     with opened(tmp_path / "state", clock) as frontier:
-        frontier.schedule(candidates(*pages("a.test", 2)))
-        (lease,) = lease_all(frontier)
-        frontier.finish(lease, Outcome(kind=OutcomeKind.DONE, start_s=clock.now_s, end_s=clock.now_s))
-    with opened(tmp_path / "state", FakeClock()) as frontier:
+        frontier.schedule(candidates(*pages("a.test", 2), "http://b.test/", "http://c.test/"))
+        for lease in lease_all(frontier):
+            kind = OutcomeKind.RETRY if lease.gate == "c.test" else OutcomeKind.DONE
+            frontier.finish(lease, Outcome(kind, start_s=clock.now_s, end_s=clock.now_s, after_s=500.0))
+        frontier.schedule(candidates("http://b.test/2"))
+        frontier.block(GateKey("b.test"), clock.now_s + 100.0)
+    with opened(tmp_path / "state", clock := FakeClock()) as frontier:
         assert lease_all(frontier) == []
-        assert frontier.wake().at_s == START_S + 30.0
+        ends = {}
+        while not frontier.is_done:
+            for lease in lease_all(frontier):
+                ends[lease.gate] = clock.now_s
+                frontier.finish(lease, DONE)
+            clock.advance_to(frontier.wake().at_s or 0.0)
+        assert ends == {"a.test": START_S + 3.0, "b.test": START_S + 100.0, "c.test": START_S + 500.0}
+        frontier.check()
 
 
 def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
@@ -269,6 +315,23 @@ def test_a_job_that_is_open_is_refused(tmp_path: Path) -> None:
         assert frontier.schedule(candidates("http://a.test/")) == [NEW]
 
 
+def test_a_store_that_is_open_is_refused_and_its_owner_goes_on() -> None:
+    """Also one that is given: a second owner may not close it for the first."""
+    store = MemoryStore()
+    with open_frontier(None, ORDER, store=store, clock=FakeClock()) as frontier:
+        with pytest.raises(StoreInUse, match="open already"):
+            open_frontier(None, ORDER, store=store, clock=FakeClock())
+        assert frontier.schedule(candidates("http://a.test/")) == [NEW]
+        frontier.check()
+    open_frontier(None, ORDER, store=store, clock=FakeClock()).close()
+
+
+def test_the_owner_of_a_job_that_is_open_is_named(tmp_path: Path) -> None:
+    """By its process and machine."""
+    with opened(tmp_path / "state"), pytest.raises(StoreInUse, match=rf"process {os.getpid()}\b"):
+        opened(tmp_path / "state")
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """The error says which and what to do."""
     (tmp_path / "file").write_text("")
@@ -309,8 +372,8 @@ def test_a_store_that_fails_while_the_filter_is_filled_lets_both_go(
     del caught
 
 
-def _unreadable(store: SqlStore, chunk: int) -> None:
-    raise StoreUnavailable(f"unreadable {store} {chunk}")
+def _unreadable(store: SqlStore, chunk: int, after: int) -> None:
+    raise StoreUnavailable(f"unreadable {store} {chunk} {after}")
 
 
 def test_a_filter_that_cannot_be_filled_is_a_full_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,3 +409,297 @@ def test_the_store_says_when_it_has_answered(tmp_path: Path) -> None:
     with open_frontier(tmp_path / "state", ORDER, on_change=heard.set) as frontier:
         frontier.schedule(candidates("http://a.test/"))
         assert heard.wait(10.0)
+
+
+# What lasts
+
+
+@pytest.mark.parametrize("ends", ["clean", "unclean"])
+def test_what_was_said_of_gates_lasts(ends: str, tmp_path: Path) -> None:
+    """Crawl-delay, blocks, slots and troubles in a row, also of gates that nobody had read."""
+    clock = FakeClock()
+    frontier = opened(tmp_path / "state", clock)
+    frontier.schedule(candidates(*pages("a.test", 2), *pages("t.test", 2)))
+    for lease in lease_all(frontier):
+        trouble = HostTrouble.UNREACHABLE if lease.gate == "t.test" else HostTrouble.NONE
+        frontier.finish(lease, Outcome(OutcomeKind.DONE, start_s=START_S, end_s=START_S, trouble=trouble))
+    frontier.set_delay(GateKey("a.test"), 20.0)
+    frontier.set_delay(GateKey("new.test"), 40.0)
+    frontier.block(GateKey("b.test"), START_S + 600.0)
+    frontier.set_slots(GateKey("c.test"), 3)
+    frontier.flush()
+    if ends == "clean":
+        frontier.close()
+    else:
+        crash(frontier)
+    clock.advance(30.0)
+    with opened(tmp_path / "state", clock) as frontier:
+        frontier.schedule(candidates("http://b.test/", "http://new.test/1", "http://new.test/2", *pages("c.test", 20)))
+        rates = {host: frontier.operations.explain(f"http://{host}.test/").highest_rate for host in ("a", "new", "c")}
+        assert rates == {"a": pytest.approx(1 / 20), "new": pytest.approx(1 / 40), "c": pytest.approx(1.0)}
+        assert frontier.operations.explain("http://b.test/").earliest_s == START_S + 600.0
+        assert "troubles in a row: 1" in frontier.operations.explain("http://t.test/page1").reason
+        frontier.check()
+
+
+def test_paused_and_retired_queues_last(tmp_path: Path) -> None:
+    """With their budgets, after either end; the crawl is done with the retired one, not with the paused one."""
+    clock, order = FakeClock(), replace(ORDER, policy="host", politeness=HASTE)
+    frontier = opened(tmp_path / "state", clock, order)
+    frontier.schedule(candidates(*pages("a.test", 2), *pages("b.test", 2), *pages("c.test", 2)))
+    frontier.operations.pause(QueueKey("a.test"))
+    frontier.operations.retire(QueueKey("b.test"))
+    frontier.operations.set_budget(QueueKey("c.test"), 1)
+    for end in (crash, Frontier.close):
+        end(frontier)
+        clock.advance(60.0)
+        frontier = opened(tmp_path / "state", clock, order)
+        states = [frontier.operations.explain(f"{host}.test").state for host in "abc"]
+        assert states == ["paused", "retired", "inactive"]
+    for lease in lease_all(frontier):
+        frontier.finish(lease, DONE)
+    frontier.flush()
+    assert frontier.operations.explain("c.test").state == "retired"
+    assert (frontier.pending, frontier.is_done) == (2, False)
+    frontier.operations.retire(QueueKey("a.test"))
+    assert frontier.is_done
+    frontier.check()
+    frontier.close()
+
+
+@pytest.mark.parametrize("end", [crash, Frontier.close])
+def test_a_budget_that_was_raised_between_two_runs_wakes_by_itself(end: object, tmp_path: Path) -> None:
+    """No command is needed."""
+    clock, order = FakeClock(), replace(ORDER, policy="host", politeness=HASTE, budgets=Budgets(total_budget=1))
+    frontier = opened(tmp_path / "state", clock, order)
+    frontier.schedule(candidates(*pages("a.test", 3)))
+    assert drain(frontier, clock) == ["http://a.test/page0"]
+    end(frontier)  # type: ignore[operator]
+    clock.advance(60.0)
+    frontier = opened(tmp_path / "state", clock, order)
+    assert frontier.is_done
+    end(frontier)  # type: ignore[operator]
+    clock.advance(60.0)
+    with opened(tmp_path / "state", clock, replace(order, budgets=Budgets(total_budget=2))) as frontier:
+        assert not frontier.is_done
+        assert drain(frontier, clock) == ["http://a.test/page1"]
+        frontier.check()
+
+
+def test_large_and_odd_things_last(tmp_path: Path) -> None:
+    """A key of 10,000 bytes, a URL of 10,000 characters, a payload of 10 MB, bytes that are no text."""
+    long, key, payload = f"http://a.test/{'ä' * 10_000}", bytes(range(250)) * 40, b"\0\xff" * 5_000_000
+    with opened(tmp_path / "state") as frontier:
+        batch = [
+            Candidate(long),
+            Candidate("http://b.test/", key=key, payload=payload),
+            Candidate("http://c.test/\udce4"),
+        ]
+        kinds = [verdict.kind for verdict in frontier.schedule(batch)]
+        assert kinds == [VerdictKind.NEW, VerdictKind.NEW, VerdictKind.REFUSED]
+    with opened(tmp_path / "state") as frontier:
+        assert frontier.schedule([Candidate(long), Candidate("http://x.test/", key=key)]) == [SEEN, SEEN]
+        leases = {lease.gate: lease for lease in lease_all(frontier)}
+        assert leases[GateKey("a.test")].url == long
+        assert (leases[GateKey("b.test")].key, leases[GateKey("b.test")].payload) == (key, payload)
+
+
+# Overrides and groups
+
+
+def test_an_override_gives_a_gate_delays_and_slots_of_its_own(opened_in_memory: Opens) -> None:
+    """For the hosts it covers; the others keep the order's."""
+    sheets = [Override(("test,b,",), Settings(min_delay_s=50.0, max_connections=2))]
+    frontier = opened_in_memory(replace(ORDER, policy="bkdr:50", overrides=sheets))
+    frontier.schedule(candidates(*pages("a.test", 50), *pages("x.b.test", 50)))
+    leases = lease_all(frontier)
+    assert sorted(lease.gate for lease in leases) == ["a.test", "x.b.test", "x.b.test"]
+    for lease in leases:
+        frontier.finish(lease, Outcome(OutcomeKind.DONE, start_s=START_S, end_s=START_S))
+    rests = {host: frontier.operations.explain(f"http://{host}/").highest_rate for host in ("a.test", "x.b.test")}
+    assert rests == {"a.test": pytest.approx(1 / 3), "x.b.test": pytest.approx(2 / 50)}
+    assert frontier.wake().at_s == START_S + 3.0
+
+
+def test_an_override_names_the_queue_of_its_urls(opened_in_memory: Opens) -> None:
+    """Whatever the policy says; with a budget of its own."""
+    sheets = [Override(("test,b,",), Settings(key=QueueKey("own"), total_budget=1))]
+    frontier = opened_in_memory(replace(ORDER, politeness=HASTE, overrides=sheets))
+    frontier.schedule(candidates(*pages("b.test", 3)))
+    (lease,) = lease_all(frontier)
+    assert lease.queue == "own"
+    frontier.finish(lease, DONE)
+    frontier.flush()
+    assert frontier.is_done
+    assert frontier.statistics().retired == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "named"),
+    [
+        ("domain", "domain:d.test"),
+        ("ip", "ip:10.0.0.1"),
+        ({"test,d,": "servers"}, "group:servers"),
+        (f"{__name__}:server_of", "group:one"),
+    ],
+)
+def test_hosts_of_a_group_pass_its_gate_too(group: object, named: str, opened_in_memory: Opens) -> None:
+    """One after the other, as the group's politeness says, whatever their own gates allow; a host without is free."""
+    clock = FakeClock()
+    order = replace(
+        ORDER,
+        politeness=HASTE,
+        policy="host",
+        group=group,  # type: ignore[arg-type]
+        group_politeness=Politeness(min_delay_s=10.0),
+        ip_of={"a.d.test": "10.0.0.1", "b.d.test": "10.0.0.1"}.get,
+    )
+    frontier = opened_in_memory(order, clock)
+    frontier.schedule(candidates("http://a.d.test/", "http://b.d.test/", "http://free.example/"))
+    first = {lease.gate: lease for lease in lease_all(frontier)}
+    assert len(first) == 2
+    (mine,) = first.keys() - {"free.example"}
+    frontier.finish(first[mine], Outcome(OutcomeKind.DONE, start_s=START_S, end_s=START_S))
+    assert lease_all(frontier) == []
+    assert frontier.operations.explain(f"http://{mine}/").group == named
+    assert frontier.wake().at_s == START_S + 10.0
+    clock.advance(10.0)
+    (other,) = lease_all(frontier)
+    assert {other.gate, mine} == {"a.d.test", "b.d.test"}
+    frontier.check()
+
+
+def server_of(host: str) -> str | None:
+    """One server for all, but none for a host that is free; a host "bad" makes it fail."""
+    if host == "bad.test":
+        raise RuntimeError("no server")
+    return None if host.startswith("free") else "one"
+
+
+def test_a_group_function_that_fails_ends_the_frontier() -> None:
+    """Every call says so: a host whose group is not known may not be fetched. The end is not clean, nothing is lost."""
+    store = MemoryStore()
+    order = replace(ORDER, group=f"{__name__}:server_of")
+    frontier = open_frontier(None, order, store=store, clock=FakeClock())
+    frontier.schedule(candidates("http://a.test/", "http://bad.test/"))
+    message = r"group .*:server_of for bad\.test failed: RuntimeError: no server"
+    for call in (frontier.lease, frontier.lease, frontier.wake, frontier.flush):
+        with pytest.raises(PolicyError, match=message):
+            call()
+    frontier.close()
+    again = open_frontier(None, replace(order, group=None), store=store, clock=FakeClock(START_S + 60.0))
+    assert again.pending == 2
+    again.check()
+    again.close()
+
+
+# A filter of one's own
+
+
+class SlowFilter(ExactFilter):
+    """One that may wait for a network; it remembers which threads asked and marked."""
+
+    blocks = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[str] = set()
+        self.is_closed = False
+
+    def unseen(self, keys: Sequence[bytes]) -> list[bool]:
+        self.threads.add(threading.current_thread().name)
+        return super().unseen(keys)
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        if keys:
+            self.threads.add(threading.current_thread().name)
+        super().mark(keys)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_filter_that_blocks_is_asked_in_the_stores_thread(tmp_path: Path) -> None:
+    """Verdicts are LATER; what it knows dies there, the counts follow; a URL that is new is fetched and marked."""
+    clock, seen = FakeClock(), SlowFilter()
+    seen.mark([b"http://a.test/known"])
+    seen.threads.clear()
+    store = SqlStore(tmp_path / "store.db", seen=seen)
+    order = replace(ORDER, politeness=HASTE)
+    with open_frontier(None, order, store=store, seen=seen, clock=clock) as frontier:
+        batch = candidates("http://a.test/new", "http://a.test/known", "http://a.test/new", "no url")
+        kinds = [verdict.kind for verdict in frontier.schedule(batch)]
+        assert kinds == [VerdictKind.LATER, VerdictKind.LATER, VerdictKind.SEEN, VerdictKind.REFUSED]
+        assert frontier.pending == 2
+        assert frontier.schedule(candidates("http://a.test/new")) == [LATER]
+        assert drain(frontier, clock) == ["http://a.test/new"]
+        assert frontier.operations.explain("http://b.test/").state == "never scheduled"
+        frontier.check()
+    assert seen.threads == {"anabranch-store"}
+    assert seen.is_closed
+    assert list(seen.unseen([b"http://a.test/new", b"http://a.test/other"])) == [False, True]
+
+
+def test_a_filter_of_ones_own_is_told_what_the_store_has(tmp_path: Path) -> None:
+    """At the opening, if it is new; without a folder the usual one is too."""
+    clock = FakeClock()
+    with open_frontier(None, ORDER, store=SqlStore(tmp_path / "store.db"), clock=clock) as frontier:
+        assert frontier.schedule(candidates("http://a.test/")) == [NEW]
+    seen = ExactFilter()
+    for given in (seen, None):
+        with open_frontier(None, ORDER, store=SqlStore(tmp_path / "store.db"), seen=given, clock=clock) as frontier:
+            assert frontier.schedule(candidates("http://a.test/")) == [SEEN]
+            frontier.check()
+    assert seen.facts()["keys"] == 1.0
+
+
+class LastingFilter(ExactFilter):
+    """One with a name and a number of syncs, as a filter on disk has."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._syncs = 0
+
+    def sync(self) -> None:
+        self._syncs += 1
+
+    def position(self) -> str:
+        return f"{self._name}-{self._syncs}" if self._syncs else ""
+
+
+def test_a_filter_that_was_made_anew_twice_is_not_taken_for_another_crawls() -> None:
+    """An opening that began from nothing notes it, whatever filter an earlier one that did so had."""
+    store = MemoryStore()
+    frontier = open_frontier(None, ORDER, store=store, seen=LastingFilter("first"), clock=FakeClock())
+    frontier.schedule(candidates("http://a.test/"))
+    frontier.flush()
+    store.note({"checkpoint": "0", "filter": "first-1"})
+    crash(frontier)
+    seen = LastingFilter("second")
+    for _ in range(2):
+        frontier = open_frontier(None, ORDER, store=store, seen=seen, clock=FakeClock())
+        seen.sync()  # a checkpoint that died before it was noted
+        assert frontier.schedule(candidates("http://a.test/")) == [SEEN]
+        crash(frontier)
+
+
+def test_a_look_at_a_state_whose_owner_died_shortens_no_rest(tmp_path: Path) -> None:
+    """A fetch may have been under way at any gate; whoever opens the state for a moment has not read them all."""
+    clock = FakeClock()
+    order = FrontierOrder(policy="host", uniq=SMALL, politeness=Politeness(min_delay_s=30.0))
+    frontier = opened(tmp_path, clock, order)
+    frontier.schedule([Candidate(f"http://{name}.test/{number}") for name in "abc" for number in range(3)])
+    for lease in lease_all(frontier):
+        frontier.finish(lease, DONE._replace(start_s=clock.now_s, end_s=clock.now_s))
+    clock.now_s += 30.0
+    assert len(lease_all(frontier)) == 3
+    crash(frontier)
+    for _ in range(2):
+        clock.now_s += 1.0
+        opened(tmp_path, clock, order).close()
+    with opened(tmp_path, clock, order) as again:
+        assert lease_all(again) == []
+    clock.now_s += 30.0
+    with opened(tmp_path, clock, order) as later:
+        assert len(lease_all(later)) == 3

@@ -3,10 +3,22 @@
 import pytest
 
 from frontier.assignment import PolitenessScope
+from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
-from frontier.models import FRONT, NEW, NORMAL, SEEN, Candidate, GateKey, VerdictKind
-from frontier.stores.base import GateRow, LaneRow, QueueRow
-from tests.frontier.builder import HASTE, CountingStore, DelayingStore, FullFilter, build, candidates, pages
+from frontier.models import (
+    FRONT,
+    LATER,
+    NEW,
+    NORMAL,
+    SEEN,
+    Candidate,
+    Outcome,
+    OutcomeKind,
+    QueueKey,
+    VerdictKind,
+)
+from frontier.seen import ExactFilter
+from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, FullFilter, build, candidates, pages
 
 URL = "http://a.test/"
 
@@ -60,11 +72,13 @@ def test_what_is_refused_is_refused_whatever_the_filter_says() -> None:
     assert kinds(verdicts) == [refused, refused, refused, refused, VerdictKind.NEW]
 
 
-def test_a_url_that_was_seen_before_it_was_forced_in_the_same_batch_stays_seen() -> None:
-    """One answer per key and batch."""
+def test_a_url_is_forced_though_the_same_batch_asks_for_it_in_vain() -> None:
+    """What is seen stays seen, what is forced is enqueued, once in a batch."""
     rig = build()
     rig.add(URL)
-    assert rig.core.schedule([Candidate(url=URL), Candidate(url=URL, force=True)]) == [SEEN, SEEN]
+    batch = [Candidate(url=URL), Candidate(url=URL, force=True), Candidate(url=URL), Candidate(url=URL, force=True)]
+    assert rig.core.schedule(batch) == [SEEN, NEW, SEEN, SEEN]
+    assert rig.core.pending == 2
 
 
 def test_a_batch_of_nothing_says_nothing() -> None:
@@ -165,18 +179,18 @@ def test_rows_are_numbered_in_the_order_of_acceptance() -> None:
     ]
 
 
-def test_queues_lanes_and_gates_are_written_when_they_are_new() -> None:
-    """Each once, in the batch that needs it first."""
+def test_queues_lanes_and_gates_are_named_when_they_are_new() -> None:
+    """Each once: a lane whose rows are awaited in memory is not announced again."""
     store = CountingStore()
     rig = build(store=store, policy="bkdr:1")
     rig.add("http://a.test/1", "http://a.test:81/2", "http://b.test/")
     rig.add("http://b.test/2")
-    first, second = store.batches
+    first, second = store.batches[:2]
     queue, one, two = name_id("bkdr:0"), name_id("a.test"), name_id("b.test")
-    assert first.queues == [QueueRow(queue, "bkdr:0")]
-    assert first.lanes == [LaneRow(queue, one, 3, 1, 0), LaneRow(queue, two, 3, 2, 0)]
-    assert [gate.key for gate in first.gates] == ["a.test", "b.test"]
-    assert (second.queues, second.lanes, second.gates) == ([], [], [])
+    assert {(name[0], name[1]) for name in first.queue_names} == {(queue, "bkdr:0")}
+    assert {(lane.queue, lane.gate) for lane in first.announced} == {(queue, one), (queue, two)}
+    assert (second.queue_names, second.announced, second.gate_names) == ([], [], [])
+    assert [row.url for row in second.new] == ["http://b.test/2"]
 
 
 def test_politeness_by_queue_has_a_gate_per_queue() -> None:
@@ -192,9 +206,171 @@ def test_a_gate_can_be_changed_before_it_has_urls() -> None:
     """It is made, written with its block, and found by the first URL."""
     store = CountingStore()
     rig = build(store=store)
-    rig.block("a.test", rig.clock.now_s + 60)
-    (batch,) = store.batches
-    assert batch.gates == [GateRow(name_id("a.test"), GateKey("a.test"), 0.0, rig.clock.now_s + 60, 0.0, 3.0)]
+    rig.block("a.test", START_S + 60.0)
+    rig.core.flush()
+    row = store.gate(name_id("a.test"))
+    assert row is not None
+    assert (row.key, row.blocked_until_s) == ("a.test", START_S + 60.0)
     rig.add(URL)
     assert rig.lease() is None
-    assert store.batches[1].gates == []
+    assert rig.core.wake().at_s == START_S + 60.0
+    rig.clock.advance(60.0)
+    assert rig.lease_now().url == URL
+
+
+# Precedence
+
+
+def test_urls_of_smaller_precedence_go_first_and_front_goes_before_all() -> None:
+    """Directive, then URI precedence, then the order of acceptance, also when heads are in memory already."""
+    rig = build(politeness=HASTE)
+    rig.core.schedule([Candidate(f"http://a.test/{number}") for number in range(3)])
+    rig.finish(rig.lease_now())
+    rig.core.schedule(
+        [
+            Candidate("http://a.test/last", precedence=255),
+            Candidate("http://a.test/first", precedence=0),
+            Candidate("http://a.test/front", front=True, precedence=200),
+        ]
+    )
+    rig.core.check()
+    assert [url.rpartition("/")[2] for url in rig.drain(0.0)] == ["front", "first", "1", "2", "last"]
+
+
+@pytest.mark.parametrize("precedence", [-1, 256, 2.5, True])
+def test_a_precedence_that_is_none_is_refused(precedence: object) -> None:
+    """The reason says what may be given; the others of the batch are taken."""
+    rig = build()
+    verdicts = rig.core.schedule([Candidate(URL, precedence=precedence), Candidate("http://b.test/")])  # type: ignore[arg-type]
+    assert kinds(verdicts) == [VerdictKind.REFUSED, VerdictKind.NEW]
+    assert verdicts[0].reason == "its precedence is not a whole number from 0 to 255"
+
+
+def test_the_orders_rule_gives_precedence_to_what_brings_none() -> None:
+    """Here: few links from the seed first."""
+    rig = build(politeness=HASTE, uri_precedence="hops")
+    rig.core.schedule([Candidate(f"http://a.test/{hops}", hops=hops) for hops in ("LLL", "L", "LL")])
+    assert [url.rpartition("/")[2] for url in rig.drain(0.0)] == ["L", "LL", "LLL"]
+
+
+# Bad input
+
+
+def test_a_url_with_a_nul_is_refused() -> None:
+    """PostgreSQL cannot keep one."""
+    (verdict,) = build().add("http://a.test/\0")
+    assert (verdict.kind, verdict.reason) == (VerdictKind.REFUSED, "it holds a NUL character")
+
+
+def test_long_keys_and_urls_are_taken_as_they_are() -> None:
+    """10,000 characters of URL, 10,000 bytes of key: nothing is cut."""
+    rig = build(politeness=HASTE)
+    url, key = f"http://a.test/{'x' * 10_000}", bytes(range(250)) * 40
+    assert rig.core.schedule([Candidate(url), Candidate("http://a.test/k", key=key)]) == [NEW, NEW]
+    assert rig.core.schedule([Candidate(url), Candidate("http://a.test/other", key=key)]) == [SEEN, SEEN]
+    leases = [rig.lease_now()]
+    rig.finish(leases[0])
+    leases.append(rig.lease_now())
+    assert [(lease.url, lease.key) for lease in leases] == [(url, url.encode()), ("http://a.test/k", key)]
+
+
+def test_a_host_of_ten_thousand_characters_is_a_host() -> None:
+    """No name server knows it; the queue, the gate and the store take it."""
+    rig = build()
+    host = f"{'a' * 10_000}.test"
+    assert rig.add(f"http://{host}/") == [NEW]
+    lease = rig.lease_now()
+    assert (lease.gate, lease.queue) == (host, host)
+    rig.finish(lease)
+    rig.core.check()
+
+
+def test_a_payload_of_ten_megabytes_comes_back() -> None:
+    """It is opaque; it goes through memory as it is."""
+    rig = build()
+    payload = b"\0\xff" * 5_000_000
+    rig.core.schedule([Candidate(URL, payload=payload)])
+    assert rig.lease_now().payload == payload
+
+
+# Functions of the user's own
+
+
+def failing(_: object, *more: object) -> int:
+    """Fails for every URL with "bad" in it."""
+    if "bad" in str(getattr(_, "url", _)):
+        raise ValueError("no idea")
+    return 7
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("uri_precedence", r"URI precedence .*:failing for http://a\.test/bad failed: ValueError: no idea"),
+        ("policy", r"policy .*:failing_policy for http://a\.test/bad failed: ValueError: no idea"),
+    ],
+)
+def test_a_function_that_fails_changes_nothing(field: str, message: str) -> None:
+    """Neither `schedule` nor `finish` takes anything of the batch; the lease is still out, and the call can be made again."""
+    name = f"{__name__}:{'failing_policy' if field == 'policy' else 'failing'}"
+    store = CountingStore()
+    rig = build(store=store, **{field: name})
+    rig.add(URL)
+    said = rig.core.said
+    with pytest.raises(PolicyError, match=message):
+        rig.add("http://a.test/good", "http://a.test/bad")
+    assert (rig.core.said, rig.core.pending) == (said, 1)
+    lease = rig.lease_now()
+    said = rig.core.said
+    with pytest.raises(PolicyError, match=message):
+        rig.finish(lease, links=["http://a.test/good", "http://a.test/bad"])
+    assert (rig.core.said, rig.core.pending, rig.core.in_flight) == (said, 0, 1)
+    rig.core.check()
+    assert rig.finish(lease, links=["http://a.test/good"]) == [NEW]
+    rig.core.check()
+    assert rig.core.pending == 1
+
+
+def failing_policy(url: str) -> str:
+    """One queue for all, unless it fails."""
+    failing(url)
+    return "all"
+
+
+# A filter that blocks
+
+
+class BlockingFilter(ExactFilter):
+    """One that may wait for a network: the core may not ask it."""
+
+    blocks = True
+
+    def unseen(self, keys: object) -> list[bool]:
+        raise AssertionError("it is asked by the store's thread only")
+
+    def mark(self, keys: object) -> None:
+        raise AssertionError("it is marked by the store's thread only")
+
+
+def test_a_filter_that_blocks_is_not_asked_here() -> None:
+    """The store decides later; what is refused is refused at once, what is twice in a batch is seen."""
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.parts.intake._seen = BlockingFilter()
+    assert kinds(rig.add(URL, "nothing", URL)) == [VerdictKind.LATER, VerdictKind.REFUSED, VerdictKind.SEEN]
+    assert rig.add(URL) == [LATER], "nobody here knows that it is pending"
+    assert rig.core.pending == 2
+    store.flush()
+    rig.core.take_answers()
+    assert rig.core.pending == 1, "the duplicate died in the store"
+    assert rig.intake.marked_ordinal == 2, "what is durable is marked"
+
+
+def test_outcomes_take_links_later_too() -> None:
+    """As `schedule` does."""
+    rig = build()
+    rig.parts.intake._seen = BlockingFilter()
+    rig.add(URL)
+    lease = rig.lease_now()
+    assert rig.core.finish(lease, Outcome(OutcomeKind.DONE), candidates("http://b.test/")) == [LATER]
+    assert rig.core.operations.explain(QueueKey("b.test")).state == "inactive"

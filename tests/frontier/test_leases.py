@@ -1,24 +1,35 @@
 """Leases by the ordinal of their URL."""
 
+from __future__ import annotations
+
+import math
+
 import pytest
 
 from frontier.errors import LeaseLost
+from frontier.gatelines import GateHeap, Line
 from frontier.gates import Gate, Politeness
 from frontier.leases import Leases
 from frontier.models import GateKey, Head, Lease, QueueKey
+from frontier.turns import Turn
 from frontier.workqueues import Lane, WorkQueue
 from tests.frontier.builder import row
 
 
-def hand_out(leases: Leases, ordinal: int = 7) -> Lease:
-    lane = Lane(WorkQueue(1, QueueKey("bkdr:1")), 2, 1)
-    gate = Gate(2, GateKey("a.test"), Politeness())
+def hand_out(leases: Leases, ordinal: int = 7, now_s: float = 12.5) -> Lease:
+    queue = WorkQueue(1, 1)
+    queue.key = QueueKey("bkdr:1")
+    lane = Lane(queue, Line(Gate(2, GateKey("a.test"), Politeness()), GateHeap()), Turn(1), 3000)
     taken = row(ordinal)._replace(hops="LL", attempts=2, key=b"own", payload=b"\0", via=3)
-    return leases.hand_out(lane, gate, Head(taken, "http://a.test/"), 12.5)
+    return leases.hand_out(lane, Head(taken, "http://a.test/"), now_s)
+
+
+def lost(leases: Leases, now_s: float) -> list[int]:
+    return [held.lease.ordinal for held in leases.take_expired(now_s)]
 
 
 def test_a_lease_says_all_that_a_worker_needs() -> None:
-    """The row's facts, its queue and gate by name, and the moment."""
+    """The row's facts, its queue and gate by name, and the moment; it ends only with its process."""
     assert hand_out(Leases()) == Lease(
         ordinal=7,
         url="http://a.test/7",
@@ -30,6 +41,7 @@ def test_a_lease_says_all_that_a_worker_needs() -> None:
         queue=QueueKey("bkdr:1"),
         gate=GateKey("a.test"),
         since_s=12.5,
+        until_s=math.inf,
     )
 
 
@@ -37,19 +49,63 @@ def test_a_lease_comes_back_once() -> None:
     """It answers what was kept beside it; the second time it is lost."""
     leases = Leases()
     lease = hand_out(leases)
-    assert (len(leases), leases.ordinals()) == (1, {7})
+    assert (len(leases), leases.ordinals(), leases.get(7)) == (1, {7}, lease)
+    assert leases.find(lease).lease is lease
     held = leases.take_back(lease)
-    assert (held.lease, held.gate.key, held.lane.gate, held.head.row.ordinal) == (lease, "a.test", 2, 7)
-    assert (len(leases), leases.ordinals()) == (0, set())
+    assert (held.lease, held.lane.id, held.head.row.ordinal) == (lease, (1, 2), 7)
+    assert (len(leases), leases.ordinals(), leases.get(7)) == (0, set(), None)
     with pytest.raises(LeaseLost, match=r"the lease of http://a\.test/7 is not out"):
         leases.take_back(lease)
 
 
-def test_a_lease_of_another_frontier_is_lost() -> None:
-    """An equal lease is not the same lease: nothing happens to the one that is out."""
+def test_another_lease_of_the_same_url_is_not_this_one() -> None:
+    """A worker that lost its lease cannot end the one that another got since."""
     leases = Leases()
-    mine, foreign = hand_out(leases), hand_out(Leases())
-    assert mine == foreign
+    old = hand_out(leases)
+    leases.take_back(old)
+    new = hand_out(leases, now_s=99.0)
     with pytest.raises(LeaseLost):
-        leases.take_back(foreign)
-    assert leases.take_back(mine).lease is mine
+        leases.take_back(old)
+    assert leases.take_back(new).lease is new
+
+
+def test_a_lease_without_end_is_never_lost() -> None:
+    """Its owner is the one who fetches: if that process dies, so does the lease."""
+    leases = Leases()
+    hand_out(leases)
+    assert leases.next_expiry() is None
+    assert lost(leases, 1e12) == []
+
+
+def test_a_lease_that_is_not_ended_in_its_time_is_lost() -> None:
+    """The oldest first; it is counted, and whoever had it hears of it."""
+    leases = Leases(lease_s=60.0)
+    first, second, third = (hand_out(leases, ordinal, now_s) for ordinal, now_s in [(1, 0.0), (2, 10.0), (3, 20.0)])
+    assert (first.until_s, leases.next_expiry()) == (60.0, 60.0)
+    leases.take_back(second)
+    assert lost(leases, 59.9) == []
+    assert lost(leases, 80.0) == [1, 3]
+    assert leases.lost == 2
+    with pytest.raises(LeaseLost):
+        leases.take_back(third)
+
+
+def test_a_renewed_lease_lasts_as_long_again() -> None:
+    """From the renewal on; what was handed out before still names it."""
+    leases = Leases(lease_s=60.0)
+    lease = hand_out(leases, now_s=0.0)
+    renewed = leases.renew(lease, 50.0)
+    assert renewed == lease._replace(until_s=110.0)
+    assert (leases.next_expiry(), lost(leases, 109.0)) == (110.0, [])
+    again = leases.renew(lease, 100.0)
+    assert leases.take_back(renewed).lease == again
+    assert leases.next_expiry() is None
+
+
+def test_a_lost_lease_cannot_be_renewed() -> None:
+    """It may have been given to another meanwhile."""
+    leases = Leases(lease_s=60.0)
+    lease = hand_out(leases, now_s=0.0)
+    assert lost(leases, 60.0) == [7]
+    with pytest.raises(LeaseLost):
+        leases.renew(lease, 61.0)

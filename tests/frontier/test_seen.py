@@ -27,3 +27,17 @@ def test_sync_and_close_may_be_called_at_any_time() -> None:
     seen.close()
     seen.close()
     assert seen.unseen([b"a"]) == [False]
+
+
+def test_nothing_outlives_the_process() -> None:
+    """So it has no position, whatever was synced, and a store that lasts tells it every row at each opening."""
+    seen: SeenFilter = ExactFilter()
+    seen.mark([b"a"])
+    seen.sync()
+    assert seen.position() == ""
+
+
+def test_memory_never_waits_for_a_network() -> None:
+    """The core may ask it in its own thread."""
+    seen: SeenFilter = ExactFilter()
+    assert not seen.blocks

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from crawler.cli import crawl as crawl_module
 from crawler.cli import main
-from crawler.cli.app import NO_KEYS, app, crawl
+from crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
 from crawler.order import VERSION, CrawlOrder
 from crawler.order_sources import load_order
+from frontier.assignment import known_policies
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -22,6 +23,9 @@ FLAGS = {
     "name": ("news", "news"),
     "contact": ("https://example.org/bot", "https://example.org/bot"),
     "policy": ("host", "host"),
+    "group": ("domain", "domain"),
+    "balance_replenish": ("50", 50),
+    "total_budget": ("500", 500),
     "politeness": ("queue", "queue"),
     "max_connections": ("4", 4),
     "delay_factor": ("1.5", 1.5),
@@ -39,7 +43,12 @@ FLAGS = {
 }
 
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
-NO_FLAGS = {"seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts"}
+NO_FLAGS = {
+    *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups", "store"),
+    *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
+    *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
+    *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
+}
 
 
 @pytest.fixture
@@ -68,7 +77,7 @@ def option(key):
 
 def dumped(order):
     """Key -> value, as the file would have them."""
-    sections = order.model_dump(mode="json", by_alias=True)
+    sections = order.model_dump(mode="json", by_alias=True, exclude={"override"})
     return {key: value for name, section in sections.items() if name != "dns" for key, value in section.items()}
 
 
@@ -81,6 +90,11 @@ def test_every_scalar_key_of_the_order_has_its_flag() -> None:
     """What a file can say, the command line can say; what cannot be a flag is named here."""
     keys = dumped(CrawlOrder()).keys() | CrawlOrder().dns.model_dump(by_alias=True).keys()
     assert keys - NO_FLAGS == FLAGS.keys()
+
+
+def test_the_help_names_every_policy() -> None:
+    """It is written by hand there, to be quick."""
+    assert f"Queue of a URL: {known_policies()}." == _POLICIES
 
 
 @pytest.mark.parametrize("key", sorted(FLAGS))

@@ -19,7 +19,7 @@ from crawler.journal import Journal
 from crawler.processors.disposition import Disposition, annotations_of, decide, digest_of
 from crawler.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
-from frontier.models import Candidate, Outcome, OutcomeKind
+from frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
 from tests.crawler.builder import END_S, START_S, HeldJournal, clock, memory_frontier, response, visit
 
 DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (
@@ -29,6 +29,7 @@ DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (
     OutcomeKind.RETRY,
     OutcomeKind.DEFERRED,
 )
+NONE, THROTTLED, UNAVAILABLE, UNREACHABLE = HostTrouble
 URL = "http://a.test/"
 NOW_S = clock()
 #: SHA-1 of nothing and of "abc" (FIPS 180-4, in Base32 by RFC 4648); the former is known from empty WARC records.
@@ -39,9 +40,9 @@ ABC_DIGEST = "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5"
 # Decisions
 
 
-def outcome(kind, status, *, fetched=True, after_s=0.0, host_rest_s=0.0):
+def outcome(kind, status, *, fetched=True, after_s=0.0, trouble=HostTrouble.NONE, asked_s=0.0):
     times = (START_S, END_S) if fetched else (None, None)
-    return Outcome(kind=kind, status=status, start_s=times[0], end_s=times[1], after_s=after_s, host_rest_s=host_rest_s)
+    return Outcome(kind, status, *times, after_s, trouble, asked_s)
 
 
 def tries(error):
@@ -57,21 +58,21 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "waits_s"),
+    ("error", "status", "waits_s", "trouble"),
     [
-        (NameTimeout, -1, (10.0, 30.0)),
-        (ConnectFailed, -2, (5.0, 60.0)),
-        (ConnectionLost, -3, (5.0, 60.0)),
-        (FetchTimeout, -4, (5.0, 60.0)),
-        (RobotsUnavailable, -61, ()),
-        (NameNotFound, -1, ()),
-        (Unfetchable, -7, ()),
+        (NameTimeout, -1, (10.0, 30.0), NONE),
+        (ConnectFailed, -2, (5.0, 60.0), UNREACHABLE),
+        (ConnectionLost, -3, (5.0, 60.0), UNREACHABLE),
+        (FetchTimeout, -4, (5.0, 60.0), UNREACHABLE),
+        (RobotsUnavailable, -61, (), NONE),
+        (NameNotFound, -1, (), NONE),
+        (Unfetchable, -7, (), NONE),
     ],
 )
-def test_a_failure_is_tried_again_after_its_waits_and_then_failed(error, status, waits_s) -> None:
-    """Each kind has its own; the final ones have none."""
-    retries = [outcome(RETRY, status, after_s=wait_s) for wait_s in waits_s]
-    assert tries(error) == retries + [outcome(FAILED, status)] * (4 - len(waits_s))
+def test_a_failure_is_tried_again_after_its_waits_and_then_failed(error, status, waits_s, trouble) -> None:
+    """Each kind has its own; the final ones have none. A host that cannot be reached is in trouble each time."""
+    retries = [outcome(RETRY, status, after_s=wait_s, trouble=trouble) for wait_s in waits_s]
+    assert tries(error) == retries + [outcome(FAILED, status, trouble=trouble)] * (4 - len(waits_s))
 
 
 def test_a_private_address_is_not_failed_but_disregarded() -> None:
@@ -79,31 +80,40 @@ def test_a_private_address_is_not_failed_but_disregarded() -> None:
     assert tries(AddressRefused) == [outcome(DISREGARDED, -5001)] * 4
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_host_closes_its_gate_at_every_try_and_is_asked_five_times(status) -> None:
+@pytest.mark.parametrize(("status", "trouble"), [(429, THROTTLED), (503, UNAVAILABLE)])
+def test_a_busy_host_closes_its_gate_at_every_try_and_is_asked_five_times(status, trouble) -> None:
     """Its URL is due at once: it waits by the gate. The fifth answer stands."""
     answer = response(status, Retry_After="7")
     decided = [decide(visit(answer=answer, attempts=attempts), NOW_S) for attempts in range(5)]
     assert decided == [
-        *[outcome(RETRY, status, host_rest_s=7.0)] * 4,
-        outcome(FAILED, status, host_rest_s=7.0),
+        *[outcome(RETRY, status, trouble=trouble, asked_s=7.0)] * 4,
+        outcome(FAILED, status, trouble=trouble, asked_s=7.0),
     ]
 
 
 @pytest.mark.parametrize(
-    ("headers", "rest_s"), [({}, 60.0), ({"Retry_After": "soon"}, 60.0), ({"Retry_After": "99999"}, 3600.0)]
+    ("headers", "asked_s"), [({}, 0.0), ({"Retry_After": "soon"}, 0.0), ({"Retry_After": "99999"}, 99_999.0)]
 )
-def test_a_busy_host_rests_for_a_minute_unless_it_says_otherwise_and_never_longer_than_an_hour(headers, rest_s) -> None:
-    """Retry-After is a wish within limits."""
-    assert decide(visit(answer=response(503, **headers)), NOW_S) == outcome(RETRY, 503, host_rest_s=rest_s)
+def test_what_a_busy_host_asks_for_is_passed_on_as_it_is(headers, asked_s) -> None:
+    """How long its gate is closed is the Frontier's business."""
+    decided = decide(visit(answer=response(503, **headers)), NOW_S)
+    assert decided == outcome(RETRY, 503, trouble=UNAVAILABLE, asked_s=asked_s)
 
 
-@pytest.mark.parametrize("status", [302, 429, 500, 503])
-def test_a_robots_txt_that_cannot_be_had_closes_the_gate_and_counts_no_attempt(status) -> None:
+def test_an_answer_that_asks_for_a_rest_is_done_and_closes_the_gate() -> None:
+    """The page was had; the next one has to wait."""
+    decided = decide(visit(answer=response(403, Retry_After="7")), NOW_S)
+    assert decided == outcome(DONE, 403, trouble=UNAVAILABLE, asked_s=7.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "trouble"), [(302, UNAVAILABLE), (429, THROTTLED), (500, UNAVAILABLE), (503, UNAVAILABLE)]
+)
+def test_a_robots_txt_that_cannot_be_had_closes_the_gate_and_counts_no_attempt(status, trouble) -> None:
     """The URL goes back to its old place, however often it was tried; its slot and its host rest."""
     answer = response(status, Retry_After="7")
     decided = [decide(visit(ending=Ending.UNRULED, answer=answer, attempts=attempts), NOW_S) for attempts in range(9)]
-    assert decided == [outcome(DEFERRED, status, host_rest_s=7.0)] * 9
+    assert decided == [outcome(DEFERRED, status, trouble=trouble, asked_s=7.0)] * 9
 
 
 def test_what_robots_txt_excludes_is_disregarded_and_nothing_rests() -> None:
@@ -123,11 +133,11 @@ def test_a_released_visit_has_no_outcome() -> None:
     assert decide(visit(ending=Ending.RELEASED), NOW_S) is None
 
 
-@pytest.mark.parametrize("status", [200, 503])
-def test_a_broken_visit_is_failed_and_its_slot_rests(status) -> None:
-    """The site did its part; another try would break as well."""
+@pytest.mark.parametrize(("status", "trouble"), [(200, NONE), (503, UNAVAILABLE)])
+def test_a_broken_visit_is_failed_and_its_slot_rests(status, trouble) -> None:
+    """The site did its part, and what it said of itself holds; another try would break as well."""
     broken = visit(answer=response(status), broken=KeyError("odd"))
-    assert decide(broken, NOW_S) == outcome(FAILED, -5)
+    assert decide(broken, NOW_S) == outcome(FAILED, -5, trouble=trouble)
 
 
 def test_a_visit_that_broke_before_there_was_an_answer_rests_from_its_lease_on() -> None:
@@ -317,3 +327,15 @@ async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal
         assert (ended.statistics.robots, ended.statistics.pages) == (1, 0)
     log = f"200          3 {URL}robots.txt P {URL} text/plain #007 20260101000000000+250 {ABC_DIGEST} - -"
     assert lines(tmp_path) == ([log], [])
+
+
+@pytest.mark.parametrize("left", [{"response": response(200, b"abc")}, {"ending": Ending.RELEASED}])
+async def test_a_visit_whose_lease_was_lost_meanwhile_ends_without_harm(journal, left) -> None:
+    """Its URL is queued again already, and will be counted when it ends."""
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        one = await ended.lease(**left)
+        frontier.release(one.lease)
+        assert await ended.dispose(one) is None
+        assert ended.statistics == CrawlStatistics(started_s=START_S)
+        assert frontier.core.pending == 1

@@ -1,7 +1,6 @@
 """The robots.txt precondition: one fetch per origin, shared by all who wait, whatever becomes of it."""
 
 import asyncio
-import dataclasses
 import gc
 from itertools import pairwise
 
@@ -15,7 +14,7 @@ from crawler.processors.fetch import Fetcher
 from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsPrecondition
 from crawler.robots import LIFETIME_S, UNREACHABLE_LIFETIME_S
 from crawler.visit import Ending
-from frontier.models import GateKey, OutcomeKind
+from frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
 from tests.frontier.builder import FakeClock
 from tests.site.page import Fault, Host, Page, failure, file, redirect
@@ -250,7 +249,7 @@ async def test_who_ignores_robots_txt_passes_and_frees_each_gate_once() -> None:
     assert freed == [("a.test", 0.0)]
     assert (first.ending, first.response) == (Ending.NONE, None)
     other = visit(url="http://b.test/")
-    other.lease = dataclasses.replace(other.lease, gate=GateKey("b.test"))
+    other.lease = other.lease._replace(gate=GateKey("b.test"))
     assert await process(other) is Step.PROCEED
     assert freed == [("a.test", 0.0), ("b.test", 0.0)]
 
@@ -268,7 +267,8 @@ async def test_a_robots_txt_that_cannot_be_had_closes_its_gate_and_is_asked_for_
         (first, stop), (second, step) = await robots.visits(OPEN, OPEN)
         decided = decide(first, START_S)
         assert (stop, first.ending) == (Step.STOP, Ending.UNRULED)
-        assert (decided.kind, decided.host_rest_s, decided.end_s) == (DEFERRED, 9.0, first.response.end_s)
+        assert (decided.kind, decided.retry_after_s, decided.end_s) == (DEFERRED, 9.0, first.response.end_s)
+        assert decided.trouble is (HostTrouble.THROTTLED if status == 429 else HostTrouble.UNAVAILABLE)
         assert (step, second.ending) == (Step.STOP, Ending.RELEASED)
         assert robots.delays == [], "a refusal says nothing of the Crawl-delay"
         third, _ = await robots.visit()
@@ -286,7 +286,13 @@ async def test_after_five_refusals_in_a_row_the_urls_fail_at_once_for_an_hour(st
         (last, stop), (second, waited) = await robots.visits(OPEN, OPEN)
         third, came = await robots.visit()
         assert [*endings, last.ending] == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
-        assert (stop, decide(last, START_S).kind, decide(last, START_S).host_rest_s) == (Step.STOP, DEFERRED, 0.0)
+        decided = decide(last, START_S)
+        assert (stop, decided.kind, decided.trouble, decided.retry_after_s) == (
+            Step.STOP,
+            DEFERRED,
+            HostTrouble.NONE,
+            0.0,
+        )
         assert isinstance(waited, RobotsUnavailable)
         assert isinstance(came, RobotsUnavailable)
         assert waited is not came

@@ -1,15 +1,16 @@
 """A program to be killed: writes batches as fast as it can and prints the number of each that is durable.
 
-Batch n adds the rows (n-1)*20+1 … n*20 and ends the first five of the batch before it. `python killable_writer.py FILE`.
+Batch n adds the rows (n-1)*20+1 … n*20 and ends the first five of the batch before it. `python killable_writer.py TARGET`, a
+path or the URL of a database.
 """
 
 import sys
 from pathlib import Path
 from queue import SimpleQueue
 
-from frontier.stores.base import Counters, Synced
+from frontier.stores.base import Batch, Counters, Synced
 from frontier.stores.sql import SqlStore
-from tests.frontier.stores.rows import A_LANE, IDENTITY, Teller, done, row
+from tests.frontier.stores.batches import IDENTITY, NOW_S, batch
 
 NEW = 20
 ENDED = 5
@@ -20,31 +21,31 @@ AHEAD = 8
 def expected(batches: int) -> Counters:
     """The totals after so many whole batches."""
     ended = max(batches - 1, 0) * ENDED
-    return Counters(last_ordinal=batches * NEW, queued=batches * NEW - ended, done=ended)
+    return Counters(last_ordinal=batches * NEW, queued=batches * NEW - ended, done=ended, queues=min(batches, 1))
 
 
-def say(teller: Teller, number: int) -> None:
-    """Write batch `number`."""
+def whole_batch(number: int) -> Batch:
+    """What batch `number` says."""
     first = (number - 1) * NEW + 1
-    ended = [done(row(ordinal)) for ordinal in range(first - NEW, first - NEW + ENDED) if ordinal > 0]
-    teller.say([row(ordinal) for ordinal in range(first, first + NEW)], ended=ended)
+    ended = [ordinal for ordinal in range(first - NEW, first - NEW + ENDED) if ordinal > 0]
+    return batch(number, range(first, first + NEW), ended)
 
 
 def main() -> None:
     told: SimpleQueue[None] = SimpleQueue()
-    store = SqlStore(Path(sys.argv[1]))
-    opening = store.open(IDENTITY, lambda: told.put(None))
-    first = opening.counters.last_ordinal // NEW
-    teller = Teller(store, announced={A_LANE} if opening.lanes else set())
-    durable = 0
+    target = sys.argv[1]
+    store = SqlStore(target if "://" in target else Path(target))
+    opening = store.open(IDENTITY, NOW_S, lambda: told.put(None))
+    number = durable = opening.counters.last_ordinal // NEW
     while True:
-        while teller.number < durable + AHEAD:
-            say(teller, first + teller.number + 1)
+        while number < durable + AHEAD:
+            number += 1
+            store.write(whole_batch(number))
         told.get()
         for answer in store.take_answers():
             if isinstance(answer, Synced):
                 durable = answer.number
-                print(first + durable, flush=True)
+                print(durable, flush=True)
 
 
 if __name__ == "__main__":

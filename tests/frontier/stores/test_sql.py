@@ -1,7 +1,10 @@
-"""What is special about the store in SQL: one thread, one file, and what can happen to both."""
+"""What is special about the store in SQL: one thread, one place, and what can happen to both."""
+
+from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,34 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import (
-    FormatMismatch,
-    FrontierError,
-    InvariantBroken,
-    StoreFull,
-    StoreInUse,
-    StoreUnavailable,
-)
-from frontier.models import WAITING, Row
-from frontier.stores import sqlite, statements, thread
-from frontier.stores.base import Batch, Counters, LaneRow, Moved, Opening, StoreFailed, Synced
+from frontier.errors import FormatMismatch, StoreFull, StoreInUse, StoreUnavailable
+from frontier.models import GateKey
+from frontier.stores import thread
+from frontier.stores.base import HeadsRead, Opening, StoreFailed
+from frontier.stores.owner import owner_line
+from frontier.stores.patience import Patience
 from frontier.stores.sql import SqlStore
 from tests.frontier.stores import killable_writer
-from tests.frontier.stores.rows import (
-    A_LANE,
-    IDENTITY,
-    OTHER_LANE,
-    Teller,
-    done,
-    gate_row,
-    queue_row,
-    read,
-    row,
-    synced,
-    waiting,
-)
+from tests.frontier.stores.batches import IDENTITY, LANE, NOW_S, batch, failures, opened, row, synced
+from tests.postgres_server import server
 
 ROOT = Path(__file__).parents[3]
+ME = owner_line(0.0).partition(" since ")[0]
 
 
 @pytest.fixture
@@ -46,22 +34,26 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "frontier.db"
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def target(request: pytest.FixtureRequest, path: Path) -> Iterator[Path | str]:
+    """Where a store may be."""
+    if request.param == "sqlite":
+        yield path
+    else:
+        with server() as url:
+            yield url
+
+
 @pytest.fixture
 def store(path: Path) -> Iterator[SqlStore]:
-    made = SqlStore(path)
-    made.open(IDENTITY, lambda: None)
+    made = opened(SqlStore(path))
     yield made
     made.close(clean=False)
 
 
-@pytest.fixture
-def teller(store: SqlStore) -> Teller:
-    return Teller(store)
-
-
-def reopened(path: Path, *, max_pages: int | None = None) -> tuple[SqlStore, Opening]:
-    again = SqlStore(path, max_pages=max_pages)
-    return again, again.open(IDENTITY, lambda: None)
+def reopened(target: Path | str) -> tuple[SqlStore, Opening]:
+    again = SqlStore(target)
+    return again, again.open(IDENTITY, NOW_S, lambda: None)
 
 
 def store_threads() -> list[threading.Thread]:
@@ -95,54 +87,40 @@ def brake() -> Iterator[Brake]:
 # What is kept
 
 
-def test_everything_is_there_after_a_clean_end(path: Path, teller: Teller) -> None:
-    """Rows, counts, names, gates and retries, with the page that each retry was found on."""
-    late, soon = row(3, via=1), row(4, due_s=None)
-    teller.say([row(1), row(2), late, soon], queues=[queue_row("queue 1")], gates=[gate_row("a.test")])
-    teller.say(ended=[done(row(1))], moved=[Moved(late, waiting(late, 20.0)), Moved(soon, waiting(soon, 10.0))])
-    teller.say([row(5, lane=OTHER_LANE)], gates=[gate_row("a.test", 5.0), gate_row("b.test")])
-    teller.say(ended=[done(row(5, lane=OTHER_LANE))])
-    teller.store.close(clean=True)
-    again, opening = reopened(path)
-    assert opening.clean
-    assert opening.counters == again.counters() == (5, 3, 2, 0, 0)
-    assert opening.queues == [queue_row("queue 1")]
-    assert sorted(opening.gates) == sorted([gate_row("a.test", 5.0), gate_row("b.test")])
-    assert opening.lanes == [LaneRow(*A_LANE, 3, 1, 3)]
-    assert opening.waiting == [(waiting(soon, 10.0), None), (waiting(late, 20.0), "http://a.test/1")]
-    again.close(clean=True)
-
-
-def test_an_empty_lane_can_be_announced_again(path: Path, teller: Teller) -> None:
-    """The core forgets empty lanes with its process; a later one makes them anew."""
-    teller.say([row(1)])
-    teller.say(ended=[done(row(1))])
-    teller.store.close(clean=True)
-    again, opening = reopened(path)
-    assert opening.lanes == []
-    second = Teller(again)
-    second.say([row(2)])
-    assert second.heads() == [2]
-    again.counters()
-    again.close(clean=False)
-
-
-def test_a_lane_that_is_announced_twice_keeps_its_count(teller: Teller) -> None:
-    """Only its place among the others is new."""
-    teller.say([row(1)])
-    teller.store.write(Batch(number=2, new=[row(2)], lanes=[LaneRow(*A_LANE, 1, 9, 0)]))
-    assert teller.store.counters().queued == 2
-
-
 @pytest.mark.parametrize("clean", [True, False])
-def test_clean_is_what_the_last_owner_said(path: Path, *, clean: bool) -> None:
+def test_clean_is_what_the_last_owner_said(target: Path | str, *, clean: bool) -> None:
     """An owner that ends in a hurry writes all, and the next one knows that it was not in order."""
-    first, _ = reopened(path)
-    Teller(first).say([row(1)])
+    first = opened(SqlStore(target))
+    first.write(batch(1, [1]))
     first.close(clean=clean)
-    again, opening = reopened(path)
+    again, opening = reopened(target)
     again.close(clean=True)
-    assert (opening.clean, opening.counters.queued) == (clean, 1)
+    assert (opening.clean, opening.counters.queued, opening.epoch) == (clean, 1, 2)
+
+
+def test_notes_are_there_at_the_next_opening(target: Path | str) -> None:
+    """A later one of the same name replaces an earlier one; a note is durable when the call returns."""
+    store = opened(SqlStore(target))
+    store.note({"checkpoint": "1", "log": "2"})
+    store.note({"checkpoint": "3"})
+    store.close(clean=False)
+    again, opening = reopened(target)
+    again.close(clean=True)
+    assert opening.notes == {"checkpoint": "3", "log": "2"}
+
+
+def test_keys_come_in_chunks_above_an_ordinal(target: Path | str) -> None:
+    """Of queued rows and of ended ones; each key once."""
+    store = opened(SqlStore(target))
+    store.write(batch(1, [1, 2, 3, 4, 5, row(6)._replace(key=b"six"), 7], ended=[]))
+    store.write(batch(2, ended=[2, 4, 5]))
+    chunks = list(store.keys(2, after=2))
+    assert sorted(key for keys in chunks for key in keys) == sorted(
+        [b"http://a.test/3", b"http://a.test/4", b"http://a.test/5", b"six", b"http://a.test/7"]
+    )
+    assert all(1 <= len(keys) <= 2 for keys in chunks)
+    assert len([key for keys in store.keys(100) for key in keys]) == 7
+    store.close(clean=True)
 
 
 def test_an_open_store_is_unclean_on_disk(path: Path, store: SqlStore, tmp_path: Path) -> None:
@@ -155,20 +133,24 @@ def test_an_open_store_is_unclean_on_disk(path: Path, store: SqlStore, tmp_path:
     assert not opening.clean
 
 
-def test_a_clean_end_leaves_one_file(path: Path, teller: Teller) -> None:
-    """The log is folded in, so the folder can be copied."""
-    teller.say([row(1)])
-    teller.store.close(clean=True)
+def test_a_clean_end_leaves_one_file(path: Path, store: SqlStore) -> None:
+    """The log is folded in and the owner's line is gone, so the folder can be copied."""
+    store.write(batch(1, [1]))
+    assert path.with_name("frontier.db.owner").is_file()
+    store.close(clean=True)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+# Owners that die
+
+
 @pytest.mark.slow
-def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+def test_what_was_acknowledged_survives_a_kill(target: Path | str) -> None:
     """Killed at any moment, every acknowledged batch is there, and each batch is there whole or not at all."""
     dice = random.Random(20)
-    for _ in range(6):
-        acknowledged = write_until_killed(path, acknowledgements=dice.randrange(1, 40))
-        again, opening = reopened(path)
+    for _ in range(4):
+        acknowledged = write_until_killed(target, acknowledgements=dice.randrange(1, 40))
+        again, opening = reopened(target)
         batches = opening.counters.last_ordinal // killable_writer.NEW
         assert not opening.clean
         assert batches >= acknowledged
@@ -176,16 +158,79 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
         again.close(clean=False)
 
 
-def write_until_killed(path: Path, acknowledgements: int) -> int:
+def write_until_killed(target: Path | str, acknowledgements: int) -> int:
     """Run the writer until it has said so much; answers the last number that it printed."""
-    command = [sys.executable, killable_writer.__file__, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with writer(target) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(acknowledgements)]
         process.kill()
         lines += process.stdout.read().splitlines(keepends=True)
     return int([line for line in lines if line.endswith("\n")][-1])
+
+
+def writer(target: Path | str) -> subprocess.Popen[str]:
+    command = [sys.executable, killable_writer.__file__, str(target)]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_torn_last_transaction_is_dropped(path: Path, store: SqlStore, tmp_path: Path) -> None:
+    """A log that was cut in the middle of a transaction: all before it is there, of itself nothing."""
+    log = Path(f"{path}-wal")
+    lengths = []
+    for number in range(1, 6):
+        store.write(killable_writer.whole_batch(number))
+        store.flush()
+        lengths.append(log.stat().st_size)
+    whole_file, whole_log = path.read_bytes(), log.read_bytes()
+    dice = random.Random(4)
+    for cut in [lengths[-1], *(dice.randrange(lengths[0], lengths[-1]) for _ in range(8))]:
+        torn = tmp_path / f"torn-{cut}.db"
+        torn.write_bytes(whole_file)
+        Path(f"{torn}-wal").write_bytes(whole_log[:cut])
+        again, opening = reopened(torn)
+        assert again.counters() == killable_writer.expected(sum(length <= cut for length in lengths))
+        assert not opening.clean
+        again.close(clean=True)
+
+
+def test_a_second_owner_in_this_process_is_refused(target: Path | str) -> None:
+    """With the name of the first one, which goes on."""
+    store = opened(SqlStore(target))
+    with pytest.raises(StoreInUse, match=f": {ME} since 2.* holds it; end that one first$"):
+        reopened(target)
+    store.write(batch(1, [1]))
+    assert store.counters().queued == 1
+    store.close(clean=True)
+
+
+@pytest.mark.slow
+def test_a_second_process_is_refused(target: Path | str) -> None:
+    """The error names the first; when that one is killed, nothing has to be cleaned up."""
+    with writer(target) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(StoreInUse, match=f": process {process.pid} on host "):
+            reopened(target)
+        process.kill()
+    again, _ = reopened(target)
+    again.close(clean=False)
+
+
+def test_an_owner_that_left_no_line_is_another_process(path: Path, store: SqlStore) -> None:
+    """The lock counts, not the line."""
+    path.with_name("frontier.db.owner").unlink()
+    with pytest.raises(StoreInUse, match="another process holds it"):
+        reopened(path)
+
+
+def test_a_stale_line_keeps_nobody_out(path: Path) -> None:
+    """Nor is it there any more when the store is open."""
+    stale = path.with_name("frontier.db.owner")
+    stale.write_text("anabranch owner 1\nprocess 1 on host old\n")
+    again, _ = reopened(path)
+    assert ME in stale.read_text()
+    again.close(clean=False)
+    assert not stale.exists()
 
 
 # The thread and its order
@@ -194,13 +239,11 @@ def write_until_killed(path: Path, acknowledgements: int) -> int:
 def test_on_change_is_called_from_the_store_thread(path: Path) -> None:
     """It may only wake the host: once for a read, once for a commit."""
     calls: list[str] = []
-    store = SqlStore(path)
-    store.open(IDENTITY, lambda: calls.append(threading.current_thread().name))
-    teller = Teller(store)
-    teller.say([row(1)])
+    store = opened(SqlStore(path), lambda: calls.append(threading.current_thread().name))
+    store.write(batch(1, [1]))
     store.flush()
     assert calls == ["anabranch-store"]
-    store.ask_heads(A_LANE, 1)
+    store.ask_heads(LANE, 1, with_queue=True)
     store.flush()
     assert calls == ["anabranch-store"] * 2
     store.close(clean=True)
@@ -208,56 +251,52 @@ def test_on_change_is_called_from_the_store_thread(path: Path) -> None:
 
 def test_neighbouring_reads_are_told_together(path: Path, brake: Brake) -> None:
     """One call for the reads that stand together, one for the commit."""
-    store = SqlStore(path)
-    store.open(IDENTITY, brake)
-    teller = Teller(store)
-    teller.say([row(1)])
+    store = opened(SqlStore(path), brake)
+    store.write(batch(1, [1]))
     brake.held.acquire()
-    store.ask_heads(A_LANE, 1)
-    store.ask_heads(OTHER_LANE, 1)
-    teller.say([row(2)])
+    store.ask_heads(LANE, 1, with_queue=False)
+    store.ask_lanes(LANE[1], None, 1)
+    store.write(batch(2, [2]))
     brake.let_go()
     store.flush()
     assert len(brake.threads) == 3
-    assert [type(answer).__name__ for answer in store.take_answers()] == ["Synced", "HeadsRead", "HeadsRead", "Synced"]
+    assert [type(answer).__name__ for answer in store.take_answers()] == ["Synced", "HeadsRead", "LanesRead", "Synced"]
     store.close(clean=True)
 
 
 def test_a_read_is_answered_before_its_transaction_ends(path: Path, brake: Brake) -> None:
     """Heads are there as soon as they are read, not only when the disk has what came with them."""
-    store = SqlStore(path)
-    store.open(IDENTITY, brake)
-    store.ask_heads(A_LANE, 1)
+    store = opened(SqlStore(path), brake)
+    store.write(batch(1, [1]))
     brake.held.acquire()
-    (answer,) = store.take_answers()
-    assert read([answer])
+    store.write(batch(2, [2]))
+    store.ask_heads(LANE, 9, with_queue=False)
     brake.let_go()
+    store.flush()
+    names = [type(answer).__name__ for answer in store.take_answers()]
+    assert names == ["Synced", "HeadsRead", "Synced"]
     store.close(clean=True)
 
 
-def test_a_transaction_grows_with_the_load(path: Path, brake: Brake) -> None:
-    """All that waits is one transaction, up to 10,000 rows; a larger batch is one by itself."""
-    store = SqlStore(path)
-    store.open(IDENTITY, brake)
-    teller = Teller(store)
-    teller.say([row(1)])
+def test_what_waits_becomes_one_transaction(path: Path, brake: Brake) -> None:
+    """A transaction grows while the disk is busy, up to a bound of rows."""
+    store = opened(SqlStore(path), brake)
+    store.write(batch(1, [1]))
     brake.held.acquire()
-    ordinals = iter(range(2, 100_000))
-    for size in [*[60] * 170, 12_000, 1, 1]:
-        teller.say([row(next(ordinals)) for _ in range(size)])
+    half = thread.MAX_ROWS // 2
+    for number in (2, 3, 4):
+        store.write(batch(number, range((number - 1) * half, number * half)))
     brake.let_go()
-    numbers = [answer.number for answer in synced(teller.answers())]
-    assert numbers == [1, 1 + thread.MAX_ROWS // 60, 171, 172, 174]
+    store.flush()
+    assert synced(store.take_answers()) == [1, 3, 4]
     store.close(clean=True)
 
 
 def test_close_writes_what_waits(path: Path, brake: Brake) -> None:
     """What was said before the end is there after it."""
-    store = SqlStore(path)
-    store.open(IDENTITY, brake)
-    teller = Teller(store)
+    store = opened(SqlStore(path), brake)
     for ordinal in range(1, 100):
-        teller.say([row(ordinal)])
+        store.write(batch(ordinal, [ordinal]))
     brake.let_go()
     store.close(clean=True)
     again, opening = reopened(path)
@@ -268,9 +307,10 @@ def test_close_writes_what_waits(path: Path, brake: Brake) -> None:
 def test_close_leaves_no_thread_and_no_lock(path: Path) -> None:
     """The file can be opened by anybody afterwards."""
     before = store_threads()
-    store, _ = reopened(path)
+    store = opened(SqlStore(path))
     assert len(store_threads()) == len(before) + 1
     assert all(alive.daemon for alive in store_threads())
+    store.close(clean=True)
     store.close(clean=True)
     assert store_threads() == before
     with sqlite3.connect(path) as other:
@@ -281,20 +321,36 @@ def test_close_leaves_no_thread_and_no_lock(path: Path) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda store: store.write(Batch(number=1)),
-        lambda store: store.ask_heads(A_LANE, 1),
+        lambda store: store.write(batch(1)),
+        lambda store: store.ask_heads(LANE, 1, with_queue=False),
+        lambda store: store.ask_lanes(1, None, 1),
+        lambda store: store.ask_gate(1, GateKey("a.test"), 1),
+        lambda store: store.ask_gates(NOW_S, 1, 1),
+        lambda store: store.ask_retries(None, 1),
         lambda store: store.flush(),
+        lambda store: store.note({"a": "b"}),
         lambda store: store.look_up(b"u"),
+        lambda store: store.ended([b"u"]),
+        lambda store: store.queue(1),
+        lambda store: store.queues(None, None, 1),
+        lambda store: store.longest(1),
+        lambda store: store.lanes(1, None, 1),
+        lambda store: store.gate(1),
+        lambda store: store.queued(None, 1),
+        lambda store: store.ended_after(0, 1),
+        lambda store: store.tally(),
         lambda store: store.counters(),
         lambda store: next(store.keys(1)),
     ],
 )
 def test_a_closed_store_takes_nothing(path: Path, call: Callable[[SqlStore], object]) -> None:
-    """Words that nobody will hear are refused, before the opening and after the end."""
+    """Words that nobody will hear are refused, before the opening and after the end; between them they are heard."""
     store = SqlStore(path)
     with pytest.raises(StoreUnavailable, match="not open"):
         call(store)
-    store.open(IDENTITY, lambda: None)
+    opened(store)
+    store.write(batch(1, [1]))
+    call(store)
     store.close(clean=True)
     with pytest.raises(StoreUnavailable, match="not open"):
         call(store)
@@ -306,9 +362,8 @@ def test_a_host_that_cannot_be_woken_is_a_failure(path: Path) -> None:
     def fails() -> None:
         raise RuntimeError("the loop is closed")
 
-    store = SqlStore(path)
-    store.open(IDENTITY, fails)
-    Teller(store).say([row(1)])
+    store = opened(SqlStore(path), fails)
+    store.write(batch(1, [1]))
     with pytest.raises(StoreUnavailable, match="the loop is closed"):
         store.flush()
     with pytest.raises(StoreUnavailable, match="the loop is closed"):
@@ -316,167 +371,49 @@ def test_a_host_that_cannot_be_woken_is_a_failure(path: Path) -> None:
     assert not store_threads()
 
 
-# The file
+# What is refused
 
 
-def test_a_read_of_heads_is_one_seek(path: Path, store: SqlStore) -> None:
-    """No scan and no sort: the rows lie in the order in which they are served."""
-    store.close(clean=True)
-    with sqlite3.connect(path) as other:
-        plan = other.execute(f"EXPLAIN QUERY PLAN {statements.HEADS}", (*A_LANE, WAITING, 16)).fetchall()
-        retries = other.execute(f"EXPLAIN QUERY PLAN {statements.WAITING_ROWS}").fetchall()
-    other.close()
-    assert plan[0][3] == "SEARCH url USING PRIMARY KEY (queue=? AND gate=? AND precedence<?)"
-    assert plan[1][3].startswith("SEARCH done USING INTEGER PRIMARY KEY (rowid=?)")
-    assert "url_due" in retries[0][3]
-    assert len(plan) == len(retries) == 2
-
-
-def test_a_second_opener_in_this_process_is_refused(path: Path, store: SqlStore) -> None:
-    """One owner at a time; the first one goes on."""
-    with pytest.raises(StoreInUse, match=str(path)):
-        reopened(path)
-    teller = Teller(store)
-    teller.say([row(1)])
-    assert teller.heads() == [1]
-
-
-def test_a_second_process_is_refused(path: Path) -> None:
-    """The error names the file; when the owner is killed, nothing has to be cleaned up."""
-    command = [sys.executable, killable_writer.__file__, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(StoreInUse, match=str(path)):
-            reopened(path)
-        process.kill()
-    again, _ = reopened(path)
-    again.close(clean=False)
-
-
-def test_each_difference_of_identity_is_named(path: Path, store: SqlStore) -> None:
-    """What may not change between openings is refused, and the store stays as it was."""
-    store.close(clean=True)
-    with pytest.raises(FormatMismatch) as raised:
-        SqlStore(path).open({"policy": "host", "filter": "smm"}, lambda: None)
-    assert str(raised.value) == (
-        f"{path}: filter is not set in the job, smm in the order; policy is bkdr:997 in the job, host in the order; "
-        "politeness is host in the job, not set in the order"
-    )
-    again, opening = reopened(path)
+def test_another_identity_is_refused_and_nothing_changes(target: Path | str) -> None:
+    """The error names the place and the difference; the store can be opened as before, and was not made unclean."""
+    opened(SqlStore(target)).close(clean=True)
+    with pytest.raises(FormatMismatch, match=r"frontier.db: |/anabranch_.*: ") as raised:
+        SqlStore(target).open(IDENTITY | {"policy": "host"}, NOW_S, lambda: None)
+    assert "policy is bkdr:997 in the job, host in the order" in str(raised.value)
+    again, opening = reopened(target)
     again.close(clean=True)
     assert opening.clean
 
 
-def test_another_format_is_refused(path: Path, store: SqlStore) -> None:
-    """A newer program's tables are not guessed at."""
-    store.close(clean=True)
-    with sqlite3.connect(path) as other:
-        other.execute("UPDATE crawl SET value = '2' WHERE name = 'format'")
-    other.close()
-    with pytest.raises(FormatMismatch, match="the format is 2 in the job, 1 in this program"):
-        reopened(path)
+# A disk that fills up
 
 
-def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
-    """One line that names it, and it is left as it was."""
-    path.write_text("not a database " * 100)
-    with pytest.raises(FormatMismatch, match=f"{path}: it is no database"):
-        reopened(path)
-    assert path.read_text().startswith("not a database")
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is not tried again."""
+    monkeypatch.setattr(Patience, "wait", lambda _: False)
 
 
-def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
-    """Not a byte of it changes."""
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE url (id INTEGER)")
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(FormatMismatch, match="another program"):
-        reopened(path)
-    assert path.read_bytes() == before
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    """The file is made, its folder is not."""
-    with pytest.raises(StoreUnavailable, match=f"there is no folder {tmp_path}/missing"):
-        reopened(tmp_path / "missing" / "frontier.db")
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    """The other way round it is refused as well."""
-    with pytest.raises(StoreUnavailable, match="it is a folder"):
-        reopened(tmp_path)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-@pytest.mark.parametrize("mode", [0o444, 0o000])
-def test_a_file_without_permission_is_named(path: Path, store: SqlStore, mode: int) -> None:
-    """Read-only or closed altogether."""
-    store.close(clean=True)
-    path.chmod(mode)
-    with pytest.raises(StoreFull, match=str(path)):
-        reopened(path)
-
-
-# Failures
-
-
-@pytest.mark.parametrize(
-    ("code", "error", "words"),
-    [
-        (sqlite3.SQLITE_FULL, StoreFull, "is full"),
-        (sqlite3.SQLITE_READONLY_DBMOVED, StoreFull, "read-only"),
-        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailable, "disk I/O error"),
-        (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreInUse, "another process"),
-        (sqlite3.SQLITE_CORRUPT, StoreUnavailable, "damaged"),
-        (sqlite3.SQLITE_CANTOPEN, StoreUnavailable, "cannot be opened"),
-        (sqlite3.SQLITE_TOOBIG, StoreUnavailable, "OperationalError: as SQLite says it"),
-    ],
-)
-def test_an_error_of_sqlite_becomes_one_of_ours(path: Path, code: int, error: type[FrontierError], words: str) -> None:
-    """By its code, extended ones included; the line names the file, and the cause is kept."""
-    cause = sqlite3.OperationalError("as SQLite says it")
-    cause.sqlite_errorcode = code
-    failure = sqlite.translated(path, cause)
-    assert type(failure) is error
-    assert str(failure).startswith(f"{path}: ")
-    assert words in str(failure)
-    assert failure.__cause__ is cause
-
-
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR_SHMOPEN])
-def test_a_place_that_cannot_be_written_is_said(path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite says only that it cannot open the file, or that there was an I/O error."""
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    cause = sqlite3.OperationalError("unable to open database file")
-    cause.sqlite_errorcode = code
-    failure = sqlite.translated(path, cause)
-    assert isinstance(failure, StoreFull)
-    assert "no permission" in str(failure)
-
-
-def full_store(path: Path) -> tuple[SqlStore, list[int]]:
-    """A store whose file may not grow, filled until it failed; and the numbers that were acknowledged."""
-    store, _ = reopened(path, max_pages=60)
-    teller = Teller(store)
-    acknowledged: list[int] = []
-    for batch in range(1000):
-        teller.say([row(batch * 20 + index) for index in range(1, 21)])
+def full_store(path: Path) -> tuple[SqlStore, int]:
+    """A store whose file may not grow, filled until it failed; and how many batches were acknowledged."""
+    store = opened(SqlStore(path, max_pages=60))
+    acknowledged = 0
+    for number in range(1, 1000):
+        store.write(batch(number, range(number * 20, number * 20 + 20)))
         try:
             store.flush()
         except StoreFull:
             return store, acknowledged
-        acknowledged += [answer.number for answer in synced(store.take_answers())]
+        acknowledged += len(synced(store.take_answers()))
     raise AssertionError("the file grew beyond its bound")
 
 
+@pytest.mark.usefixtures("no_waits")
 def test_a_full_disk_is_told_once_and_loses_nothing(path: Path) -> None:
     """All that was acknowledged is there after reopening, nothing of the batch that failed, and it is not clean."""
     store, acknowledged = full_store(path)
-    store.write(Batch(number=10_000, new=[row(1_000_000)]))
-    store.ask_heads(A_LANE, 1)
+    store.write(batch(10_000, [1_000_000]))
+    store.ask_heads(LANE, 1, with_queue=False)
     with pytest.raises(StoreFull, match=f"{path}: the disk"):
         store.look_up(b"u")
     (failed,) = store.take_answers()
@@ -486,10 +423,11 @@ def test_a_full_disk_is_told_once_and_loses_nothing(path: Path) -> None:
         store.close(clean=True)
     again, opening = reopened(path)
     assert not opening.clean
-    assert again.counters().queued == len(acknowledged) * 20
+    assert again.counters().queued == acknowledged * 20
     again.close(clean=False)
 
 
+@pytest.mark.usefixtures("no_waits")
 def test_a_failed_store_can_be_let_go_quietly(path: Path) -> None:
     """Whoever knows of the failure and does not ask for a clean end gets no second error."""
     store, _ = full_store(path)
@@ -497,90 +435,43 @@ def test_a_failed_store_can_be_let_go_quietly(path: Path) -> None:
     assert not store_threads()
 
 
-def test_a_full_disk_at_the_opening_is_said(path: Path) -> None:
-    """Nothing is left half-made: with room it opens as new."""
-    with pytest.raises(StoreFull, match="is full"):
-        reopened(path, max_pages=2)
-    again, opening = reopened(path)
-    again.close(clean=True)
-    assert opening.clean
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB. Needs the right to mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=2m", "none", folder], check=False).returncode:
+        pytest.skip("no file system may be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
-def test_of_a_failed_transaction_nothing_is_kept(path: Path, brake: Brake) -> None:
-    """Neither its good batches nor what came later; what was durable before stays."""
-    store = SqlStore(path)
-    store.open(IDENTITY, brake)
-    teller = Teller(store)
-    teller.say([row(1)])
-    brake.held.acquire()
-    teller.say([row(2)])
-    teller.say(ended=[done(row(99))])
-    brake.let_go()
-    with pytest.raises(StoreUnavailable):
+def test_a_full_disk_that_gets_room_is_no_failure(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction that did not fit is written whole when there is room again; nothing is told but that it is durable."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"\0" * 1_000_000)
+    waits: list[int] = []
+
+    def make_room(_: Patience) -> bool:
+        waits.append(len(waits))
+        if len(waits) == 3:
+            ballast.unlink()
+        return len(waits) <= 3
+
+    monkeypatch.setattr(Patience, "wait", make_room)
+    store = opened(SqlStore(small_disk / "frontier.db"))
+    numbers: list[int] = []
+    while not waits:
+        number = len(numbers) + 1
+        store.write(batch(number, range(number * 500, number * 500 + 500)))
+        store.ask_heads(LANE, 1, with_queue=False)
         store.flush()
-    teller.say([row(3)])
-    store.close(clean=False)
-    again, opening = reopened(path)
-    again.close(clean=False)
-    assert opening.counters == Counters(last_ordinal=1, queued=1)
-
-
-@pytest.mark.parametrize(
-    ("rows", "ended", "words"),
-    [
-        ([], [row(1)], "1 rows that end or move are not in the store"),
-        ([row(1)], [row(1, precedence=9)], "row 1 ends or moves at"),
-    ],
-)
-def test_a_row_that_is_not_there_cannot_end(teller: Teller, rows: list[Row], ended: list[Row], words: str) -> None:
-    """A defect of the core shows at once and writes nothing."""
-    teller.say(rows)
-    teller.say(ended=[done(row) for row in ended])
-    with pytest.raises(StoreUnavailable, match=words):
-        teller.store.flush()
-
-
-def test_a_row_of_an_unknown_lane_is_a_defect(store: SqlStore) -> None:
-    """Its count would be lost."""
-    store.write(Batch(number=1, new=[row(1)]))
-    with pytest.raises(StoreUnavailable, match="no batch has announced"):
-        store.flush()
-
-
-# The recount
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        ("UPDATE crawl SET value = '7' WHERE name = 'queued'", "the counters say"),
-        ("UPDATE lane SET count = 7", "counts 7 rows and holds 2"),
-        ("DELETE FROM lane", "the lanes count 0 rows, the table url holds 2"),
-        ("DELETE FROM seen WHERE ordinal = 1", "the key of row 1 is seen at None"),
-        ("UPDATE seen SET ordinal = 1", "the key of row [23] is seen at 1"),
-        ("INSERT INTO seen VALUES (1, 1)", "4 keys are seen, 3 of them have a row"),
-    ],
-)
-def test_the_recount_finds_what_contradicts_the_rows(path: Path, teller: Teller, damage: str, words: str) -> None:
-    """Counters, lane counts and seen keys are each compared with the rows; the store itself goes on."""
-    teller.say([row(1), row(2), row(3)])
-    teller.say(ended=[done(row(3))])
-    teller.store.close(clean=True)
-    with sqlite3.connect(path) as other:
-        other.execute(damage)
-    other.close()
-    again, _ = reopened(path)
-    with pytest.raises(InvariantBroken, match=words):
-        again.counters()
-    assert again.look_up(b"http://a.test/3") is not None
-    again.close(clean=False)
-
-
-def test_many_duplicates_are_found_in_pieces(teller: Teller) -> None:
-    """More keys than one statement may name."""
-    teller.say([row(ordinal, f"u{ordinal}") for ordinal in range(1, 1202)])
-    teller.say([row(ordinal + 2000, f"u{ordinal}") for ordinal in range(2, 1203)])
-    (*_, last) = teller.answers()
-    assert isinstance(last, Synced)
-    assert len(last.duplicates) == 1200
-    assert teller.store.counters().queued == 1202
+        answers = store.take_answers()
+        assert not failures(answers)
+        assert len([answer for answer in answers if isinstance(answer, HeadsRead)]) == 1
+        numbers += synced(answers)
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert store.counters().queued == len(numbers) * 500
+    assert len(waits) == 3
+    store.close(clean=True)

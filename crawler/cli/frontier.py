@@ -1,0 +1,240 @@
+"""`anabranch frontier …` and `anabranch why`: what an operator asks of a job and orders it to do.
+
+A job that is running answers through its control socket. One that is stopped is opened, as a crawl opens it, and closed in
+order. Any foreseeable error is one line and an exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crawler.cli.frontier_files import is_journal, load_file, write_dump
+from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
+from crawler.cli.saying import say
+from crawler.control import ControlRefused, ask
+from crawler.endings import FORESEEABLE, failure_code
+from crawler.errors import UsageError, storage_error
+from crawler.exits import ExitCode
+from crawler.job import JobFolder, is_job
+from crawler.logs import configure_logs
+from crawler.opening import open_job
+from crawler.operating import VERBS
+from crawler.order import VERSION, CrawlOrder
+from crawler.order_sources import load_order
+from frontier.composition import has_store
+from frontier.core import Frontier
+from frontier.dumpreading import DumpDamaged
+from frontier.errors import UnknownQueue
+from frontier.load import LoadReport
+from frontier.models import QueueKey
+from frontier.timewords import counted
+
+#: Where jobs that are called by name live.
+JOBS = Path("jobs")
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierCommand:
+    """What stands on the command line."""
+
+    verb: str
+    job: str  #: a folder, or a name below `jobs`
+    arguments: Mapping[str, Any]  #: of the verb
+    as_json: bool = False
+
+
+def run_frontier(command: FrontierCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    configure_logs(0)
+    try:
+        _run(command)
+    except ControlRefused as error:
+        return _fail(error, error.code)
+    except BrokenPipeError:
+        # What is flushed at the end of the process must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.READER_GONE
+    except (UnknownQueue, *FORESEEABLE) as error:
+        return _fail(error, failure_code(error))
+    except DumpDamaged as error:
+        return _fail(error, ExitCode.USAGE)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
+
+
+def _fail(error: Exception, code: ExitCode) -> ExitCode:
+    say(f"anabranch: {escaped(str(error))}")
+    return code
+
+
+def _run(command: FrontierCommand) -> None:
+    directory = find_job(command.job)
+    facts = ask(directory / "state", command.verb, command.arguments)
+    if facts is not None:
+        _show(command, facts, is_running=True)
+        return
+    prepared = _prepared(command)
+    with opened(directory) as (frontier, order):
+        if prepared is not None:
+            prepared(frontier, order)
+        else:
+            _show(command, VERBS[command.verb](frontier, command.arguments), is_running=False)
+
+
+def find_job(typed: str) -> Path:
+    """The folder of a job, named as a folder or by its name. Raises: UsageError."""
+    for directory in (Path(typed), JOBS / typed):
+        if typed and is_job(directory):
+            return directory
+    raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
+    """The job's Frontier, and the job's order, by which it was opened; closed in order at the end.
+
+    A job that has nothing left stays a finished one.
+
+    Raises: UsageError if nothing was ever queued, JobInUse; as a crawl does.
+    """
+    with JobFolder.open(directory) as job:
+        order_file = directory / "order.toml"
+        if not order_file.is_file():
+            raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
+        order = load_order(order_file, {})
+        if not order.frontier.store and not has_store(job.state):
+            raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
+        with open_job(job.state, order) as frontier:
+            yield frontier, order
+            if frontier.is_done:
+                job.mark_finished()
+
+
+# Verbs that take their time
+
+
+def _prepared(command: FrontierCommand) -> Callable[[Frontier, CrawlOrder], None] | None:
+    """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried."""
+    arguments = command.arguments
+    if command.verb == "dump":
+        return lambda frontier, order: _dump(frontier, order, arguments["file"])
+    if command.verb == "load":
+        is_journal(Path(arguments["file"]))
+        return lambda frontier, _: _load(frontier, arguments)
+    if command.verb == "rm":
+        matches = _pattern(arguments["url"])
+        return lambda frontier, _: _remove(frontier, arguments, matches)
+    return None
+
+
+def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
+    lines = frontier.dump({"policy": order.frontier.policy, "program": f"anabranch {VERSION}"})
+    if file is not None:
+        write_dump(lines, Path(file))
+        return
+    try:
+        write_dump(lines, None)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise storage_error(error, Path("standard output")) from error
+
+
+def _load(frontier: Frontier, arguments: Facts) -> None:
+    report = load_file(
+        frontier, Path(arguments["file"]), failures=arguments["failures"], disregarded=arguments["disregarded"]
+    )
+    for refusal in report.refusals:
+        say(f"anabranch: {escaped(f'{refusal.place}: {refusal.url}: {refusal.reason}')}; not loaded")
+    for cut in report.cuts:
+        say(f"anabranch: {escaped(cut)}")
+    _put(loaded_line(report))
+
+
+def loaded_line(report: LoadReport) -> str:
+    """What became of the entries, in one line."""
+    parts = {
+        "queued": report.queued,
+        "kept as ended": report.known,
+        "known before": report.seen,
+        "left to the filter": report.later,
+        "refused": report.refused,
+        "skipped": report.skipped,
+    }
+    return "loaded: " + ", ".join(f"{number:,} {what}" for what, number in parts.items() if number or what == "queued")
+
+
+def _pattern(text: str | None) -> Callable[[str], object]:
+    try:
+        return re.compile(text or "").search
+    except re.error as error:
+        raise UsageError(f"--url {text!r}: no regular expression: {error}") from error
+
+
+def _remove(frontier: Frontier, arguments: Facts, matches: Callable[[str], object]) -> None:
+    queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
+    operations = frontier.operations
+    if queue is not None:
+        operations.view(queue)  # an unknown queue is told, not taken for an empty one
+    found = operations.matching(lambda url: bool(matches(url)), queue)
+    if found and not arguments["yes"] and not _consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
+        raise UsageError("nothing was removed; add --yes to remove without being asked")
+    removed = operations.remove(lambda url: bool(matches(url)), queue) if found else 0
+    _put(f"removed {counted(removed, 'URL')}")
+
+
+def _consents(question: str) -> bool:
+    """Asked on standard error, answered on standard input; its end is a no."""
+    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - the command's own question
+    answer = "" if sys.stdin is None else sys.stdin.readline()
+    if not answer.endswith("\n"):
+        say("")  # the question's line ends, whoever did not answer it
+    return answer.strip().lower() in {"y", "yes"}
+
+
+# What is shown
+
+
+def _show(command: FrontierCommand, facts: Facts, *, is_running: bool) -> None:
+    if command.as_json:
+        _put(json.dumps(_finite(facts), indent=2))
+    elif command.verb == "ls":
+        _put(listing(facts, is_running=is_running))
+    elif "explanation" in facts:
+        _put(explained(facts))
+    elif command.verb in {"block", "unblock"}:
+        _put(gate_line(facts))
+    else:
+        _put(queue_line(facts))
+
+
+def _finite(value: Any) -> Any:
+    """The same without infinity, which JSON does not have: None in its place."""
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if value == math.inf else value
+
+
+def _put(text: str) -> None:
+    """Lines on standard output, whatever it can write. Raises: BrokenPipeError, StorageError."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the command's own output
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise storage_error(error, Path("standard output")) from error

@@ -1,0 +1,181 @@
+"""Checkpoints: up to which row the filter's marks are durable, and which rows it must be told again at an opening.
+
+A checkpoint is three steps in this order: take S, the ordinal up to which every row is committed and marked; sync the filter;
+note in the store S and the filter's position, which stands for that sync. After an unclean end only rows above S are marked
+again. The note holds for the filter that it names: one that does not know all it stands for, because it is an older copy or was
+made anew, is told every row. One that may know what the store does not is refused, since it would hide URLs for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import TIMEOUT_MAX, Event, Lock, Thread
+from typing import NamedTuple, Protocol
+
+from frontier.errors import FormatMismatch, StoreFull, StoreUnavailable
+from frontier.seen import SeenFilter
+from frontier.stores.base import FrontierStore, Opening
+
+#: Names of the two notes: S as a decimal number, and the filter's position.
+CHECKPOINT = "checkpoint"
+FILTER = "filter"
+#: Keys that are marked again at a time.
+MARK_CHUNK = 10_000
+
+
+class KeepsNotes(Protocol):
+    """What a checkpoint needs of a `FrontierStore`."""
+
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Keep these facts by name, durably and all together (blocks, any thread). Raises: StoreUnavailable."""
+        ...
+
+
+class Checkpoints:
+    """Makes checkpoints in a thread of its own, `every_s` after the last one if there is something new, until the end.
+
+    After one failed there is no further one in this process: a filter whose sync failed may have lost what the next sync
+    claims to have kept. The core raises `failure` at its next call.
+    """
+
+    def __init__(
+        self,
+        store: KeepsNotes,
+        seen: SeenFilter,
+        every_s: float = 60.0,
+        *,
+        marked: int = 0,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._seen = seen
+        self._every_s = min(every_s, TIMEOUT_MAX)
+        self._marked = marked  #: S; up to here every row is committed and marked
+        self._noted: int | None = None  # S of the last checkpoint of this process
+        self._on_change = on_change
+        self.failure: StoreUnavailable | None = None  #: why there are no more checkpoints
+        self._making = Lock()
+        self._ends = Event()
+        self._thread = Thread(target=self._run, name="anabranch-checkpoints", daemon=True)
+        self._thread.start()
+
+    def marked(self, ordinal: int) -> None:
+        """Every row up to this one is committed and marked in the filter, by calls that have returned. O(1), no lock."""
+        self._marked = ordinal
+
+    def now(self) -> None:
+        """Make one (blocks, any thread). Raises: StoreFull if the filter cannot be written, StoreUnavailable; then always."""
+        with self._making:
+            if self.failure is None:
+                self.failure = self._tried()
+            if self.failure is not None:
+                raise self.failure
+
+    def close(self, *, final: bool = True) -> None:
+        """End the thread, then make a last checkpoint if `final` (blocks as long as a sync under way).
+
+        Call it after the last mark and before filter and store are closed. A second call is harmless. Raises: as `now`,
+        with the thread ended.
+        """
+        if self._ends.is_set():
+            return
+        self._ends.set()
+        self._thread.join()
+        if final:
+            self.now()
+
+    def _run(self) -> None:
+        while not self._ends.wait(self._every_s):
+            if self._marked == self._noted:
+                continue
+            with suppress(StoreUnavailable):  # it is kept in `failure`
+                self.now()
+            if self.failure is not None:
+                self._on_change()
+                return
+
+    def _tried(self) -> StoreUnavailable | None:
+        """Make a checkpoint; the answer is why that failed."""
+        try:
+            self._make()
+        except StoreUnavailable as error:
+            return error
+        except OSError as error:
+            failure: StoreUnavailable = StoreFull(f"the filter cannot be written: {error}")
+            failure.__cause__ = error
+        except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
+            failure = StoreUnavailable(f"a checkpoint failed: {error!r}")
+            failure.__cause__ = error
+        else:
+            return None
+        return failure
+
+    def _make(self) -> None:
+        marked = self._marked  # before the sync: what is marked meanwhile may not be in it
+        self._seen.sync()
+        self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position()})
+        self._noted = marked
+
+
+def catch_up(store: FrontierStore, seen: SeenFilter, opening: Opening) -> None:
+    """Let the filter know every key of a store that was just opened (blocks).
+
+    Cost: nothing after a clean end, else some microseconds per row above the last checkpoint, or per row of all. Raises: as
+    `remark_from`; StoreUnavailable; an OSError of the filter. It may be broken off at any moment and done again.
+    """
+    above = remark_from(opening.notes, seen, clean=opening.clean)
+    if above is None:
+        return
+    from_nothing = {CHECKPOINT: "0", FILTER: seen.position()}
+    noted = {CHECKPOINT: opening.notes.get(CHECKPOINT, "0"), FILTER: opening.notes.get(FILTER, "")}
+    if not above and noted != from_nothing:
+        # First of all: if this is broken off, the filter has a newer position, and the old note would seem to hold for it.
+        store.note(from_nothing)
+    for keys in store.keys(MARK_CHUNK, above):
+        seen.mark(keys)
+
+
+def remark_from(notes: Mapping[str, str], seen: SeenFilter, *, clean: bool) -> int | None:
+    """The ordinal above which every row must be marked again: 0 = all rows, None = none.
+
+    A store that was closed in order noted the filter's last position. If the filter went on since, or bears another name,
+    it belongs to another state of the crawl and may know keys that this store does not. (A store that was *not* closed in
+    order and comes from an older copy cannot be told from one whose last checkpoint was not noted.)
+
+    Raises: FormatMismatch for such a filter, and for a note or position that cannot be read.
+    """
+    here, noted = _Position.read(seen.position()), _Position.read(notes.get(FILTER, ""))
+    if here is None or (noted is None and not clean):
+        return 0
+    if noted is None or here.is_of_another_past(noted, clean=clean):
+        raise FormatMismatch(
+            "the filter belongs to another state of the crawl, and URLs that only it knows would be lost; "
+            "restore store and filter from the same copy, or remove the filter, which is then made again from the store"
+        )
+    if here.syncs < noted.syncs:
+        return 0
+    return None if clean else _number(notes.get(CHECKPOINT, "0"))
+
+
+class _Position(NamedTuple):
+    """`SeenFilter.position` taken apart."""
+
+    name: str
+    syncs: int
+
+    def is_of_another_past(self, noted: _Position, *, clean: bool) -> bool:
+        """It is not the noted filter, or went on after a clean end, which notes the last position."""
+        return self.name != noted.name or (clean and self.syncs > noted.syncs)
+
+    @classmethod
+    def read(cls, text: str) -> _Position | None:
+        """None for an empty text. Raises: FormatMismatch."""
+        name, _, syncs = text.rpartition("-")
+        return cls(name, _number(syncs)) if text else None
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise FormatMismatch(f"the note of the last checkpoint is damaged: {text!r} is not a number")
+    return int(text)

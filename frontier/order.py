@@ -1,0 +1,83 @@
+"""What a Frontier is asked to be: one frozen record, checked before anything is opened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dedup.uniq import UniqParameters
+from frontier.assignment import PolitenessScope
+from frontier.authority import IpOf
+from frontier.backoff import Backoff
+from frontier.budgets import Budgets
+from frontier.errors import PolicyError
+from frontier.gates import Politeness
+from frontier.groups import GroupRule
+from frontier.sheets import Override
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierOrder:
+    """What a Frontier is asked to be. `policy`, `scope` and `uniq` may not change while a job lives.
+
+    Wherever a policy has a name, `package.module:function` names one of the user's own.
+    """
+
+    policy: str = "bkdr:997"  #: assignment policy: which queue a URL goes to
+    scope: PolitenessScope = PolitenessScope.HOST  #: whom a gate stands for
+    politeness: Politeness = field(default_factory=Politeness)
+    backoff: Backoff = field(default_factory=Backoff)  #: how long a gate stays closed after trouble
+    group: GroupRule | None = None  #: the second gate: ip, domain, a table of SURT prefixes, a function; None = none
+    group_politeness: Politeness = field(default_factory=Politeness)  #: of those second gates
+    overrides: Sequence[Override] = ()  #: what is different for parts of the web
+    budgets: Budgets = field(default_factory=Budgets)
+    cost: str = "unit"  #: what a URL takes from its queue's budgets
+    uri_precedence: str = "cost"  #: which URL of a queue goes first
+    queue_precedence: str = "base"  #: which queue of a gate goes first
+    precedence_floor: int = 255  #: a queue at this precedence or above never runs
+    per_queue: int = 1  #: URLs of one queue that may be leased at a time
+    uniq: UniqParameters = field(default_factory=UniqParameters)  #: the filter
+    max_unacknowledged: int = 1000  #: finished leases that may be not durable; set it to the number of workers
+    lease_s: float | None = None  #: a lease not renewed for so long is lost; None = it ends only with its process
+    fetch_limit_s: float = 1200.0  #: the longest that a fetch takes; a lease must last at least twice as long
+    checkpoint_s: float = 60.0  #: how often the filter is made durable
+    gates_in_memory: int = 10_000  #: the other gates are rows
+    ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; it never waits
+    lab: bool = False  #: allow policies that are for experiments only
+
+
+def check_numbers(order: FrontierOrder) -> None:
+    """Raises: PolicyError for numbers that make no sense."""
+    for politeness in (order.politeness, order.group_politeness):
+        _check_politeness(politeness)
+    least = {
+        "max_unacknowledged": order.max_unacknowledged,
+        "per_queue": order.per_queue,
+        "gates_in_memory": order.gates_in_memory,
+    }
+    for name, number in least.items():
+        if number < 1:
+            raise PolicyError(f"{name} {number}: give at least 1")
+    if order.lease_s is not None and not order.lease_s >= 2 * order.fetch_limit_s:
+        raise PolicyError(
+            f"lease_s {order.lease_s:g}: a lease must last at least twice as long as a fetch may take, "
+            f"{2 * order.fetch_limit_s:g} s"
+        )
+    if not order.checkpoint_s > 0:
+        raise PolicyError(f"checkpoint_s {order.checkpoint_s:g}: give more than 0 seconds")
+
+
+def _check_politeness(politeness: Politeness) -> None:
+    numbers = (politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s)
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise PolicyError("delays and the delay factor must be numbers that are not negative")
+    if politeness.min_delay_s > politeness.max_delay_s:
+        raise PolicyError(
+            f"min_delay {politeness.min_delay_s:g} s is longer than max_delay {politeness.max_delay_s:g} s"
+        )
+    if politeness.slots < 1:
+        raise PolicyError("a gate needs at least one slot")
+
+
+Clock = Callable[[], float]

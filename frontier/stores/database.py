@@ -1,0 +1,104 @@
+"""What differs between databases beside their SQL: connecting, the lock, the owner's line, what errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from frontier.errors import FrontierError, StoreInUse
+from frontier.stores import sqlite
+from frontier.stores.owner import OwnerFile
+
+
+class Database(Protocol):
+    """One database that holds one crawl. All but `place` belongs to the store thread."""
+
+    @property
+    def place(self) -> str:
+        """What errors call it; no password is in it."""
+        ...
+
+    def connected(self) -> AbstractContextManager[Connection]:
+        """The one connection, with the lock that keeps others out until it ends. Raises: what `translated` understands."""
+        ...
+
+    def is_lost(self, connection: Connection) -> bool:
+        """The connection is of no more use, and the lock is gone with it."""
+        ...
+
+    def announce(self, connection: Connection, owner: str) -> None:
+        """Leave the owner's line where whoever is refused finds it."""
+        ...
+
+    def let_go(self, connection: Connection, *, clean: bool) -> None:
+        """Tidy up at the end: outside of a transaction, nothing is written after it."""
+        ...
+
+    def translated(self, error: Exception) -> FrontierError:
+        """The error of this room that another stands for; one line that names the place and what to do."""
+        ...
+
+    def is_passing(self, error: Exception) -> bool:
+        """It may go by itself (a full disk, a server that is gone), so that the transaction is worth another try."""
+        ...
+
+
+#: Primary result codes of SQLite that may go by themselves.
+_PASSING = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM
+})  # fmt: skip
+
+
+class SqliteFile:
+    """A crawl in a file of SQLite. Its connection is never lost: there is nobody on its other side."""
+
+    def __init__(self, path: Path, max_pages: int | None) -> None:
+        self._path = path
+        self._max_pages = max_pages
+        self._owner = OwnerFile(path)
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self._path)
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """The one connection to the file, which is made if there is none."""
+        with sqlite.connected(self._path, self._max_pages) as connection:
+            yield connection
+
+    def is_lost(self, connection: Connection) -> bool:
+        """Only if it was closed."""
+        return connection.closed
+
+    def announce(self, connection: Connection, owner: str) -> None:  # noqa: ARG002  a file needs no connection
+        """Write it into a file beside the database."""
+        self._owner.write(owner)
+
+    def let_go(self, connection: Connection, *, clean: bool) -> None:
+        """Fold the log into the file, if the end is clean; remove the owner's line."""
+        if clean:
+            sqlite.fold_log(connection)
+        self._owner.remove()
+
+    def translated(self, error: Exception) -> FrontierError:
+        """As `sqlite.translated`; who holds the file is said, if that is known."""
+        failure = sqlite.translated(self._path, error)
+        owner = self._owner.read() if isinstance(failure, StoreInUse) and failure is not error else None
+        if owner is None:
+            return failure
+        named = StoreInUse(f"{self._path}: {owner} holds it; end that one first")
+        named.__cause__ = error
+        return named
+
+    def is_passing(self, error: Exception) -> bool:
+        """A full, read-only or failing disk may be mended meanwhile."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _PASSING

@@ -1,0 +1,76 @@
+"""Puts millions of queued URLs into a store, and leaves a Frontier's state behind that can be opened.
+
+They go straight to the store, in batches of 10,000 rows that say what schedule() says of new URLs; schedule() itself would
+take several times as long. They go over the queues twice, by id: the pages of the tables are split as they are when rows
+come in any order, but hardly a page of `url` and `lane` is written more than twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from frontier.composition import STORE_FILE, FrontierOrder
+from frontier.fingerprints import name_id
+from frontier.models import NORMAL, GateKey, QueueKey, Row
+from frontier.precedence import QUEUE_BASE
+from frontier.stores.base import Announced, Batch
+from frontier.stores.sql import SqlStore
+from frontier.turns import turn_of
+from scripts.benchmarks.frontier.host import START_S
+from scripts.benchmarks.frontier.links import SAME_HOST, host_name, url_of
+
+#: Times that every queue gets `SAME_HOST` URLs.
+VISITS = 2
+#: URLs of a queue.
+PER_QUEUE = VISITS * SAME_HOST
+
+_QUEUES_AT_ONCE = 2000
+_BATCHES_AT_ONCE = 4
+
+
+def fill(folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], None]) -> int:
+    """Queue `PER_QUEUE` URLs for each of so many hosts (blocks). Answers how many URLs there are: 0 to that minus one.
+
+    The filter is made at the first opening, which tells it every URL. `order` must have the policy `host`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    store = SqlStore(folder / STORE_FILE)
+    store.open({"policy": order.policy, "politeness": order.scope.value}, START_S, lambda: None)
+    try:
+        for batch in _batches(queues):
+            store.write(batch)
+            if batch.number % _BATCHES_AT_ONCE == 0:
+                store.flush()
+            if batch.last_number % 1_000_000 == 0:
+                say(f"{batch.last_number:,} URLs are in the store")
+    finally:
+        store.close(clean=True)
+    return queues * PER_QUEUE
+
+
+def _batches(queues: int) -> Iterator[Batch]:
+    names = sorted((name_id(name), name) for name in map(host_name, range(queues)))
+    number = rows = 0
+    for visit in range(VISITS):
+        for start in range(0, queues, _QUEUES_AT_ONCE):
+            number += 1
+            batch = Batch(number, START_S)
+            for one_id, name in names[start : start + _QUEUES_AT_ONCE]:
+                _announce(batch, one_id, name, rows, is_new=visit == 0)
+                rows += SAME_HOST
+            batch.last_number = rows
+            yield batch
+
+
+def _announce(batch: Batch, one_id: int, name: str, rows: int, *, is_new: bool) -> None:
+    """What schedule() says when a host that is not in memory gets URLs. Its queue and its gate have one name, so one id."""
+    turn = turn_of(QUEUE_BASE, rows + 1)
+    if is_new:
+        batch.queue_names.append((one_id, QueueKey(name), QUEUE_BASE))
+        batch.gate_names.append((one_id, GateKey(name)))
+    batch.announced.append(Announced(one_id, one_id, turn))
+    batch.woken.append((one_id, turn))
+    for ordinal in range(rows + 1, rows + SAME_HOST + 1):
+        url = url_of(name, ordinal - 1)
+        batch.new.append(Row(one_id, one_id, NORMAL, ordinal, url, None, "", 0, 0, None, None))

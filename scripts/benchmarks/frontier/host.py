@@ -1,0 +1,148 @@
+"""A host of a Frontier without a network: time is virtual, and it waits for the store as a crawler does.
+
+The clock goes on by one step with each finish, such that all slots together allow a little more than that pace: rests are
+long in virtual time, and some leases are asked for in vain. It jumps to the next opening when nothing else is left to do,
+and goes on as real time does while the host waits for the store.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from threading import Event
+
+from frontier.composition import FrontierOrder, open_frontier
+from frontier.models import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
+
+#: Leases that are out at a time.
+WORKERS = 40
+#: When the virtual clock begins.
+START_S = 1e9
+
+#: What a fetch takes in virtual time.
+_FETCH_S = 0.2
+#: How much more the gates allow.
+_SLACK = 1.25
+#: The longest that the store may take for an answer.
+_PATIENCE_S = 60.0
+
+
+class Clock:
+    """Virtual time, epoch seconds."""
+
+    def __init__(self, now_s: float) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Host:
+    """Schedules, leases and finishes. Raises RuntimeError where nothing can go on that should."""
+
+    def __init__(self, folder: Path | None, order: FrontierOrder, hosts: int, start_s: float = START_S) -> None:
+        """`hosts` is how many the URLs have; `start_s` lies behind all times that are in the folder already."""
+        self._changed = Event()
+        self._clock = Clock(start_s)
+        slots = order.politeness.slots * min(hosts, order.gates_in_memory)
+        self._step_s = _SLACK * order.politeness.min_delay_s / max(slots - WORKERS, 1)
+        self._out: deque[Lease] = deque()
+        self.nones = 0  #: leases asked for in vain
+        self.frontier = open_frontier(folder, order, clock=self._clock, on_change=self._changed.set)
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.frontier.close()
+
+    def schedule(self, batches: Iterable[Sequence[Candidate]]) -> None:
+        """Enqueue every batch; while the store is behind, wait for its answer."""
+        for batch in batches:
+            while True:
+                self._changed.clear()
+                if self.frontier.schedule(batch)[0] is not BUSY:
+                    break
+                self._await_store()
+
+    def fetch(self, count: int) -> None:
+        """Lease and finish so many URLs."""
+        for _ in range(count):
+            self._finish(self._next(), ())
+
+    def fetch_pages(self, pages: Iterable[Sequence[Candidate]]) -> None:
+        """For each page lease a URL and finish it with the page's links."""
+        for links in pages:
+            self._finish(self._next(), links)
+
+    def flush(self) -> None:
+        """Return when all that was said is durable."""
+        self.frontier.flush()
+
+    def _next(self) -> Lease:
+        """The lease that is out for longest, once every idle worker has asked for one."""
+        out, lease_one = self._out, self.frontier.lease
+        while True:
+            while len(out) < WORKERS:
+                lease = lease_one()
+                if lease is None:
+                    self.nones += 1
+                    break
+                out.append(lease)
+            if out:
+                return out.popleft()
+            self._wait()
+
+    def _finish(self, lease: Lease, links: Sequence[Candidate]) -> None:
+        clock = self._clock
+        clock.now_s = now_s = clock.now_s + self._step_s
+        self.frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s - _FETCH_S, now_s), links)
+
+    def _wait(self) -> None:
+        """Nothing is out, and nothing could be leased: let the store answer, or time pass."""
+        self._changed.clear()
+        lease = self.frontier.lease()  # what it asks for now, the event tells of
+        if lease is not None:
+            self._out.append(lease)
+            return
+        wake = self.frontier.wake()
+        if wake.at_s is not None and wake.at_s <= self._clock.now_s:
+            return
+        if WaitsFor.STORE in wake.waits_for:
+            self._await_store()
+        elif wake.at_s is not None:
+            self._clock.now_s = wake.at_s
+        else:
+            raise RuntimeError(f"nothing can be leased any more: {wake.waits_for}, {self.frontier.pending:,} pending")
+
+    def _await_store(self) -> None:
+        started = time.perf_counter()
+        if not self._changed.wait(_PATIENCE_S):
+            raise RuntimeError(f"the store has not answered for {_PATIENCE_S:g} s")
+        self._clock.now_s += time.perf_counter() - started
+
+
+class Rounds:
+    """Rates of one kind of work that is done several times."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []  #: per second, one for each round
+
+    def time(self, count: int, work: Callable[[], object]) -> None:
+        """One round more, with so many URLs."""
+        started = time.perf_counter()
+        work()
+        self.rates.append(count / (time.perf_counter() - started))
+
+    @property
+    def median(self) -> float:
+        """Of the rates."""
+        return statistics.median(self.rates)
+
+
+def both(scheduling: float, fetching: float) -> float:
+    """URLs per second that are scheduled, leased and finished, from the rates of the two halves."""
+    return 1 / (1 / scheduling + 1 / fetching)

@@ -1,0 +1,57 @@
+"""Assignment policies on portal-like URLs: how evenly they spread them over queues, and what a URL costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import chain
+from statistics import median
+
+from crawler.lab.urls import portal_urls
+from frontier.assignment import parse_policy
+from frontier.balance import balance
+from frontier.models import QueueKey
+from scripts.benchmarks.frontier.links import BATCH
+from scripts.benchmarks.rows import Row, Setting
+
+QUEUES = (100, 997, 1024)
+HASHES = ("bkdr", "elf", "sdbm")
+POLICIES = ("host", "surt", *(f"{name}:{queues}" for queues in QUEUES for name in HASHES))
+
+_URLS = 100_000
+_ROUNDS = 3
+
+
+def compared(setting: Setting) -> Iterator[Row]:
+    """Two rows for each policy. The small version is the same: how even it is depends on the number of URLs."""
+    urls = [url.decode() for url in portal_urls(_URLS)]
+    for policy in POLICIES:
+        setting.say(policy)
+        yield from rows_of(policy, urls)
+
+
+def rows_of(policy: str, urls: list[str]) -> Iterator[Row]:
+    """Balance and cost of one policy, asked for batches of a page's links."""
+    batches = [urls[start : start + BATCH] for start in range(0, len(urls), BATCH)]
+    costs = []
+    for _ in range(_ROUNDS):
+        assign = parse_policy(policy)
+        started = time.perf_counter()
+        keys: list[list[QueueKey]] = [assign(batch) for batch in batches]
+        costs.append((time.perf_counter() - started) / len(urls))
+    found = balance(chain.from_iterable(keys))
+    name = policy.replace(":", "-")
+    yield Row(
+        name=f"policies-{name}-balance",
+        what=f"{policy}: longest queue over mean",
+        measured=found.max_over_mean,
+        unit="",
+        note=f"{found.queues:,} queues used, the longest has {found.longest:,} of {found.urls:,} URLs",
+    )
+    yield Row(
+        name=f"policies-{name}-cost",
+        what=f"{policy}: cost per URL, batches of {BATCH}",
+        measured=median(costs) * 1e6,
+        unit="µs",
+        note=f"median of {_ROUNDS} rounds, {min(costs) * 1e6:.2f} to {max(costs) * 1e6:.2f} µs",
+    )

@@ -1,0 +1,116 @@
+"""Draws the life of a work queue in docs/lifecycle.md from the tables of `frontier/lifecycle.py`.
+
+`python scripts/lifecycle_diagram.py` writes what stands between the markers of that page; with `--check` it writes
+nothing and exits 1 if the page is not what it would write. `tests/test_lifecycle_diagram.py` asks the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from frontier.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
+COMMAND = "python scripts/lifecycle_diagram.py"
+
+#: States that are drawn outside the box, as an arrow each from the box and back stands for one from each state in it.
+OUTSIDE = (QueueState.RETIRED, QueueState.PAUSED)
+INSIDE = tuple(state for state in QueueState if state not in OUTSIDE)
+BOX = "RUNNING"
+
+
+def diagram() -> str:
+    """A Mermaid state diagram of every step. Raises: ValueError if arrows of the box would not be true of each state in it."""
+    lines = ["```mermaid", "stateDiagram-v2", "    direction LR", f"    [*] --> {BOX}", f"    state {BOX} {{"]
+    lines += [
+        f"        {_arrow(state.name, holds)}" for state in INSIDE for holds in _steps(state) if _is_inside(holds)
+    ]
+    lines.append("    }")
+    for state in OUTSIDE:
+        _require_every_step(state)
+        lines.append(f"    {BOX} --> {state.name}: {_holding(state).value}")
+        lines.append(f"    {state.name} --> {BOX}: what it holds then")
+        lines += [f"    {_arrow(state.name, holds)}" for holds in _steps(state) if not _is_inside(holds)]
+    return "\n".join([*lines, "```"])
+
+
+def steps_table() -> str:
+    """Every step, with what takes it."""
+    rows = (
+        [state.name, holds.value, RESTS_IN[holds].name, steps[holds]]
+        for state, steps in STEPS.items()
+        for holds in _steps(state)
+    )
+    return _table(["from", "it now holds", "to", "because"], rows)
+
+
+def never_table() -> str:
+    """Every step that cannot happen, with the reason."""
+    return _table(
+        ["in", "it never comes to hold", "because"], ([s.name, h.value, why] for (s, h), why in NEVER.items())
+    )
+
+
+#: What stands between `<!-- NAME -->` and `<!-- end of NAME -->`.
+PARTS: dict[str, Callable[[], str]] = {"diagram": diagram, "steps": steps_table, "never": never_table}
+
+
+def renewed(page: str) -> str:
+    """The page with its parts made anew. Raises: ValueError if a marker is missing."""
+    for name, part in PARTS.items():
+        before, begin, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        if not begin or not end:
+            raise ValueError(f"{PAGE.name} has no markers of the part {name!r}")
+        page = f"{before}{begin}{part()}\n{end}{after}"
+    return page
+
+
+def main(arguments: Sequence[str], page: Path = PAGE) -> int:
+    """Renew the page, or tell by 1 that it is out of date."""
+    if list(arguments) not in ([], ["--check"]):
+        print(f"usage: {COMMAND} [--check]")
+        return 2
+    text = page.read_text()
+    made = renewed(text)
+    if not arguments:
+        page.write_text(made)
+    elif made != text:
+        print(f"{page} is not what the tables of frontier/lifecycle.py say; run {COMMAND}")
+        return 1
+    return 0
+
+
+def _steps(state: QueueState) -> list[Holds]:
+    """What takes a queue out of this state, strongest first."""
+    return [holds for holds in Holds if (state, holds) in NEXT]
+
+
+def _is_inside(holds: Holds) -> bool:
+    return RESTS_IN[holds] in INSIDE
+
+
+def _holding(state: QueueState) -> Holds:
+    return next(holds for holds, rest in RESTS_IN.items() if rest is state)
+
+
+def _arrow(origin: str, holds: Holds) -> str:
+    return f"{origin} --> {RESTS_IN[holds].name}: {holds.value}"
+
+
+def _require_every_step(outside: QueueState) -> None:
+    """The arrows from the box and back are drawn once, so they must be there for each state in it."""
+    into = {state for state in INSIDE if (state, _holding(outside)) in NEXT}
+    back = {RESTS_IN[holds] for holds in _steps(outside)} & set(INSIDE)
+    if into != set(INSIDE) or back != set(INSIDE):
+        raise ValueError(f"{outside.name} cannot be entered from, or left for, every state: draw its steps one by one")
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

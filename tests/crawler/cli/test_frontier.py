@@ -1,0 +1,327 @@
+"""`anabranch frontier` and `why` on a stopped job: it is opened as a crawl opens it, changed, and closed in order."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.cli import frontier_files
+from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
+from crawler.errors import UsageError
+from crawler.exits import ExitCode
+from crawler.job import JobFolder
+from crawler.opening import open_job
+from crawler.order import CrawlOrder, dump_order
+from frontier.models import Candidate, Outcome, OutcomeKind
+
+SLOW = {"min_delay": "100s", "max_delay": "100s"}
+URLS = [f"http://a.test/{number}" for number in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+
+
+def make_job(directory: Path, urls: list[str], fetched: int = 0) -> Path:
+    """A job that was stopped after so many pages."""
+    order = CrawlOrder.model_validate({"politeness": SLOW, "frontier": {"policy": "host"}})
+    with JobFolder.open(directory) as job:
+        job.write_order(dump_order(order))
+        with open_job(job.state, order) as frontier:
+            frontier.schedule([Candidate(url) for url in urls])
+            for _ in range(fetched):
+                while (lease := frontier.lease()) is None:
+                    frontier.flush()
+                now_s = frontier.now_s()
+                frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
+    return directory
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return make_job(tmp_path / "jobs" / "news", URLS, fetched=1)
+
+
+def run(verb: str, job: str = "news", *, as_json: bool = False, **arguments: object) -> int:
+    defaults: Mapping[str, Mapping[str, Any]] = {
+        "ls": {"limit": 20, "state": None},
+        "dump": {"file": None},
+        "load": {"failures": False, "disregarded": False},
+        "rm": {"url": None, "queue": None, "yes": False},
+    }
+    arguments = {**defaults.get(verb, {}), **arguments}
+    return run_frontier(FrontierCommand(verb=verb, job=job, arguments=arguments, as_json=as_json))
+
+
+def out(capsys) -> str:
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def refused(capsys, code: int) -> str:
+    """The one line of a command that ended with a code."""
+    assert code == ExitCode.USAGE
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert captured.out == ""
+    return line
+
+
+def test_a_job_is_named_as_a_folder_or_by_its_name(job: Path, tmp_path: Path) -> None:
+    """As `crawl` has it; a folder of that name that is no job does not hide it."""
+    (tmp_path / "news").mkdir()
+    assert find_job("news") == Path("jobs/news")
+    assert find_job(str(job)) == job
+
+
+@pytest.mark.parametrize("typed", ["", "nosuch", "/dev/null", ".", "jobs", "x\0y", "x" * 5000])
+def test_what_is_no_job_is_refused(typed: str, capsys) -> None:
+    """One line, exit code 2, and nothing is made."""
+    assert "there is no such job" in refused(capsys, run("ls", typed))
+    with pytest.raises(UsageError):
+        find_job(typed)
+
+
+def test_ls_tells_what_the_job_holds_and_waits_for(job: Path, capsys) -> None:
+    """A job stopped right after a fetch waits for its gate."""
+    assert run("ls") == 0
+    lines = out(capsys).splitlines()
+    assert lines[1].split()[:3] == ["a.test", "inactive", "2"]
+    assert "rests for another" in lines[1]
+    assert lines[-2].startswith("2 URLs queued")
+    assert "no crawl runs; for one that did: " in lines[-1]
+    assert "; the first opens at " in lines[-1]
+
+
+def test_json_is_json_even_for_what_never_ends(job: Path, capsys) -> None:
+    """A rate without limit is null."""
+    assert run("block", host="a.test") == 0
+    capsys.readouterr()
+    for verb, arguments in {"ls": {}, "show": {"subject": "a.test"}, "why": {"url": URLS[1]}}.items():
+        assert run(verb, as_json=True, **arguments) == 0
+        text = out(capsys)
+        assert "Infinity" not in text
+        assert json.loads(text)["now_s"] > 0
+
+
+def test_orders_last(job: Path, capsys) -> None:
+    """Each command opens and closes the job; what it ordered is there for the next one."""
+    assert run("pause", queue="a.test") == 0
+    assert run("block", host="a.test", for_s=3600.0) == 0
+    capsys.readouterr()
+    assert run("why", url=URLS[1]) == 0
+    text = out(capsys)
+    assert "its queue is paused by the operator" in text
+    assert "blocked for another 3" in text
+    assert run("unblock", host="a.test") == 0
+    assert run("resume", queue="a.test") == 0
+    capsys.readouterr()
+    assert run("why", url=URLS[1]) == 0
+    assert "paused" not in out(capsys)
+
+
+def test_an_order_for_an_unknown_queue_is_refused(job: Path, capsys) -> None:
+    """Each in one line."""
+    for verb in ("pause", "resume", "retire", "set-budget"):
+        assert "there is no queue b.test" in refused(capsys, run(verb, queue="b.test", units=None))
+    assert "there is no queue b.test" in refused(capsys, run("rm", queue="b.test", yes=True))
+
+
+@pytest.mark.parametrize("name", ["dump.jsonl", "dump.jsonl.gz"])
+def test_a_dump_can_be_loaded_into_another_job(job: Path, tmp_path: Path, capsys, name: str) -> None:
+    """Compressed by its name; what ended there is never fetched here."""
+    assert run("dump", file=name) == 0
+    assert out(capsys) == ""
+    assert not list(tmp_path.glob("*.new"))
+    data = (tmp_path / name).read_bytes()
+    header = json.loads((gzip.decompress(data) if name.endswith("gz") else data).splitlines()[0])
+    assert header["policy"] == "host"
+    make_job(tmp_path / "jobs" / "other", ["http://b.test/"])
+    assert run("load", "other", file=name) == 0
+    assert out(capsys) == "loaded: 2 queued, 1 kept as ended\n"
+    assert run("load", "other", file=name) == 0
+    assert out(capsys) == "loaded: 0 queued, 3 known before\n"
+    with opened(tmp_path / "jobs" / "other") as (frontier, _):
+        frontier.check()
+        assert (frontier.counts().pending, frontier.counts().done) == (3, 1)
+
+
+def test_a_dump_goes_to_standard_output(job: Path, capsys) -> None:
+    """For pipes."""
+    assert run("dump") == 0
+    lines = [json.loads(line) for line in out(capsys).splitlines()]
+    assert (lines[0]["anabranch"], lines[-1]["end"], len(lines)) == ("frontier", True, 5)
+
+
+def test_a_dump_that_cannot_be_written_leaves_what_was_there(job: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    """A backup is not lost to a newer one that failed half way."""
+    (tmp_path / "old").write_text("the old dump")
+
+    def torn(path):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(frontier_files, "sync_folder", torn)
+    assert run("dump", file="nowhere/x") == ExitCode.STORE_OR_JOB_IN_USE
+    assert "nowhere/x" in capsys.readouterr().err
+    monkeypatch.setattr(Path, "replace", lambda self, target: torn(target))
+    assert run("dump", file="old") == ExitCode.DISK_FULL
+    assert (tmp_path / "old").read_text() == "the old dump"
+    assert not list(tmp_path.glob("*.new"))
+
+
+JOURNAL = """F+ http://a.test/0 - -
+F+ http://c.test/1 L http://c.test/
+Fs http://c.test/2 L http://c.test/
+Ff http://c.test/3 L http://c.test/
+Fd http://c.test/4
+F+ http://c.test/3 L http://c.test/
+F+ http://c.test/4 L http://c.test/
+F+ dns:c.test P http://c.test/
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "is_gzip"),
+    [
+        ({}, "loaded: 3 queued, 1 kept as ended, 1 known before, 1 skipped\n", False),
+        (
+            {"failures": True, "disregarded": True},
+            "loaded: 1 queued, 3 kept as ended, 3 known before, 1 skipped\n",
+            True,
+        ),
+    ],
+)
+def test_heritrix_s_journal_is_loaded(job: Path, tmp_path: Path, capsys, options, said, is_gzip) -> None:
+    """Told by its content, whatever it is called, compressed or not."""
+    data = JOURNAL.encode()
+    (tmp_path / "backup").write_bytes(gzip.compress(data) if is_gzip else data)
+    assert run("load", file="backup", **options) == 0
+    assert out(capsys) == said
+
+
+def test_a_dump_that_was_cut_is_loaded_as_far_as_it_goes(job: Path, tmp_path: Path, capsys) -> None:
+    """And its cut is told."""
+    assert run("dump", file="whole.gz") == 0
+    data = gzip.decompress((tmp_path / "whole.gz").read_bytes())
+    (tmp_path / "cut.gz").write_bytes((tmp_path / "whole.gz").read_bytes()[:-30])
+    (tmp_path / "cut").write_bytes(data[: data.rindex(b'{"end"')])
+    make_job(tmp_path / "jobs" / "other", ["http://b.test/"])
+    assert run("load", "other", file="cut") == 0
+    captured = capsys.readouterr()
+    assert captured.out == "loaded: 2 queued, 1 kept as ended\n"
+    assert "cut: cut after line 4" in captured.err
+    assert run("load", "other", file="cut.gz") == 0
+    assert "cut" in capsys.readouterr().err
+
+
+def test_refused_entries_are_named(job: Path, tmp_path: Path, capsys) -> None:
+    """Where they stand and why, on standard error."""
+    lines = ['{"anabranch":"frontier","version":1}', '{"url":"nohost"}', '{"end":true,"ended":0,"queued":1}']
+    (tmp_path / "d").write_text("\n".join(lines) + "\n")
+    assert run("load", file="d") == 0
+    captured = capsys.readouterr()
+    assert captured.out == "loaded: 0 queued, 1 refused\n"
+    assert captured.err == "anabranch: d:2: nohost: it has no host; an absolute URL is needed; not loaded\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "neither a dump nor a Heritrix recovery journal"),
+        (b"http://a.test/\n", "neither a dump nor a Heritrix recovery journal"),
+        (b"\x1f\x8bnonsense", "neither a dump nor a Heritrix recovery journal"),
+        (b'{"anabranch":"frontier","version":1}\n{"url":1}\n{"end":true}\n', "bad:2: "),
+        (None, "cannot be read: no such file"),
+    ],
+)
+def test_a_file_that_is_neither_is_refused(job: Path, tmp_path: Path, capsys, content, words) -> None:
+    """One line that names it."""
+    if content is not None:
+        (tmp_path / "bad").write_bytes(content)
+    assert words in refused(capsys, run("load", file="bad"))
+
+
+def test_a_dump_has_no_switches_of_the_journal(job: Path, tmp_path: Path, capsys) -> None:
+    """They would be ignored silently."""
+    assert run("dump", file="d") == 0
+    assert "for Heritrix's journal" in refused(capsys, run("load", file="d", failures=True))
+
+
+def test_rm_removes_what_matches(job: Path, tmp_path: Path, capsys) -> None:
+    """Found anywhere in the URL; they count as disregarded and are not queued again."""
+    assert run("rm", url=r"/1$", yes=True) == 0
+    assert out(capsys) == "removed 1 URL\n"
+    assert run("rm", url=r"nothing like it") == 0
+    assert out(capsys) == "removed 0 URLs\n"
+    assert run("rm", queue="a.test", url="a", yes=True) == 0
+    assert out(capsys) == "removed 1 URL\n"
+    with opened(job) as (frontier, _):
+        frontier.check()
+        assert (frontier.counts().pending, frontier.counts().disregarded) == (0, 2)
+
+
+@pytest.mark.parametrize(("answer", "removed"), [("Yes\n", True), ("\n", False), ("", False)])
+def test_rm_asks_first(job: Path, capsys, monkeypatch, answer: str, removed: bool) -> None:
+    """Only a yes is one; the end of input is none."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    code = run("rm", queue="a.test")
+    captured = capsys.readouterr()
+    assert captured.err.startswith("remove 2 queued URLs? [y/N] ")
+    assert code == (ExitCode.DONE if removed else ExitCode.USAGE)
+    assert ("nothing was removed" in captured.err) is not removed
+
+
+def test_a_pattern_that_is_none_is_refused(job: Path, capsys) -> None:
+    """Before anything is opened or asked."""
+    assert "--url '/[': no regular expression" in refused(capsys, run("rm", url="/["))
+
+
+def test_a_finished_job_stays_finished_and_one_that_got_urls_does_not(tmp_path: Path, capsys) -> None:
+    """`--fresh` asks for no consent exactly as long as nothing is left."""
+    job = make_job(tmp_path / "jobs" / "news", URLS[:1], fetched=1)
+    mark = job / "state" / "finished"
+    mark.touch()
+    assert run("ls") == 0
+    assert mark.exists()
+    (tmp_path / "d").write_text('{"anabranch":"frontier","version":1}\n{"url":"http://b.test/"}\n{"end":true}\n')
+    assert run("load", file="d") == 0
+    assert not mark.exists()
+
+
+def test_a_job_that_has_not_begun_is_told_so(tmp_path: Path, capsys) -> None:
+    """It has no order yet, or no queue."""
+    JobFolder.open(tmp_path / "jobs" / "news").close()
+    assert "the job has not begun" in refused(capsys, run("ls"))
+    with JobFolder.open(tmp_path / "jobs" / "news") as job:
+        job.write_order(dump_order(CrawlOrder()))
+    assert "the job has no queue yet" in refused(capsys, run("ls"))
+
+
+def test_a_job_in_use_names_its_owner(job: Path, capsys) -> None:
+    """Held without a control socket: by a crawl that is just beginning, or by another command."""
+    with JobFolder.open(job):
+        assert run("ls") == ExitCode.STORE_OR_JOB_IN_USE
+    assert f"in use by process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_gone_is_no_error(job: Path, monkeypatch, capfd) -> None:
+    """`frontier dump | head` ends quietly, with what a shell says of SIGPIPE."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert run("dump") == ExitCode.READER_GONE
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,132 @@
+"""What the Frontier and its store have told each other."""
+
+import pytest
+
+from frontier.errors import PolicyError, StoreUnavailable
+from frontier.models import GateKey, Outcome, OutcomeKind
+from frontier.stores.base import RetriesRead, StoreFailed, Synced
+from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, candidates, pages
+
+
+def totals_agree(rig: Rig) -> None:
+    """What is counted here is what the store counts."""
+    here, kept = rig.parts.books.counters(), rig.store.counters()
+    assert here._replace(last_ordinal=0) == kept._replace(last_ordinal=0)
+
+
+def test_batches_are_numbered_without_holes_and_bear_the_time() -> None:
+    """The time is the core's, so that an opening notices a clock that went back; the numbers are never empty batches'."""
+    store = CountingStore()
+    rig = build(store=store)
+    rig.add(*pages("a.test", 3))
+    rig.clock.advance(5.0)
+    rig.add("http://a.test/page0")
+    rig.finish(rig.lease_now())
+    rig.core.flush()
+    numbers = [batch.number for batch in store.batches]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert [store.batches[0].now_s, store.batches[-1].now_s] == [START_S, START_S + 5.0]
+    assert not any(batch.is_empty for batch in store.batches)
+    assert rig.core.said == numbers[-1]
+
+
+def test_the_sequence_goes_on_where_the_store_left_it() -> None:
+    """Ordinals and turns are numbers of one sequence; none is given twice."""
+    store = CountingStore()
+    rig = build(store=store)
+    rig.add(*pages("a.test", 3))
+    rig.core.close()
+    last = store.batches[-1].last_number
+    assert last >= 3
+    again = build(store=store, clock=rig.clock)
+    again.add("http://b.test/")
+    (row,) = store.batches[-1].new
+    assert row.ordinal == last + 1
+
+
+def test_totals_follow_what_is_said_and_what_dies() -> None:
+    """At every moment they are those of the store, once it has all."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 6), *pages("b.test", 2))
+    rig.core.flush()
+    totals_agree(rig)
+    for kind in (OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED, OutcomeKind.RETRY):
+        rig.finish(rig.lease_now(), kind, after_s=50.0, links=["http://c.test/"])
+        rig.core.flush()
+        totals_agree(rig)
+    counters = rig.parts.books.counters()
+    assert (counters.queued, counters.waiting, counters.done, counters.failed, counters.disregarded) == (6, 1, 1, 1, 1)
+    assert (counters.queues, counters.accepted) == (3, 9)
+
+
+def test_questions_follow_the_batch_that_they_need() -> None:
+    """A read sees the rows that the same call wrote."""
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.add("http://a.test/")
+    store.work(1)
+    assert store.batches
+    assert store.questions == []
+    store.work(1)
+    assert store.questions == ["gate"]
+
+
+def test_what_the_store_fails_with_is_kept() -> None:
+    """Answers before it are taken, those behind it are not."""
+    store = CountingStore()
+    rig = build(store=store)
+    rig.add("http://a.test/")
+    rig.core.flush()
+    error = StoreUnavailable("gone")
+    store._answers += [Synced(1, [], 0, 7, 1), StoreFailed(error), Synced(1, [], 0, 9, 1)]
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable) as caught:
+            rig.core.take_answers()
+        assert caught.value is error
+    assert rig.parts.books.paused == 7
+
+
+def no_group(host: str) -> str:
+    """A function of one's own that fails."""
+    raise RuntimeError(f"no group for {host}")
+
+
+def test_an_answer_that_cannot_be_taken_ends_all() -> None:
+    """What was answered behind it is lost, so nothing may go on; the first error is told each time."""
+    store = CountingStore()
+    rig = build(store=store, group=no_group)
+    rig.add("http://a.test/")
+    with pytest.raises(PolicyError, match=r"no group for a\.test") as first:
+        rig.core.lease()
+    with pytest.raises(PolicyError) as second:
+        rig.core.set_delay(GateKey("b.test"), 1.0)
+    assert second.value is first.value
+    rig.core.close()
+    assert store.closed == [False]
+
+
+def test_waiting_rows_are_awaited_like_any_others() -> None:
+    """While they are on their way it is the store that is waited for."""
+    store = DelayingStore()
+    rig = build(store=store, politeness=HASTE)
+    rig.parts.books._asked += 1
+    assert rig.parts.books.is_awaiting
+    store._told.append(RetriesRead([]))
+    rig.core.take_answers()
+    assert not rig.parts.books.is_awaiting
+
+
+def test_a_finish_with_nothing_to_keep_counts_as_unacknowledged_all_the_same() -> None:
+    """Until the store has synced it: a crash would repeat it."""
+    store = DelayingStore()
+    rig = build(store=store, politeness=HASTE, max_unacknowledged=1)
+    rig.add(*pages("a.test", 2))
+    for _ in range(3):
+        store.flush()
+        if lease := rig.core.lease():
+            break
+    assert lease is not None
+    rig.core.finish(lease, Outcome(OutcomeKind.DONE), candidates("http://a.test/page0"))
+    assert rig.core.lease() is None
+    store.flush()
+    assert rig.core.lease() is not None

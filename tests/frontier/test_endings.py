@@ -1,0 +1,288 @@
+"""How a lease ends: what becomes of its slot, its row, its queue."""
+
+from collections import Counter
+
+import pytest
+
+from frontier.budgets import Budgets
+from frontier.errors import PolicyError
+from frontier.gates import Politeness
+from frontier.models import NEW, HostTrouble, Outcome, OutcomeKind, QueueKey, UrlState
+from frontier.stores.base import Standing
+from tests.frontier.builder import HASTE, START_S, CountingStore, Rig, build, candidates, pages
+
+URL = "http://a.test/page0"
+A = QueueKey("a.test")
+
+
+def spent(rig: Rig, queue: str = "a.test") -> int:
+    (view,) = [view for view in rig.core.operations.queues() if view.key == queue]
+    return view.spent
+
+
+# RETIRE
+
+
+def test_retire_puts_the_url_back_and_its_queue_aside() -> None:
+    """No attempt is counted, nothing is paid, the slot rests after a fetch; the queue's URLs are kept."""
+    rig = build()
+    rig.add(*pages("a.test", 3))
+    lease = rig.lease_now()
+    assert rig.fetch(lease, 1.0, kind=OutcomeKind.RETIRE, links=["http://a.test/new", "http://b.test/"]) == [NEW, NEW]
+    rig.core.check()
+    assert rig.state_of("a.test") == "retired"
+    assert spent(rig) == 0
+    assert rig.drain() == ["http://b.test/"]
+    assert rig.core.is_done
+    assert rig.core.statistics().retired == 4
+    rig.core.operations.resume(A)
+    again = rig.lease_now()
+    assert (again.url, again.attempts) == (lease.url, 0)
+
+
+def test_retire_for_one_of_two_leases_lets_the_other_end() -> None:
+    """It is finished in order; a second RETIRE changes nothing more."""
+    store = CountingStore()
+    rig = build(store=store, per_queue=3, politeness=Politeness(slots=3))
+    rig.add(*pages("a.test", 4))
+    one, two, three = rig.lease_all()
+    rig.finish(one, OutcomeKind.RETIRE)
+    rig.core.check()
+    rig.finish(two)
+    rig.finish(three, OutcomeKind.RETIRE)
+    rig.core.check()
+    stood = [standing for batch in store.batches for _, standing in batch.standings]
+    assert stood == [Standing.RETIRED]
+    statistics = rig.core.statistics()
+    assert (statistics.done, statistics.retired, statistics.pending) == (1, 3, 0)
+
+
+def test_a_paused_queue_stays_paused_whatever_a_lease_says() -> None:
+    """The operator goes first."""
+    rig = build()
+    rig.add(*pages("a.test", 2))
+    lease = rig.lease_now()
+    rig.core.operations.pause(A)
+    rig.finish(lease, OutcomeKind.RETIRE)
+    assert rig.state_of("a.test") == "paused"
+    rig.core.check()
+
+
+# Budgets
+
+
+@pytest.mark.parametrize(
+    ("kind", "paid"),
+    [
+        (OutcomeKind.DONE, 1),
+        (OutcomeKind.RETRY, 1),
+        (OutcomeKind.FAILED, 11),
+        (OutcomeKind.DISREGARDED, 0),
+        (OutcomeKind.DEFERRED, 0),
+        (OutcomeKind.RETIRE, 0),
+    ],
+)
+def test_a_queue_pays_for_what_was_tried(kind: OutcomeKind, paid: int) -> None:
+    """What failed for good costs the penalty too; what was not fetched, or went back, is free."""
+    rig = build(budgets=Budgets(error_penalty=10))
+    rig.add(URL, "http://a.test/1")
+    rig.finish(rig.lease_now(), kind, after_s=1.0)
+    assert spent(rig) == paid
+    rig.core.check()
+
+
+def test_a_queue_over_its_total_budget_is_retired() -> None:
+    """Exactly when it has spent it; its lease that is out still ends."""
+    rig = build(politeness=HASTE, budgets=Budgets(total_budget=3))
+    rig.add(*pages("a.test", 5), *pages("b.test", 2))
+    fetched = rig.drain(0.0)
+    assert [url for url in fetched if "a.test" in url] == pages("a.test", 3)
+    assert len(fetched) == 5
+    assert rig.core.is_done
+    assert (rig.state_of("a.test"), rig.core.statistics().retired) == ("retired", 2)
+    rig.core.check()
+
+
+def test_a_total_budget_of_nothing_lets_nothing_run() -> None:
+    """The URLs are taken and kept."""
+    rig = build(budgets=Budgets(total_budget=0))
+    assert rig.add(URL) == [NEW]
+    assert rig.lease() is None
+    assert rig.core.is_done, "known without another call"
+    assert rig.core.statistics().retired == 1
+    rig.core.check()
+
+
+def leases_in_turn(rig: Rig, limit: int) -> list[QueueKey]:
+    """The queues of the next leases; each is done before the next one."""
+    queues = []
+    while len(queues) < limit and (lease := rig.lease()) is not None:
+        queues.append(lease.queue)
+        rig.finish(lease)
+    return queues
+
+
+def test_a_penalty_pushes_a_broken_queue_behind_its_equals() -> None:
+    """One failure costs a session: every other queue of the gate has its turn before it is served again."""
+    rig = build(policy="bkdr:5", politeness=HASTE, budgets=Budgets(balance_replenish=10, error_penalty=100))
+    rig.add(*pages("a.test", 200))
+    broken = rig.lease_now()
+    rig.finish(broken, OutcomeKind.FAILED)
+    queues = leases_in_turn(rig, 200)
+    assert len(set(queues[: queues.index(broken.queue)])) == 4
+    rig.core.check()
+
+
+def test_a_session_ends_behind_all_that_wait() -> None:
+    """So many URLs, then it is the others' turn: nobody begins a second session while somebody has had none."""
+    rig = build(policy="bkdr:5", politeness=HASTE, budgets=Budgets(balance_replenish=3))
+    rig.add(*pages("a.test", 200))
+    had = Counter[QueueKey]()
+    for queue in leases_in_turn(rig, 200):
+        had[queue] += 1
+        if had[queue] == 4:
+            break
+    assert len(had) == 5
+    rig.core.check()
+
+
+def test_a_queue_alone_needs_no_session() -> None:
+    """With nobody behind it, it goes on."""
+    rig = build(politeness=HASTE, budgets=Budgets(balance_replenish=1))
+    rig.add(*pages("a.test", 10))
+    assert rig.drain(0.0) == pages("a.test", 10)
+
+
+def test_what_a_queue_spent_survives_a_restart() -> None:
+    """It is written with what it was spent for."""
+    rig = build(politeness=HASTE, budgets=Budgets(total_budget=3))
+    rig.add(*pages("a.test", 5))
+    for _ in range(2):
+        rig.finish(rig.lease_now())
+    rig.store.close(clean=False)
+    again = build(store=rig.store, clock=rig.clock, politeness=HASTE, budgets=Budgets(total_budget=3))
+    again.clock.advance(60.0)
+    assert spent(again) == 2
+    assert len(again.drain(0.0)) == 1
+    assert again.state_of("a.test") == "retired"
+    again.core.check()
+
+
+# Costs that are not constant
+
+
+def test_a_cost_of_ones_own_is_paid() -> None:
+    """With the URL, its page and its hops; of `zero` nothing."""
+    rig = build(politeness=HASTE, cost=f"{__name__}:cost", uri_precedence="base")
+    rig.add(URL)
+    rig.finish(rig.lease_now(), links=["http://a.test/next"])
+    assert spent(rig) == 10
+    rig.finish(rig.lease_now())
+    assert rig.store.queue(rig.parts.intake._id("a.test")).row.spent == 13  # type: ignore[union-attr]
+
+
+def cost(url: str, via: str | None, hops: str) -> int:
+    """10 for a seed, 3 for a link; anything with "bad" fails."""
+    assert hops == ""
+    if "bad" in url:
+        raise RuntimeError("no price")
+    return 3 if via else 10
+
+
+def test_a_cost_that_fails_changes_nothing() -> None:
+    """The lease is still out, no link is taken; it can be released."""
+    rig = build(politeness=HASTE, cost=f"{__name__}:cost", uri_precedence="base")
+    rig.add("http://a.test/bad")
+    lease = rig.lease_now()
+    said = rig.core.said
+    with pytest.raises(PolicyError, match=r"cost .*:cost for http://a\.test/bad failed: RuntimeError: no price"):
+        rig.core.finish(lease, Outcome(OutcomeKind.DONE), candidates("http://a.test/x"))
+    assert (rig.core.said, rig.core.in_flight, rig.core.pending) == (said, 1, 0)
+    rig.core.check()
+    rig.release(lease)
+    rig.core.check()
+
+
+def precedence(history: object) -> int:
+    """Fails as soon as two pages were fetched."""
+    if getattr(history, "successes", 0) > 1:
+        raise RuntimeError("no rank")
+    return 3
+
+
+def test_a_queue_precedence_that_fails_changes_nothing() -> None:
+    """It is asked before the lease ends."""
+    rig = build(politeness=HASTE, queue_precedence=f"{__name__}:precedence")
+    rig.add(*pages("a.test", 3))
+    rig.finish(rig.lease_now())
+    lease = rig.lease_now()
+    with pytest.raises(PolicyError, match="no rank"):
+        rig.core.finish(lease, Outcome(OutcomeKind.DONE))
+    assert (rig.core.in_flight, rig.core.statistics().done) == (1, 1)
+    rig.core.check()
+
+
+# Retries
+
+
+def test_a_retry_comes_due_at_its_old_precedence() -> None:
+    """It waits behind all that can be served, and is then where it was."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 2))
+    rig.core.schedule(candidates("http://a.test/front", front=True))
+    lease = rig.lease_now()
+    assert lease.url == "http://a.test/front"
+    rig.finish(lease, OutcomeKind.RETRY, after_s=5.0)
+    record = rig.core.get(lease.key)
+    assert record is not None
+    assert (record.state, record.due_s) == (UrlState.WAITING, START_S + 5.0)
+    rig.finish(rig.lease_now())
+    rig.clock.advance(5.0)
+    assert rig.lease_now().url == "http://a.test/front"
+    rig.core.check()
+
+
+def test_a_retry_of_a_gate_that_has_left_memory_comes_back() -> None:
+    """The gate gets a turn when it comes due."""
+    rig = build(politeness=HASTE, gates_in_memory=1)
+    rig.add(URL)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=5.0)
+    rig.add(*pages("b.test", 2))
+    assert rig.drain(0.0) == [*pages("b.test", 2), URL]
+    rig.core.check()
+
+
+def test_waiting_urls_survive_a_restart() -> None:
+    """With their attempts and their times."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 2))
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=500.0)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=400.0)
+    rig.core.close()
+    again = build(store=rig.store, clock=rig.clock, politeness=HASTE)
+    assert again.core.statistics().waiting == 2
+    assert again.drain(0.0) == ["http://a.test/page1", "http://a.test/page0"]
+    assert again.clock.now_s == START_S + 500.0
+    again.core.check()
+
+
+# Trouble
+
+
+def test_a_trouble_of_a_host_closes_its_gate_only() -> None:
+    """The group's gate goes on, other hosts of it are served."""
+    rig = build(group="domain", politeness=HASTE, group_politeness=HASTE)
+    rig.add("http://a.d.test/", "http://a.d.test/2", "http://b.d.test/")
+    lease = rig.lease_now()
+    rig.finish(lease, OutcomeKind.RETRY, after_s=1.0, trouble=HostTrouble.THROTTLED, retry_after_s=100.0)
+    assert rig.lease_now().url == "http://b.d.test/"
+    assert rig.lease() is None
+
+
+def test_what_a_host_asks_for_is_kept_though_the_fetch_went_well() -> None:
+    """A 200 with Retry-After."""
+    rig = build()
+    rig.add(*pages("a.test", 2))
+    rig.finish(rig.lease_now(), retry_after_s=100.0)
+    assert rig.lease() is None
+    assert rig.core.wake().at_s == START_S + 100.0

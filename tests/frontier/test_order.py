@@ -1,0 +1,56 @@
+"""What a Frontier may be asked to be."""
+
+import pytest
+
+from frontier.budgets import Budgets
+from frontier.errors import PolicyError
+from frontier.gates import Politeness
+from frontier.order import FrontierOrder, check_numbers
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"politeness": Politeness(min_delay_s=-1.0)}, "not negative"),
+        ({"politeness": Politeness(delay_factor=-0.1)}, "not negative"),
+        ({"politeness": Politeness(max_delay_s=-1.0)}, "not negative"),
+        ({"politeness": Politeness(max_delay_s=float("nan"))}, "not negative"),
+        ({"politeness": Politeness(max_delay_s=float("inf"))}, "not negative"),
+        ({"politeness": Politeness(min_delay_s=5.0, max_delay_s=2.5)}, "min_delay 5 s is longer than max_delay 2.5 s"),
+        ({"politeness": Politeness(slots=0)}, "at least one slot"),
+        ({"group_politeness": Politeness(min_delay_s=-1.0)}, "not negative"),
+        ({"group_politeness": Politeness(slots=0)}, "at least one slot"),
+        ({"max_unacknowledged": 0}, "max_unacknowledged 0: give at least 1"),
+        ({"per_queue": 0}, "per_queue 0: give at least 1"),
+        ({"gates_in_memory": 0}, "gates_in_memory 0: give at least 1"),
+        ({"lease_s": 2399.0}, "lease_s 2399: a lease must last at least twice as long as a fetch may take, 2400 s"),
+        ({"lease_s": float("nan")}, "lease_s nan"),
+        ({"lease_s": 20.0, "fetch_limit_s": 10.5}, "lease_s 20: .* 21 s"),
+        ({"checkpoint_s": 0.0}, "checkpoint_s 0: give more than 0 seconds"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(order: dict[str, object], message: str) -> None:
+    """The error names the number and says what may be given."""
+    with pytest.raises(PolicyError, match=message):
+        check_numbers(FrontierOrder(**order))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {},
+        {"lease_s": 2400.0},
+        {"lease_s": 20.0, "fetch_limit_s": 10.0},
+        {"politeness": Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=10_000)},
+        {"per_queue": 1000, "gates_in_memory": 1, "max_unacknowledged": 1},
+    ],
+)
+def test_numbers_at_their_ends_are_taken(order: dict[str, object]) -> None:
+    """The defaults too."""
+    check_numbers(FrontierOrder(**order))  # type: ignore[arg-type]
+
+
+def test_a_budget_that_makes_no_sense_cannot_be_written_down() -> None:
+    """It is refused where it is made."""
+    with pytest.raises(PolicyError, match="balance_replenish 0"):
+        FrontierOrder(budgets=Budgets(balance_replenish=0))
