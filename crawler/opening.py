@@ -9,16 +9,16 @@ from crawler.errors import StoreLost
 from crawler.order import CrawlOrder
 from crawler.order_frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.processors.preconditions import MAX_REDIRECTS
-from frontier.assignment import PolitenessScope
-from frontier.authority import IpOf
-from frontier.backoff import Backoff
-from frontier.budgets import Budgets
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
-from frontier.gates import Politeness
 from frontier.models import QueueKey
 from frontier.order import Clock
-from frontier.sheets import Override, Settings
+from frontier.policies.assignment import PolitenessScope
+from frontier.policies.authority import IpOf
+from frontier.policies.budgets import Budgets
+from frontier.policies.sheets import Override, Settings
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
 from frontier.stores.base import FrontierStore
 
 #: The job's durable list of seeds, in its state folder.

@@ -20,9 +20,9 @@ from crawler.status import describe
 from crawler.urls import host_of, seed_url
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue
-from frontier.explain import GateView, QueueView, explain_queue
-from frontier.lifecycle import QueueState
 from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
+from frontier.operating.explain import GateView, QueueView, explain_queue
+from frontier.scheduling.lifecycle import QueueState
 
 Arguments = Mapping[str, Any]
 Facts = dict[str, Any]

@@ -11,7 +11,7 @@ from crawler.job import JobFolder
 from crawler.quantities import format_bytes, format_duration
 from crawler.statistics import CrawlStatistics
 from crawler.status import describe
-from frontier.statistics import FrontierCounts, FrontierStatistics
+from frontier.operating.statistics import FrontierCounts, FrontierStatistics
 
 #: So many content types have a line of their own; the rest share one.
 MIME_LINES = 10

@@ -20,14 +20,14 @@ with `order` it is the only place that knows the room `dedup`.
 """
 
 from frontier.aio import AsyncFrontier, Drained
-from frontier.budgets import Budgets
 from frontier.composition import open_frontier
 from frontier.core import Frontier
 from frontier.errors import FrontierError, LeaseLost, StoreUnavailable
-from frontier.gates import Politeness
 from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor, Wake
 from frontier.order import FrontierOrder
-from frontier.sheets import Override
+from frontier.policies.budgets import Budgets
+from frontier.policies.sheets import Override
+from frontier.scheduling.gates import Politeness
 
 __all__ = [
     "AsyncFrontier",

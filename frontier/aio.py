@@ -17,7 +17,7 @@ from frontier.cancellation import outlast
 from frontier.core import Frontier
 from frontier.errors import FrontierError
 from frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
-from frontier.operations import Operations
+from frontier.operating.operations import Operations
 
 T = TypeVar("T")
 

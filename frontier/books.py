@@ -10,12 +10,13 @@ from typing import NamedTuple
 from frontier.backlog import Backlog
 from frontier.endings import Endings
 from frontier.errors import FrontierError, StoreFull
-from frontier.gatelines import Line
 from frontier.intake import Intake
 from frontier.models import Candidate, OutcomeKind, Row, Verdict
 from frontier.outbox import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox
-from frontier.retries import Retries
-from frontier.schedule import Schedule
+from frontier.scheduling.gatelines import Line
+from frontier.scheduling.retries import Retries
+from frontier.scheduling.schedule import Schedule
+from frontier.scheduling.workqueues import Lane
 from frontier.stores.base import (
     Answer,
     Batch,
@@ -28,7 +29,6 @@ from frontier.stores.base import (
     StoreFailed,
     Synced,
 )
-from frontier.workqueues import Lane
 
 #: Lanes of a line that are read at a time, once it has more than it brought along.
 LANES_NEXT = 500

@@ -11,29 +11,29 @@ from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.registered import found
 from dedup.uniq import UniqFilter
-from frontier.assignment import PolitenessScope, host_of_queue, parse_policy
 from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.core import Frontier
-from frontier.costs import parse_cost
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
 from frontier.fingerprints import name_id
-from frontier.gategroups import GateMaker
-from frontier.gates import Gate, Politeness
-from frontier.groups import parse_group
 from frontier.intake import Intake
 from frontier.leases import Leases
 from frontier.models import GateKey
 from frontier.order import Clock, FrontierOrder, check_numbers
 from frontier.outbox import Outbox
 from frontier.parts import Parts
-from frontier.precedence import parse_queue_precedence, parse_uri_precedence
-from frontier.queuerules import QueueRules
-from frontier.retries import Retries
-from frontier.schedule import Schedule
+from frontier.policies.assignment import PolitenessScope, host_of_queue, parse_policy
+from frontier.policies.costs import parse_cost
+from frontier.policies.groups import parse_group
+from frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
+from frontier.policies.queuerules import QueueRules
+from frontier.policies.sheets import Delays, Sheets
+from frontier.scheduling.gategroups import GateMaker
+from frontier.scheduling.gates import Gate, Politeness
+from frontier.scheduling.retries import Retries
+from frontier.scheduling.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
-from frontier.sheets import Delays, Sheets
 from frontier.stores.base import FrontierStore, Opening
 from frontier.stores.memory import MemoryStore
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from frontier.audit import audit
 from frontier.checkpoints import Checkpoints
-from frontier.dump import dump_lines
 from frontier.fingerprints import name_id
-from frontier.gates import Gate
-from frontier.load import Entry, LoadReport, load
-from frontier.loading import Loading
 from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
-from frontier.operations import Operations
+from frontier.operating.audit import audit
+from frontier.operating.dump import dump_lines
+from frontier.operating.load import Entry, LoadReport, load
+from frontier.operating.loading import Loading
+from frontier.operating.operations import Operations
+from frontier.operating.statistics import FrontierCounts, FrontierStatistics, count, examine
 from frontier.parts import Parts
+from frontier.scheduling.gates import Gate
 from frontier.seen import SeenFilter
-from frontier.statistics import FrontierCounts, FrontierStatistics, count, examine
 from frontier.stores.base import FrontierStore
 
 

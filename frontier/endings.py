@@ -5,9 +5,9 @@ from __future__ import annotations
 from frontier.leases import Held
 from frontier.models import ENDING, WAITING, HostTrouble, Outcome, OutcomeKind, Row
 from frontier.outbox import Outbox
-from frontier.queuerules import Charge, QueueRules, pay
-from frontier.retries import Retries
-from frontier.schedule import Schedule
+from frontier.policies.queuerules import Charge, QueueRules, pay
+from frontier.scheduling.retries import Retries
+from frontier.scheduling.schedule import Schedule
 from frontier.stores.base import Announced, Ended, Moved, Standing
 from frontier.turns import turn_of
 

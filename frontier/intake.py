@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from frontier.assignment import Assign, PolitenessScope
-from frontier.authority import authority
 from frontier.fingerprints import name_id
 from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
 from frontier.outbox import Outbox
-from frontier.precedence import is_precedence
-from frontier.queuerules import QueueRules
-from frontier.schedule import Schedule
+from frontier.policies.assignment import Assign, PolitenessScope
+from frontier.policies.authority import authority
+from frontier.policies.precedence import is_precedence
+from frontier.policies.queuerules import QueueRules
+from frontier.scheduling.schedule import Schedule
 from frontier.seen import SeenFilter
 from frontier.stores.base import Announced
 from frontier.turns import Turn, turn_of

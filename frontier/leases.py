@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from frontier.errors import LeaseLost
 from frontier.models import Head, Lease
-from frontier.workqueues import Lane
+from frontier.scheduling.workqueues import Lane
 
 _new = tuple.__new__
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dedup.uniq import UniqParameters
-from frontier.assignment import PolitenessScope
-from frontier.authority import IpOf
-from frontier.backoff import Backoff
-from frontier.budgets import Budgets
 from frontier.errors import PolicyError
-from frontier.gates import Politeness
-from frontier.groups import GroupRule
-from frontier.sheets import Override
+from frontier.policies.assignment import PolitenessScope
+from frontier.policies.authority import IpOf
+from frontier.policies.budgets import Budgets
+from frontier.policies.groups import GroupRule
+from frontier.policies.sheets import Override
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

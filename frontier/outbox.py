@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from frontier.gatelines import Group, Line
+from frontier.scheduling.gatelines import Group, Line
+from frontier.scheduling.workqueues import Lane
 from frontier.stores.base import Batch
 from frontier.turns import Turn
-from frontier.workqueues import Lane
 
 #: Lanes that a gate brings along when it is read.
 LANES_AT_ONCE = 16

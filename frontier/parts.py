@@ -12,9 +12,9 @@ from frontier.intake import Intake
 from frontier.leases import Leases
 from frontier.models import WaitsFor, Wake
 from frontier.outbox import Outbox
-from frontier.queuerules import QueueRules
-from frontier.retries import Retries
-from frontier.schedule import Schedule
+from frontier.policies.queuerules import QueueRules
+from frontier.scheduling.retries import Retries
+from frontier.scheduling.schedule import Schedule
 from frontier.seen import SeenFilter
 from frontier.stores.base import FrontierStore
 

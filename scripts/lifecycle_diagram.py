@@ -1,4 +1,4 @@
-"""Draws the life of a work queue in docs/lifecycle.md from the tables of `frontier/lifecycle.py`.
+"""Draws the life of a work queue in docs/lifecycle.md from the tables of `frontier/scheduling/lifecycle.py`.
 
 `python scripts/lifecycle_diagram.py` writes what stands between the markers of that page; with `--check` it writes
 nothing and exits 1 if the page is not what it would write. `tests/test_lifecycle_diagram.py` asks the same.
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from frontier.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState
+from frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
 COMMAND = "python scripts/lifecycle_diagram.py"
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str], page: Path = PAGE) -> int:
     if not arguments:
         page.write_text(made)
     elif made != text:
-        print(f"{page} is not what the tables of frontier/lifecycle.py say; run {COMMAND}")
+        print(f"{page} is not what the tables of frontier/scheduling/lifecycle.py say; run {COMMAND}")
         return 1
     return 0
 

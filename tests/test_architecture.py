@@ -34,9 +34,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "aiohttp": ("crawler/processors/fetch.py", "crawler/connector.py", "crawler/lab/miniweb*"),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/processors/fetch.py",),  # the type of aiohttp's headers
-    "numpy": ("dedup/*", "frontier/hashes.py", "crawler/lab/*"),
+    "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
     "protego": ("crawler/robots.py",),
-    "publicsuffixlist": ("frontier/domains.py",),
+    "publicsuffixlist": ("frontier/policies/domains.py",),
     "pycares": ("crawler/dns.py",),
     "pydantic": ("crawler/order*",),
     "pydantic_core": ("crawler/order*",),  # its errors

@@ -24,7 +24,7 @@ _LIMITS = "Scope and limits"
 _FETCH = "Fetching"
 _JOB = "Job"
 
-#: As `frontier.assignment.known_policies` has them; help must be fast, so it is written here.
+#: As `frontier.policies.assignment.known_policies` has them; help must be fast, so it is written here.
 _POLICIES = (
     "Queue of a URL: host, surt, domain, ip, bkdr:N, elf:N, sdbm:N, bucket:N, parallel:N, package.module:function."
 )

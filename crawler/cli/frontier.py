@@ -32,11 +32,11 @@ from crawler.order import VERSION, CrawlOrder
 from crawler.order_sources import load_order
 from frontier.composition import has_store
 from frontier.core import Frontier
-from frontier.dumpreading import DumpDamaged
 from frontier.errors import UnknownQueue
-from frontier.load import LoadReport
 from frontier.models import QueueKey
-from frontier.timewords import counted
+from frontier.operating.dumpreading import DumpDamaged
+from frontier.operating.load import LoadReport
+from frontier.operating.timewords import counted
 
 #: Where jobs that are called by name live.
 JOBS = Path("jobs")

@@ -15,9 +15,9 @@ from crawler.durablefiles import UNFINISHED, sync_folder
 from crawler.errors import UsageError, storage_errors
 from crawler.urls import canonical
 from frontier.core import Frontier
-from frontier.dumpreading import load_dump
-from frontier.load import LoadReport
-from frontier.recovery import Journal, load_journal
+from frontier.operating.dumpreading import load_dump
+from frontier.operating.load import LoadReport
+from frontier.operating.recovery import Journal, load_journal
 
 _GZIP = b"\x1f\x8b"
 #: The beginning of a line of Heritrix's journal.

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from crawler.quantities import format_duration
-from frontier.explain import Explanation, text_of
-from frontier.timewords import counted, rate_words
+from frontier.operating.explain import Explanation, text_of
+from frontier.operating.timewords import counted, rate_words
 
 Facts = Mapping[str, Any]
 

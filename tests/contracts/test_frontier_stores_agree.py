@@ -98,7 +98,7 @@ class Pair:
         return self.homes[0].teller, self.homes[1].teller
 
     def write(self, said: dict[str, list]) -> None:
-        """One batch; a lane that gets rows is announced, as the core does. A read before it could see it: it is answered first."""
+        """One batch; a lane that gets rows is announced, as the core does. Reads before it could see it: they come first."""
         if self.has_asked:
             self.settle()
         rows, forced = self._rows(said["new"])

@@ -13,10 +13,10 @@ from crawler.journal import Journal
 from crawler.processors.fetch import Response
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
-from frontier.backoff import Backoff
 from frontier.composition import FrontierOrder, open_frontier
-from frontier.gates import Politeness
 from frontier.models import Candidate, GateKey, Lease, QueueKey
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
 
 #: 2026-01-01T00:00:00Z.
 START_S = 1_767_225_600.0

@@ -12,13 +12,13 @@ from sqlalchemy import make_url
 from crawler.errors import StoreLost
 from crawler.opening import SEED_BOOK, frontier_order, has_seeds, open_job
 from crawler.order import CrawlOrder
-from frontier.assignment import PolitenessScope
-from frontier.backoff import Backoff
-from frontier.budgets import Budgets
 from frontier.errors import FormatMismatch, PolicyError
-from frontier.gates import Politeness
 from frontier.models import Candidate
-from frontier.sheets import Override, Settings
+from frontier.policies.assignment import PolitenessScope
+from frontier.policies.budgets import Budgets
+from frontier.policies.sheets import Override, Settings
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
 from tests import postgres_server
 
 URL = "http://a.test/"

@@ -13,8 +13,8 @@ from crawler.operating import STOPPED_ONLY, VERBS, JobRuns, answer, gate_key
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue
-from frontier.gates import Politeness
 from frontier.models import Candidate, GateKey, Outcome, OutcomeKind
+from frontier.scheduling.gates import Politeness
 
 START_S = 1_000_000.0
 

@@ -18,7 +18,7 @@ from crawler.reports import (
 )
 from crawler.statistics import CrawlStatistics
 from frontier.models import Candidate, Outcome, OutcomeKind
-from frontier.statistics import FrontierStatistics
+from frontier.operating.statistics import FrontierStatistics
 from tests.crawler.builder import memory_frontier
 
 SEED = "http://a.test/"

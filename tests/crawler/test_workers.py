@@ -14,8 +14,8 @@ from crawler.statistics import CrawlStatistics
 from crawler.visit import Ending
 from crawler.workers import PageLimit, WorkerPool
 from frontier.errors import FrontierError, StoreUnavailable
-from frontier.gates import Politeness
 from frontier.models import OutcomeKind
+from frontier.scheduling.gates import Politeness
 from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
 
 URLS = tuple(f"http://a.test/{number}" for number in range(4))

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from frontier import composition
-from frontier.assignment import PolitenessScope
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.core import Frontier
 from frontier.errors import StoreUnavailable
-from frontier.gatelines import Line
-from frontier.gates import Politeness
-from frontier.groups import parse_group
 from frontier.intake import Intake
 from frontier.models import (
     Candidate,
@@ -31,7 +27,11 @@ from frontier.models import (
 )
 from frontier.order import FrontierOrder
 from frontier.parts import Parts
-from frontier.schedule import Schedule
+from frontier.policies.assignment import PolitenessScope
+from frontier.policies.groups import parse_group
+from frontier.scheduling.gatelines import Line
+from frontier.scheduling.gates import Politeness
+from frontier.scheduling.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
 from frontier.stores.base import Answer, Batch, LaneId, Opening, StoreFailed, Synced
 from frontier.stores.memory import MemoryStore

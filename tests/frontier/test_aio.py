@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from frontier.aio import AsyncFrontier, Drained
-from frontier.budgets import Budgets
 from frontier.core import Frontier
 from frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
-from frontier.gates import Politeness
 from frontier.models import GateKey, Lease, Outcome, OutcomeKind, QueueKey
+from frontier.policies.budgets import Budgets
+from frontier.scheduling.gates import Politeness
 from frontier.seen import SeenFilter
 from frontier.stores.base import StoreFailed
 from frontier.stores.memory import MemoryStore

@@ -11,12 +11,9 @@ from pathlib import Path
 import pytest
 
 from dedup.uniq import UniqParameters
-from frontier.assignment import PolitenessScope
-from frontier.budgets import Budgets
 from frontier.composition import DedupFilter, FrontierOrder, open_frontier, steady_clock
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
-from frontier.gates import Politeness
 from frontier.models import (
     LATER,
     NEW,
@@ -31,8 +28,11 @@ from frontier.models import (
     VerdictKind,
     WaitsFor,
 )
+from frontier.policies.assignment import PolitenessScope
+from frontier.policies.budgets import Budgets
+from frontier.policies.sheets import Override, Settings
+from frontier.scheduling.gates import Politeness
 from frontier.seen import ExactFilter
-from frontier.sheets import Override, Settings
 from frontier.stores.memory import MemoryStore
 from frontier.stores.sql import SqlStore
 from tests.frontier.builder import HASTE, START_S, FakeClock, candidates, pages

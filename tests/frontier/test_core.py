@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from frontier.backlog import MAX_ROWS
 from frontier.errors import InvariantBroken, LeaseLost, StoreFull, StoreUnavailable
 from frontier.fingerprints import name_id
-from frontier.gates import Gate, Politeness
 from frontier.models import (
     BUSY,
     NEW,
@@ -25,8 +24,9 @@ from frontier.models import (
     VerdictKind,
     WaitsFor,
 )
+from frontier.scheduling.gates import Gate, Politeness
+from frontier.scheduling.workqueues import LOW_WINDOW
 from frontier.seen import ExactFilter
-from frontier.workqueues import LOW_WINDOW
 from tests.frontier.builder import (
     HASTE,
     START_S,

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from frontier.budgets import Budgets
 from frontier.errors import PolicyError
-from frontier.gates import Politeness
 from frontier.models import NEW, HostTrouble, Outcome, OutcomeKind, QueueKey, UrlState
+from frontier.policies.budgets import Budgets
+from frontier.scheduling.gates import Politeness
 from frontier.stores.base import Standing
 from tests.frontier.builder import HASTE, START_S, CountingStore, Rig, build, candidates, pages
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from frontier.assignment import PolitenessScope
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
 from frontier.models import (
@@ -17,6 +16,7 @@ from frontier.models import (
     QueueKey,
     VerdictKind,
 )
+from frontier.policies.assignment import PolitenessScope
 from frontier.seen import ExactFilter
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, FullFilter, build, candidates, pages
 

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from frontier.errors import LeaseLost
-from frontier.gatelines import GateHeap, Line
-from frontier.gates import Gate, Politeness
 from frontier.leases import Leases
 from frontier.models import GateKey, Head, Lease, QueueKey
+from frontier.scheduling.gatelines import GateHeap, Line
+from frontier.scheduling.gates import Gate, Politeness
+from frontier.scheduling.workqueues import Lane, WorkQueue
 from frontier.turns import Turn
-from frontier.workqueues import Lane, WorkQueue
 from tests.frontier.builder import row
 
 

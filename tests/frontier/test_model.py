@@ -27,15 +27,10 @@ from hypothesis.stateful import (
 )
 
 from dedup.uniq import UniqParameters
-from frontier import books, gatelines, gatewindow, outbox, placement, retries, schedule, workqueues
-from frontier.assignment import parse_policy
-from frontier.audit import check_memory
-from frontier.backoff import Backoff
-from frontier.budgets import Budgets
+from frontier import books, outbox
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import LeaseLost
 from frontier.fingerprints import name_id
-from frontier.gates import Politeness
 from frontier.models import (
     Candidate,
     GateKey,
@@ -47,6 +42,12 @@ from frontier.models import (
     Verdict,
     VerdictKind,
 )
+from frontier.operating.audit import check_memory
+from frontier.policies.assignment import parse_policy
+from frontier.policies.budgets import Budgets
+from frontier.scheduling import gatelines, gatewindow, placement, retries, schedule, workqueues
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
 from frontier.stores.base import FrontierStore
 from frontier.stores.memory import MemoryStore
 from frontier.stores.sql import SqlStore

@@ -2,10 +2,10 @@
 
 import pytest
 
-from frontier.budgets import Budgets
 from frontier.errors import PolicyError
-from frontier.gates import Politeness
 from frontier.order import FrontierOrder, check_numbers
+from frontier.policies.budgets import Budgets
+from frontier.scheduling.gates import Politeness
 
 
 @pytest.mark.parametrize(

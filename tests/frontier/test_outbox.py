@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.gatelines import GateHeap, Line
-from frontier.gates import Gate, Politeness
 from frontier.models import GateKey
 from frontier.outbox import Outbox
+from frontier.scheduling.gatelines import GateHeap, Line
+from frontier.scheduling.gates import Gate, Politeness
+from frontier.scheduling.workqueues import Lane, WorkQueue
 from frontier.turns import Turn
-from frontier.workqueues import Lane, WorkQueue
 from tests.frontier.builder import START_S, CountingStore, build
 
 

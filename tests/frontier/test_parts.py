@@ -7,8 +7,8 @@ from pathlib import Path
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import FrontierError
-from frontier.gates import Politeness
 from frontier.models import Candidate, Lease
+from frontier.scheduling.gates import Politeness
 
 URL = "http://a.test/"
 REST = Politeness(delay_factor=0.0, min_delay_s=5.0, max_delay_s=5.0)

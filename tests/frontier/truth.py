@@ -6,8 +6,8 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from frontier.budgets import is_over_total, spend
 from frontier.models import ENDING, OutcomeKind
+from frontier.policies.budgets import is_over_total, spend
 from frontier.stores.base import Standing
 
 

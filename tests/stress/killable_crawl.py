@@ -21,8 +21,8 @@ from dedup.uniq import UniqParameters
 from frontier import composition
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
-from frontier.gates import Politeness
 from frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from frontier.scheduling.gates import Politeness
 
 HOSTS = 6
 #: Leases that are out at a time.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from frontier.composition import FrontierOrder, open_frontier
-from frontier.gates import Politeness
 from frontier.models import Candidate, GateKey
+from frontier.scheduling.gates import Politeness
 from tests.frontier.builder import FakeClock
 from tests.stress.virtual_crawl import VirtualCrawl
 

@@ -9,8 +9,8 @@ import pytest
 
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
-from frontier.gates import Politeness
 from frontier.models import Candidate, GateKey, Lease, Outcome, OutcomeKind, QueueKey, WaitsFor
+from frontier.scheduling.gates import Politeness
 from frontier.stores.memory import MemoryStore
 from tests.frontier.builder import FakeClock
 

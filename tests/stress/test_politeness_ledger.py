@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from frontier.backoff import Backoff
 from frontier.composition import FrontierOrder, open_frontier
-from frontier.gates import Politeness
 from frontier.models import Candidate, GateKey, HostTrouble, Lease, Outcome, OutcomeKind
-from frontier.sheets import Override, Settings
+from frontier.policies.sheets import Override, Settings
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
 from frontier.stores.base import FrontierStore
 from frontier.stores.memory import MemoryStore
 from frontier.stores.sql import SqlStore

@@ -8,9 +8,9 @@ from itertools import chain
 from statistics import median
 
 from crawler.lab.urls import portal_urls
-from frontier.assignment import parse_policy
-from frontier.balance import balance
 from frontier.models import QueueKey
+from frontier.policies.assignment import parse_policy
+from frontier.policies.balance import balance
 from scripts.benchmarks.frontier.links import BATCH
 from scripts.benchmarks.rows import Row, Setting
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frontier.composition import FrontierOrder
-from frontier.gates import Politeness
+from frontier.scheduling.gates import Politeness
 from scripts.benchmarks.frontier.host import Host, Rounds, both
 from scripts.benchmarks.frontier.links import BATCH, SAME_HOST, Web
 from scripts.benchmarks.rows import Row, Setting

@@ -14,7 +14,7 @@ from crawler.cli import main
 from crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
 from crawler.order import VERSION, CrawlOrder
 from crawler.order_sources import load_order
-from frontier.assignment import known_policies
+from frontier.policies.assignment import known_policies
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -60,7 +60,7 @@ def test_a_new_lane_of_a_queue_that_stands_still_is_shelved(store: Crawl) -> Non
 def test_a_lane_comes_to_the_same_whatever_the_transactions(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], ends: set[int], is_paused: bool
 ) -> None:
-    """One batch per step, once each in its own transaction, once cut at random."""
+    """One batch per step, once each in its own transaction, once cut at random. A lane that counts nothing may stay or go."""
     ways = [set(range(12)), ends]
     lanes = []
     for cuts in ways:
@@ -86,5 +86,5 @@ def test_a_lane_comes_to_the_same_whatever_the_transactions(
                     store.write(*pending)
                     pending = []
             store.write(*pending)
-            lanes.append(store.values("SELECT * FROM lane ORDER BY queue"))
+            lanes.append(store.values("SELECT * FROM lane WHERE count > 0 ORDER BY queue"))
     assert lanes[0] == lanes[1]

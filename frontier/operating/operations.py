@@ -1,0 +1,205 @@
+"""What an operator asks and orders: queues to pause, retire, budget and look at, URLs to remove, reasons for everything.
+
+All of it may block, so it is called off the loop, or while no crawl runs. Orders are said as batches and are durable when the
+call returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from frontier.errors import UnknownQueue
+from frontier.fingerprints import name_id
+from frontier.models import GateKey, Head, OutcomeKind, QueueKey
+from frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
+from frontier.operating.views import Views
+from frontier.parts import Parts
+from frontier.policies.budgets import checked_total, is_over_total
+from frontier.scheduling.lifecycle import QueueState
+from frontier.seen import SeenFilter
+from frontier.stores.base import Ended, FrontierStore, LaneRow, Place, QueueFacts, Standing
+
+#: Rows that are looked at in one go.
+PAGE = 1000
+#: Heritrix's status of a URL that the operator removed.
+DELETED_BY_USER = -6000
+
+
+class Operations:
+    """The operator's verbs. Errors: UnknownQueue; StoreUnavailable as everywhere."""
+
+    def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._parts = parts
+        self._views = Views(store, seen, parts, clock)
+        self._clock = clock
+
+    # Looking
+
+    def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
+        """Queues that have rows or are held back, of one state if given, by id behind one. Costs their number at worst."""
+        self._flush()
+        return self._views.queues(state, after, limit)
+
+    def longest(self, limit: int = 20) -> list[QueueView]:
+        """The queues with most URLs, longest first. Costs a look at every lane."""
+        self._flush()
+        return [self._views.queue(facts) for facts in self._store.longest(limit)]
+
+    def view(self, queue: QueueKey) -> QueueView:
+        """One queue, with the first of its gates. Raises: UnknownQueue."""
+        return self._views.queue(self._facts(queue))
+
+    def gate(self, gate: GateKey) -> GateView:
+        """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
+        self._flush()
+        return self._views.gate(gate)
+
+    def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
+        """How many URLs `remove` would end. Costs a look at every queued row, or at those of the queue."""
+        self._flush()
+        leases = self._parts.leases.ordinals()
+        pages = self._pages(None if queue is None else name_id(queue))
+        return sum(matches(head.row.url) and head.row.ordinal not in leases for page in pages for head in page)
+
+    def explain(self, subject: str) -> Explanation:
+        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
+        self._flush()
+        if "://" in subject:
+            return explain_url(self._views.url(subject), self._clock())
+        return explain_queue(self._views.queue(self._facts(QueueKey(subject))), self._clock())
+
+    # Orders
+
+    def pause(self, queue: QueueKey) -> None:
+        """Serve nothing more of this queue until it is resumed; its leases may end."""
+        self._stand(self._facts(queue), Standing.PAUSED)
+
+    def resume(self, queue: QueueKey) -> None:
+        """Serve a queue again that was paused or retired by the operator; one over its total budget stays retired."""
+        facts = self._facts(queue)
+        if facts.row.standing is Standing.RETIRED and facts.row.budget is not None:
+            self._set_budget(facts, None)
+            facts = self._facts(queue)
+        self._stand(facts, self._open_or_retired(facts))
+
+    def retire(self, queue: QueueKey) -> None:
+        """Put a queue aside, its URLs are kept: its total budget becomes what it has spent."""
+        facts = self._facts(queue)
+        self._set_budget(facts, facts.row.spent)
+        self._stand(self._facts(queue), Standing.RETIRED)
+
+    def set_budget(self, queue: QueueKey, units: int | None) -> None:
+        """Give a queue a total budget of its own (-1 = without end, None = the order's); wakes or retires it.
+
+        Raises: PolicyError.
+        """
+        facts = self._facts(queue)
+        self._set_budget(facts, units if units is None else checked_total(units))
+        facts = self._facts(queue)
+        if facts.row.standing is not Standing.PAUSED:
+            self._stand(facts, self._open_or_retired(facts))
+
+    def remove(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
+        """End every queued URL that matches and is not leased, as disregarded with status -6000; answers how many."""
+        self._flush()
+        removed = 0
+        for heads in self._pages(None if queue is None else name_id(queue)):
+            removed += self._remove([head for head in heads if matches(head.row.url)])
+        return removed
+
+    def wake_by_budget(self) -> int:
+        """Open every retired queue that is not over its total budget any more, as after the order raised it."""
+        woken, after = 0, None
+        while page := self._store.queues(Standing.RETIRED, after, PAGE):
+            after = page[-1].row.id
+            for facts in page:
+                if self._open_or_retired(facts) is Standing.OPEN:
+                    self._stand(facts, Standing.OPEN)
+                    woken += 1
+        return woken
+
+    # Inside
+
+    def _flush(self) -> None:
+        self._parts.flush(self._store)
+
+    def _facts(self, queue: QueueKey) -> QueueFacts:
+        self._flush()
+        facts = self._store.queue(name_id(queue))
+        if facts is None:
+            raise UnknownQueue(f"there is no queue {queue}; `frontier ls` shows those that hold URLs")
+        return facts
+
+    def _open_or_retired(self, facts: QueueFacts) -> Standing:
+        row = facts.row
+        total = self._parts.rules.total_budget(row.key, row.budget)
+        return Standing.RETIRED if is_over_total(row.spent, total) else Standing.OPEN
+
+    def _set_budget(self, facts: QueueFacts, units: int | None) -> None:
+        queue = self._parts.schedule.index.get(facts.row.id)
+        if queue is not None and queue.is_known:
+            queue.budget = units
+            queue.total_budget = self._parts.rules.total_budget(queue.key, units)
+            row = queue.row()
+        else:
+            row = facts.row._replace(budget=units)
+        self._parts.outbox.batch.queues.append(row)
+        self._flush()
+
+    def _stand(self, facts: QueueFacts, standing: Standing) -> None:
+        if facts.row.standing is standing:
+            return
+        schedule = self._parts.schedule
+        queue = schedule.index.get(facts.row.id)
+        if queue is not None:
+            if standing is Standing.OPEN:
+                schedule.halting.reopen(queue)
+            else:
+                schedule.halting.halt(queue, standing)
+        self._parts.outbox.batch.standings.append((facts.row.id, standing))
+        self._flush()
+        if standing is Standing.OPEN:
+            self._line_up(facts.row.id)
+
+    def _line_up(self, queue: int) -> None:
+        """The lanes of a queue that was opened wait at the gates in memory again; the store has told the other gates."""
+        schedule = self._parts.schedule
+        for lane in self._lanes(queue):
+            line = schedule.window.get(lane.gate)
+            if line is not None and lane.count > lane.waiting:
+                schedule.lane_waits(line, queue, lane.turn)
+        schedule.window.stored.note_woken()
+
+    def _lanes(self, queue: int) -> Iterator[LaneRow]:
+        after: int | None = None
+        while page := self._store.lanes(queue, after, PAGE):
+            yield from page
+            after = page[-1].gate
+
+    def _pages(self, queue: int | None) -> Iterator[list[Head]]:
+        """Queued rows by place, all or those of one queue."""
+        after: Place | None = None if queue is None else (queue, -(1 << 63), -1, 0)
+        while page := self._store.queued(after, PAGE):
+            kept = [head for head in page if queue is None or head.row.queue == queue]
+            if kept:
+                yield kept
+            if len(kept) < len(page):
+                return
+            after = page[-1].row[:4]
+
+    def _remove(self, heads: list[Head]) -> int:
+        leases = self._parts.leases.ordinals()
+        rows = [head.row for head in heads if head.row.ordinal not in leases]
+        if not rows:
+            return 0
+        schedule = self._parts.schedule
+        ordinals = {row.ordinal for row in rows}
+        for line in {row.gate: schedule.window.get(row.gate) for row in rows}.values():
+            if line is not None:
+                schedule.placement.drop_rows(line, ordinals)
+        self._parts.retries.remove(ordinals)
+        self._parts.endings.waiting -= sum(row.due_s is not None for row in rows)
+        self._parts.outbox.batch.ended.extend(Ended(row, DELETED_BY_USER, OutcomeKind.DISREGARDED) for row in rows)
+        self._flush()
+        return len(rows)

@@ -1,0 +1,249 @@
+"""Settings per site: what the order says, except here. Heritrix calls them sheets.
+
+An override names parts of the web by SURT prefix and says what is different there. Of several that cover a host the
+longest prefix wins, for each setting by itself; of equal ones the later. All is worked out when the table is built, so that
+a look-up is a few dictionary look-ups, however many overrides there are.
+
+Delays, connections and budgets belong to gates and queues, so they can be set for whole hosts only. The queue's key and the URI
+precedence can be set for a port or a path, too.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from frontier.errors import PolicyError
+from frontier.models import QueueKey
+from frontier.policies.authority import authority, host_of, path_of
+from frontier.policies.hosttable import HostTable
+from frontier.policies.names import check_name
+from frontier.policies.surt import SurtPrefix, parse_surt
+
+MOST_CONNECTIONS = 10_000
+LAST_PRECEDENCE = 255
+
+
+class Delays(NamedTuple):
+    """The politeness formula's numbers: rest = clamp(delay_factor × fetch seconds, min_delay_s, max_delay_s)."""
+
+    delay_factor: float
+    min_delay_s: float
+    max_delay_s: float
+
+
+class Settings(NamedTuple):
+    """What is different; None = as the order says."""
+
+    delay_factor: float | None = None
+    min_delay_s: float | None = None
+    max_delay_s: float | None = None
+    max_connections: int | None = None  #: slots of the gate
+    session_budget: int | None = None  #: cost units of a queue's session
+    total_budget: int | None = None  #: cost units a queue may spend in all; -1 = without end
+    queue_precedence: int | None = None  #: 0 to 255, smaller first
+    key: QueueKey | None = None  #: the queue, whatever the policy says
+    uri_precedence: int | None = None  #: 0 to 255, smaller first
+
+    def over(self, base: Settings) -> Settings:
+        """These, and what they leave open as `base` has it. A new least delay lifts base's longest one, and the reverse."""
+        if base is NOTHING:
+            return self
+        merged = Settings._make(theirs if mine is None else mine for mine, theirs in zip(self, base, strict=True))
+        least, most = merged.min_delay_s, merged.max_delay_s
+        if least is not None and most is not None and least > most:
+            return merged._replace(max_delay_s=least) if self.max_delay_s is None else merged._replace(min_delay_s=most)
+        return merged
+
+    def delays(self, usual: Delays) -> Delays:
+        """The delays here, where those of the order are `usual`. A new least delay lifts the usual longest, and the reverse."""
+        merged = Settings(*self[:3]).over(Settings(*usual))
+        assert merged.delay_factor is not None
+        assert merged.min_delay_s is not None
+        assert merged.max_delay_s is not None
+        return Delays(merged.delay_factor, merged.min_delay_s, merged.max_delay_s)
+
+
+#: Nothing is different.
+NOTHING = Settings()
+
+#: So many fields of `Settings` concern gates and queues; those behind them can be set for any URL.
+_OF_HOSTS = Settings._fields.index("key")
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "delay_factor": (0, math.inf),
+    "min_delay_s": (0, math.inf),
+    "max_delay_s": (0, math.inf),
+    "max_connections": (1, MOST_CONNECTIONS),
+    "session_budget": (1, math.inf),
+    "total_budget": (-1, math.inf),
+    "queue_precedence": (0, LAST_PRECEDENCE),
+    "uri_precedence": (0, LAST_PRECEDENCE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One entry of the order: where, and what is different there. Raises: PolicyError, which names the entry."""
+
+    surts: tuple[str, ...]  #: SURT prefixes, as `surt.parse_surt` reads them
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        if not self.surts:
+            raise PolicyError("an override names no SURT prefix; say where it holds")
+        settings = self.settings
+        if settings == NOTHING:
+            raise self._refused("it changes nothing")
+        for name, (least, most) in _RANGES.items():
+            number = getattr(settings, name)
+            if number is not None and not (least <= number <= most and math.isfinite(number)):
+                raise self._refused(f"{name} {number:g} is not from {least:g} to {most:g}")
+        if settings.key is not None:
+            check_name(settings.key, f"override {self.surts[0]}: key")
+        shortest, longest = settings.min_delay_s or 0.0, settings.max_delay_s
+        if longest is not None and shortest > longest:
+            raise self._refused(f"min_delay {shortest:g} s is longer than max_delay {longest:g} s")
+
+    def prefixes(self) -> Iterator[SurtPrefix]:
+        """The parts of the web that it covers. Raises: PolicyError, also if they are too small for what it sets."""
+        for text in self.surts:
+            prefix = parse_surt(text)
+            if not prefix.covers_hosts and self.settings[:_OF_HOSTS] != NOTHING[:_OF_HOSTS]:
+                names = [name for name in Settings._fields[:_OF_HOSTS] if getattr(self.settings, name) is not None]
+                raise self._refused(
+                    f"{text} does not cover a whole host, and {', '.join(names)} can be set for hosts only"
+                )
+            yield prefix
+
+    def _refused(self, reason: str) -> PolicyError:
+        return PolicyError(f"override {self.surts[0]}: {reason}")
+
+
+class Sheets:
+    """All overrides of an order. Building costs some µs for each; raises PolicyError for one that makes no sense."""
+
+    __slots__ = (
+        "_by_key",
+        "_hosts",
+        "_paths",
+        "has_host_settings",
+        "has_keys",
+        "has_queue_settings",
+        "has_uri_precedence",
+    )
+
+    def __init__(self, overrides: Iterable[Override] = ()) -> None:
+        hosts, urls = _sorted_out(overrides)
+        every = [*hosts.values(), *urls.values()]
+        #: What nobody set need not be asked for.
+        self.has_keys = any(own.key is not None for own in every)
+        self.has_uri_precedence = any(own.uri_precedence is not None for own in every)
+        self.has_host_settings = bool(hosts)
+        self.has_queue_settings = any(_sets_queue(own) and own.key is None for own in every)
+        self._by_key: dict[QueueKey, Settings] = {}
+        self._hosts: HostTable[Settings] = HostTable()
+        # The shorter first, so that each finds the one it stands upon; a host alone after the host with all below it.
+        for prefix in sorted(hosts, key=lambda prefix: (_labels(prefix.host), not prefix.with_subdomains)):
+            self._hosts.put(prefix, self._settled(hosts[prefix], self.for_host(prefix.host)))
+        self._paths = self._by_path(urls)
+
+    def __bool__(self) -> bool:
+        """Something is different somewhere."""
+        return bool(self._hosts) or bool(self._paths)
+
+    def for_host(self, host: str) -> Settings:
+        """What is different for a host (without port). Cost: 1 µs, O(labels)."""
+        return self._hosts.get(host) or NOTHING
+
+    def for_url(self, url: str) -> Settings:
+        """What is different for an absolute URL: as for its host, then by port and path. Cost: 2 µs."""
+        found = authority(url)
+        if found is None:
+            return NOTHING
+        paths = self._paths.get(found.name) or self._paths.get(found.host) if self._paths else None
+        settings = paths.get(path_of(url)) if paths else None
+        return settings or self.for_host(found.host)
+
+    def for_key(self, key: QueueKey) -> Settings | None:
+        """What is different for a queue that an override names; None if none does."""
+        return self._by_key.get(key)
+
+    def _settled(self, own: Settings, base: Settings) -> Settings:
+        """An override's settings on those of the part of the web that it lies in."""
+        settings = own.over(base)
+        if own.key is None and base.key is not None and _sets_queue(own):
+            raise PolicyError(
+                f"an override sets a budget or queue precedence where a wider one sets the key {base.key}; set it there"
+            )
+        if own.key is not None:
+            self._by_key[own.key] = settings.over(self._by_key.get(own.key, NOTHING))
+        return settings
+
+    def _by_path(self, urls: Mapping[SurtPrefix, Settings]) -> dict[str, _Paths]:
+        """The tables by host[:port]; what holds on every port stands in the table of each."""
+        by_name: dict[str, dict[str, Settings]] = {}
+        for prefix, own in urls.items():
+            name = prefix.host if prefix.port is None else f"{prefix.host}:{prefix.port}"
+            by_name.setdefault(name, {})[prefix.path] = own
+        tables: dict[str, _Paths] = {}
+        for name, of_port in by_name.items():
+            host = host_of(name)
+            of_host = by_name.get(host, {})
+            both = of_port if name == host else of_host | of_port
+            for path in of_port.keys() & of_host.keys() if name != host else ():
+                both[path] = of_port[path].over(of_host[path])
+            tables[name] = _Paths(both, self._settled, self.for_host(host))
+        return tables
+
+
+class _Paths:
+    """Settings by path prefix, on one host and port."""
+
+    __slots__ = ("_parents", "_paths", "_settings")
+
+    def __init__(
+        self, own_by_path: Mapping[str, Settings], settled: Callable[[Settings, Settings], Settings], of_host: Settings
+    ) -> None:
+        self._paths = sorted(own_by_path)
+        self._parents: list[int] = []  #: for each the place of the longest other one that it begins with; -1 = none
+        self._settings: list[Settings] = []
+        for place, path in enumerate(self._paths):
+            parent = self._longest(path, place - 1)
+            self._parents.append(parent)
+            self._settings.append(settled(own_by_path[path], self._settings[parent] if parent >= 0 else of_host))
+
+    def get(self, path: str) -> Settings | None:
+        """The settings of the longest prefix. Cost: O(log prefixes + those that begin with one another)."""
+        place = self._longest(path, bisect_right(self._paths, path) - 1)
+        return self._settings[place] if place >= 0 else None
+
+    def _longest(self, path: str, place: int) -> int:
+        """Of the one at a place, the last that sorts before the path, and those that it begins with: the first that fits."""
+        while place >= 0 and not path.startswith(self._paths[place]):
+            place = self._parents[place]
+        return place
+
+
+def _sorted_out(
+    overrides: Iterable[Override],
+) -> tuple[dict[SurtPrefix, Settings], dict[SurtPrefix, Settings]]:
+    """What is set for each prefix: of whole hosts, and of parts of them. The later of two wins."""
+    hosts: dict[SurtPrefix, Settings] = {}
+    parts: dict[SurtPrefix, Settings] = {}
+    for override in overrides:
+        for prefix in override.prefixes():
+            table = hosts if prefix.covers_hosts else parts
+            place = prefix._replace(path="") if prefix.path == "/" and table is hosts else prefix
+            table[place] = override.settings.over(table.get(place, NOTHING))
+    return hosts, parts
+
+
+def _labels(host: str) -> int:
+    return host.count(".") + 1 if host else 0
+
+
+def _sets_queue(own: Settings) -> bool:
+    return not (own.session_budget is own.total_budget is own.queue_precedence is None)

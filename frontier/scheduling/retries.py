@@ -1,0 +1,68 @@
+"""Rows that wait for their retry, by the time they are due: the next ones in memory, the rest in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from frontier.models import Row
+from frontier.outbox import RETRIES_AT_ONCE
+from frontier.scheduling.prefix import Prefix
+
+#: Waiting rows that are in memory.
+RETRIES = 10_000
+
+
+class Retries:
+    """Waiting rows by (due, ordinal). Every operation costs O(log of those in memory)."""
+
+    def __init__(self, *, may_have_any: bool) -> None:
+        """`may_have_any`: the store may hold waiting rows already."""
+        self._places: Prefix[tuple[float, int]] = Prefix(RETRIES, is_complete=not may_have_any)
+        self._rows: dict[int, Row] = {}
+
+    def add(self, row: Row) -> None:
+        """The row waits until it is due."""
+        assert row.due_s is not None, "a row that waits has a time"
+        self._places.offer((row.due_s, row.ordinal), row.ordinal)
+        if row.ordinal in self._places or self._places.is_asked:
+            self._rows[row.ordinal] = row
+        if len(self._rows) > 2 * len(self._places) + RETRIES and not self._places.is_asked:  # the prefix was cut
+            self._rows = {ordinal: row for ordinal, row in self._rows.items() if ordinal in self._places}
+
+    def remove(self, ordinals: set[int]) -> None:
+        """These rows wait no more."""
+        for ordinal in ordinals:
+            self._places.discard(ordinal)
+            self._rows.pop(ordinal, None)
+
+    def take_due(self, now_s: float) -> Iterator[Row]:
+        """Take every row in memory that is due."""
+        while (first := self._places.first()) is not None and first[0][0] <= now_s:
+            self._places.pop()
+            yield self._rows.pop(first[1])
+
+    def next_time(self) -> float | None:
+        """When the next row is due, as far as is known; None if none waits."""
+        first = self._places.first()
+        return None if first is None else first[0][0]
+
+    @property
+    def wants_more(self) -> bool:
+        """The store should be asked for more of them."""
+        return self._places.wants_more
+
+    def ask(self) -> tuple[float, int] | None:
+        """Note that the store is asked; answers the place behind which to read."""
+        return self._places.ask()
+
+    def read(self, rows: list[Row]) -> None:
+        """Take what the store answered."""
+        known = set(self._rows)
+        self._places.answer([(_place(row), row.ordinal) for row in rows], RETRIES_AT_ONCE)
+        self._rows.update((row.ordinal, row) for row in rows if row.ordinal not in known)
+        self._rows = {ordinal: row for ordinal, row in self._rows.items() if ordinal in self._places}
+
+
+def _place(row: Row) -> tuple[float, int]:
+    assert row.due_s is not None, "a row that waits has a time"
+    return row.due_s, row.ordinal

@@ -1,0 +1,233 @@
+"""What is told of one URL and of one queue, in each of their states."""
+
+import math
+
+import pytest
+
+from frontier.models import Candidate, GateKey, HostTrouble, OutcomeKind, QueueKey
+from frontier.operating.explain import Explanation, text_of
+from frontier.scheduling.gates import Politeness
+from tests.frontier.builder import HASTE, START_S, Rig, build, pages
+
+URL = "http://a.test/page0"
+A = QueueKey("a.test")
+
+
+def why(rig: Rig, subject: str) -> Explanation:
+    explanation = rig.core.operations.explain(subject)
+    assert text_of(explanation, rig.clock.now_s)
+    return explanation
+
+
+# URLs
+
+
+def test_a_url_that_nobody_scheduled_has_a_place_all_the_same() -> None:
+    """Where it would go, and what its gate says."""
+    found = why(build(), URL)
+    assert (found.seen, found.state, found.queue, found.gate) == (False, "never scheduled", "a.test", "a.test")
+    assert found.earliest_s is None
+    assert found.highest_rate == pytest.approx(1 / 3)
+
+
+def test_a_url_without_a_host_can_never_be_queued() -> None:
+    """And says why."""
+    found = why(build(), "mailto://")
+    assert (found.state, found.queue) == ("refused", None)
+    assert found.reason == "it cannot be queued: it has no host; an absolute URL is needed"
+
+
+def test_a_url_that_only_the_filter_knows_is_not_stored() -> None:
+    """A false drop: it says how to get it in."""
+    rig = build()
+    rig.seen.mark([URL.encode()])
+    found = why(rig, URL)
+    assert (found.seen, found.state) == (True, "not stored")
+    assert "force" in found.reason
+
+
+def test_a_queued_url_at_an_open_gate_can_be_leased_now() -> None:
+    """It stands first."""
+    rig = build()
+    rig.add(URL)
+    found = why(rig, URL)
+    assert (found.state, found.ahead, found.earliest_s) == ("queued", 0, START_S)
+
+
+def test_a_queued_url_waits_for_those_before_it_and_for_its_gate() -> None:
+    """They take as long as the gate's rate says, from when it opens."""
+    rig = build()
+    rig.add(*pages("a.test", 5))
+    rig.block("a.test", START_S + 60.0)
+    found = why(rig, "http://a.test/page4")
+    assert (found.state, found.ahead) == ("queued", 4)
+    assert "its gate a.test is closed: blocked for another 60 s" in found.reason
+    assert "4 URLs stand before it in its queue" in found.reason
+    assert found.earliest_s == START_S + 60.0 + 4 * 3.0
+
+
+def test_a_url_behind_a_group_is_told_of_it() -> None:
+    """Both gates count."""
+    rig = build(group="domain", group_politeness=Politeness(min_delay_s=10.0))
+    rig.add("http://a.d.test/", "http://b.d.test/")
+    rig.finish(rig.lease_now())
+    found = why(rig, "http://b.d.test/")
+    assert found.group == "domain:d.test"
+    assert "its group's gate domain:d.test is closed: rests for another 10 s" in found.reason
+    assert found.earliest_s == START_S + 10.0
+    assert found.highest_rate == pytest.approx(0.1)
+
+
+def test_a_leased_url_says_since_when() -> None:
+    """And no time is known."""
+    rig = build()
+    rig.add(URL)
+    rig.lease_now()
+    rig.clock.advance(90.0)
+    found = why(rig, URL)
+    assert (found.state, found.earliest_s, found.ahead) == ("leased", None, None)
+    assert found.reason.startswith("it was leased ")
+
+
+def test_a_url_that_waits_for_its_retry_says_until_when() -> None:
+    """With the tries that counted."""
+    rig = build(politeness=HASTE)
+    rig.add(URL)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=120.0)
+    found = why(rig, URL)
+    assert (found.state, found.earliest_s) == ("waiting", START_S + 120.0)
+    assert "after 1 try" in found.reason
+
+
+def test_an_ended_url_says_how() -> None:
+    """Also with a key of its own, if that is the URL's; its queue and gate are told."""
+    rig = build(politeness=HASTE)
+    rig.add(URL)
+    rig.finish(rig.lease_now())
+    found = why(rig, URL)
+    assert (found.seen, found.state, found.reason) == (True, "ended", "it is done with status 200")
+    assert found.earliest_s is None
+
+
+@pytest.mark.parametrize(
+    ("order", "words"), [("pause", "is paused by the operator"), ("retire", "is retired: 0 of its total budget of 0")]
+)
+def test_a_url_of_a_queue_that_is_held_back_has_no_time(order: str, words: str) -> None:
+    """Nothing but the operator lets it go on."""
+    rig = build()
+    rig.add(URL)
+    getattr(rig.core.operations, order)(A)
+    found = why(rig, URL)
+    assert (found.state, found.earliest_s) == ("queued", None)
+    assert f"its queue {words}" in found.reason
+
+
+# Queues
+
+
+def states_of_a_queue(rig: Rig) -> dict[str, Explanation]:
+    """The explanations of one queue on its way."""
+    told = {}
+
+    def note() -> None:
+        found = why(rig, A)
+        told[found.state] = found
+
+    rig.add(*pages("a.test", 2))
+    note()
+    first = rig.lease_now()
+    note()
+    rig.finish(first, OutcomeKind.RETRY, after_s=60.0)
+    note()
+    second = rig.lease_now()
+    rig.finish(second)
+    note()
+    rig.core.operations.pause(A)
+    note()
+    rig.core.operations.resume(A)
+    rig.core.operations.retire(A)
+    note()
+    rig.core.operations.resume(A)
+    rig.drain(0.0)
+    note()
+    return told
+
+
+def test_a_queue_is_explained_in_each_of_its_states() -> None:
+    """With its URLs, and the time if time will help."""
+    rig = build(politeness=HASTE)
+    told = states_of_a_queue(rig)
+    assert told.keys() == {"inactive", "in-flight", "ready", "snoozed", "paused", "retired", "empty"}
+    assert told["inactive"].reason == "it holds 2 URLs; it waits for its turn, at precedence 3"
+    assert told["in-flight"].reason.startswith("it holds 2 URLs; 1 URL in flight")
+    assert told["ready"].reason == "it holds 2 URLs, 1 waiting for a retry; its next URL can be leased now"
+    assert told["snoozed"].reason.startswith("it holds 1 URL, 1 waiting for a retry; none can be served")
+    assert told["paused"].reason.startswith("it is paused by the operator; it holds 1 URL")
+    assert told["retired"].reason.startswith("it is retired: 2 of its total budget of 2 are spent")
+    assert told["empty"].reason == "it holds no URL"
+    times = {state: found.earliest_s for state, found in told.items()}
+    assert (times["paused"], times["retired"], times["empty"]) == (None, None, None)
+    assert times["ready"] == START_S
+
+
+def test_a_snoozed_queue_says_when_its_first_retry_is_due() -> None:
+    """That is when it can be served at the earliest."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 2))
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=60.0)
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=30.0)
+    found = why(rig, A)
+    assert (found.state, found.earliest_s) == ("snoozed", START_S + 30.0)
+
+
+def test_a_queue_of_one_gate_that_is_closed_names_it() -> None:
+    """With why, and when it opens."""
+    rig = build()
+    rig.add(*pages("a.test", 2))
+    rig.fetch(rig.lease_now(), 1.0, trouble=HostTrouble.THROTTLED, retry_after_s=600.0)
+    found = why(rig, A)
+    assert (found.gate, found.earliest_s) == ("a.test", rig.clock.now_s + 600.0)
+    assert "its gate a.test is closed: blocked for another 600 s" in found.reason
+
+
+def test_a_queue_of_many_gates_counts_them() -> None:
+    """It can go on when the first of them opens."""
+    rig = build(policy="bkdr:1")
+    rig.add("http://a.test/", "http://b.test/")
+    rig.block("a.test", START_S + 60.0)
+    rig.block("b.test", START_S + 30.0)
+    found = why(rig, "bkdr:0")
+    assert (found.gate, found.earliest_s) == (None, START_S + 30.0)
+    assert "all its 2 gates are closed" in found.reason
+    assert found.highest_rate == pytest.approx(2 / 3)
+
+
+def test_a_queue_at_the_floor_never_runs() -> None:
+    """And says so; where the floor is, is the order's."""
+    rig = build(queue_precedence="base:20", precedence_floor=20)
+    rig.add(URL)
+    assert rig.lease() is None
+    found = why(rig, A)
+    assert "never runs" in found.reason
+    assert found.earliest_s is None
+
+
+def test_gates_are_told_as_they_are_though_they_left_memory() -> None:
+    """A gate that is a row says what was written last."""
+    rig = build(gates_in_memory=1)
+    rig.add(URL)
+    rig.core.flush()
+    rig.core.set_delay(GateKey("z.test"), 7.0)
+    rig.core.flush()
+    rig.core.schedule([Candidate("http://z.test/")])
+    rig.core.close()
+    again = build(store=rig.store, clock=rig.clock)
+    assert why(again, "http://z.test/").highest_rate == pytest.approx(1 / 7)
+    assert why(again, URL).highest_rate == pytest.approx(1 / 3)
+
+
+def test_a_gate_without_rests_has_no_highest_rate() -> None:
+    """Infinity: no rest is due."""
+    rig = build(politeness=HASTE)
+    rig.add(URL)
+    assert why(rig, URL).highest_rate == math.inf

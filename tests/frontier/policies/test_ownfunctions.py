@@ -1,0 +1,42 @@
+"""Functions of the operator's own."""
+
+import pytest
+
+from frontier.errors import PolicyError
+from frontier.policies.ownfunctions import call_own, is_own, own_function, shown
+
+
+def test_a_name_with_a_module_and_a_function_is_that_of_a_function() -> None:
+    """Each part of it is an identifier."""
+    names = ("my.own:key", "own:key", "bkdr:997", "own", ":key", "own:", "my..own:key", "my own:key", "a:b:c")
+    assert [name for name in names if is_own(name)] == ["my.own:key", "own:key"]
+
+
+def test_a_function_is_imported_by_what_was_given_for_it() -> None:
+    """Without that it is refused, and the error says what the function would have been."""
+    assert own_function("my.own:key", "policy", lambda name: {"my.own:key": len}[name]) is len
+    with pytest.raises(PolicyError, match=r"^policy my.own:key: functions cannot be imported here; pass `imported`"):
+        own_function("my.own:key", "policy", None)
+
+
+def test_what_a_function_raises_becomes_one_line() -> None:
+    """With the kind of the error, whatever its text; a call that is broken off stays broken off."""
+
+    def fails(error: BaseException) -> None:
+        raise error
+
+    assert call_own(len, "abc", "it") == 3
+    with pytest.raises(PolicyError, match=r"^it failed: KeyError: 'x'$"):
+        call_own(fails, KeyError("x"), "it")
+    with pytest.raises(PolicyError, match=r"^it failed: ValueError: two lines$"):
+        call_own(fails, ValueError("two\n lines"), "it")
+    with pytest.raises(PolicyError, match=r"^it failed: ValueError$"):
+        call_own(fails, ValueError(), "it")
+    with pytest.raises(KeyboardInterrupt):
+        call_own(fails, KeyboardInterrupt(), "it")
+
+
+def test_a_long_text_is_cut() -> None:
+    """A short one is shown whole."""
+    assert shown("x" * 200) == "x" * 200
+    assert shown("x" * 9000) == "x" * 200 + "…"

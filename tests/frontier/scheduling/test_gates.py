@@ -1,0 +1,662 @@
+"""Gates: slots, rests, blocks, troubles."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
+from frontier.operating.gatewords import rate_per_s, why_closed
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Gate, Politeness
+from frontier.stores.base import GateRow
+from tests.frontier.ledger import PolitenessLedger
+
+NOW_S = 1000.0
+KEY = GateKey("a.test")
+#: Waits of 60 s, 120 s, … up to 480 s; forgiven after 600 s.
+BACKOFF = Backoff(cap_s=480.0, jitter=0.0)
+NONE, THROTTLED, UNAVAILABLE, UNREACHABLE = HostTrouble
+
+
+def gate(slots: int = 1, **politeness: float) -> Gate:
+    return Gate(1, KEY, Politeness(slots=slots, **politeness), None, BACKOFF)
+
+
+def gate_row(
+    rests_s: float = 0.0,
+    blocked_s: float = 0.0,
+    spacing_s: float = 0.0,
+    last_s: float = 3.0,
+    throttle_s: float = 0.0,
+    troubles: int = 0,
+    troubled_s: float = 0.0,
+    slots: int | None = None,
+) -> GateRow:
+    return GateRow(1, KEY, rests_s, blocked_s, spacing_s, last_s, throttle_s, troubles, troubled_s, slots)
+
+
+def fetch(some: Gate, start_s: float, end_s: float) -> None:
+    """One fetch without trouble, told at its end."""
+    some.take(start_s)
+    some.well(end_s)
+    some.rest(start_s, end_s, end_s)
+
+
+def fail(some: Gate, start_s: float, kind: HostTrouble = UNAVAILABLE, retry_after_s: float = 0.0) -> None:
+    """One fetch of no time that ends in trouble."""
+    some.take(start_s)
+    some.rest(start_s, start_s, start_s)
+    some.trouble(kind, retry_after_s, start_s)
+
+
+@pytest.mark.parametrize(
+    ("fetch_s", "rest_s"), [(0.0, 3.0), (0.5, 3.0), (0.6, 3.0), (1.0, 5.0), (6.0, 30.0), (100.0, 30.0), (-1.0, 3.0)]
+)
+def test_the_rest_is_the_factor_times_the_fetch_within_bounds(fetch_s: float, rest_s: float) -> None:
+    """D = clamp(5 x fetch seconds, 3 s, 30 s); a clock that went back counts as no time."""
+    assert Politeness().rest_s(fetch_s) == rest_s
+
+
+def test_a_slot_rests_from_the_end_of_the_fetch() -> None:
+    """Not from its start, and not from the moment it is reported."""
+    one = gate()
+    one.take(NOW_S)
+    assert one.opens_s() == math.inf
+    assert one.rest(NOW_S, NOW_S + 2, NOW_S + 4) == NOW_S + 2 + 10
+    assert one.opens_s() == NOW_S + 12
+    assert one.last_rest_s == 10
+
+
+def test_a_rest_that_is_over_when_it_is_reported_closes_nothing() -> None:
+    """A late report delays nobody."""
+    one = gate()
+    one.take(NOW_S)
+    one.rest(NOW_S, NOW_S + 1, NOW_S + 60)
+    assert one.opens_s() <= NOW_S + 60
+
+
+def test_a_gate_has_k_slots() -> None:
+    """K fetches run at once, not one more; a slot that ends rests by itself."""
+    three = gate(3)
+    for _ in range(3):
+        assert three.opens_s() <= NOW_S
+        three.take(NOW_S)
+    assert three.opens_s() == math.inf
+    three.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    assert three.opens_s() == NOW_S + 6
+    three.rest(NOW_S, NOW_S + 2, NOW_S + 2)
+    assert three.opens_s() == NOW_S + 6, "the slot that has rested first"
+    three.take(NOW_S + 6)
+    assert three.opens_s() == NOW_S + 12, "the other one"
+
+
+def test_a_rest_is_not_over_before_its_end() -> None:
+    """A slot that is taken a moment before leaves the other one resting."""
+    two = gate(2)
+    two.take(NOW_S)
+    two.take(NOW_S)
+    two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    two.rest(NOW_S, NOW_S + 1.01, NOW_S + 1.01)
+    two.take(NOW_S + 6)
+    two.give_back(NOW_S + 6)
+    two.take(NOW_S + 6)
+    assert two.opens_s() == NOW_S + 1.01 + 5 * 1.01
+
+
+def test_a_closed_gate_gives_no_slot() -> None:
+    """Taking through a closed gate is a defect of the caller."""
+    one = gate()
+    one.take(NOW_S)
+    with pytest.raises(AssertionError, match="closed gate"):
+        one.take(NOW_S)
+
+
+def test_a_released_slot_does_not_rest() -> None:
+    """Nothing was fetched: the next may go at once."""
+    two = gate(2)
+    two.take(NOW_S)
+    two.rest(NOW_S, NOW_S, NOW_S)
+    two.take(NOW_S)
+    two.give_back(NOW_S)
+    assert two.opens_s() <= NOW_S
+
+
+def test_a_crawl_delay_leaves_one_slot_that_rests_as_long() -> None:
+    """Starts are the Crawl-delay apart whatever k; a longer rest of the fetch itself wins."""
+    many = gate(8)
+    many.set_spacing(20.0)
+    assert many.slots == 1
+    many.take(NOW_S)
+    assert many.opens_s() == math.inf
+    many.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    assert many.opens_s() == NOW_S + 1 + 20
+    many.take(NOW_S + 21)
+    many.rest(NOW_S + 21, NOW_S + 31, NOW_S + 31)
+    assert many.opens_s() == NOW_S + 31 + 30
+
+
+def test_a_crawl_delay_waits_for_all_rests_and_then_for_its_own() -> None:
+    """Slots that rest when it comes count as one; taken back, all slots are there again."""
+    three = gate(3)
+    for _ in range(3):
+        three.take(NOW_S)
+    for end_s in (NOW_S + 1, NOW_S + 2, NOW_S + 3):
+        three.rest(NOW_S, end_s, end_s)
+    assert three.opens_s() == NOW_S + 1 + 5, "the first of three"
+    three.set_spacing(10.0)
+    assert three.opens_s() == NOW_S + 3 + 15, "the last of three"
+    three.take(NOW_S + 18)
+    assert three._rests == []
+    three.set_spacing(0.0)
+    three.take(NOW_S + 18)
+    three.take(NOW_S + 18)
+    assert three.opens_s() == math.inf
+
+
+def test_a_crawl_delay_counts_from_the_latest_start_before_it() -> None:
+    """The fetch of robots.txt itself is one of the starts that are kept apart; taken back, that is forgotten."""
+    two = gate(2)
+    two.take(NOW_S)
+    two.take(NOW_S + 1)
+    two.rest(NOW_S + 1, NOW_S + 1, NOW_S + 1)
+    two.rest(NOW_S, NOW_S + 2, NOW_S + 2)
+    two.set_spacing(60.0)
+    assert two.opens_s() == NOW_S + 1 + 60
+    assert two.row().rests_until_s == NOW_S + 1 + 60, "so it survives a restart"
+    two.set_spacing(0.0)
+    assert two.opens_s() == NOW_S + 1 + 3
+
+
+def test_a_lease_that_fetched_nothing_is_no_start() -> None:
+    """A page that robots.txt forbids costs no Crawl-delay."""
+    one = gate()
+    one.set_spacing(60.0)
+    assert one.opens_s() <= 0.0
+    one.take(NOW_S)
+    one.give_back(NOW_S)
+    assert one.opens_s() <= NOW_S
+
+
+def test_slots_that_are_lowered_wait_until_fewer_are_out_or_rest() -> None:
+    """Nobody is stopped, but none starts before fewer than the new k run or rest."""
+    four = gate(4)
+    for _ in range(4):
+        four.take(NOW_S)
+    four.set_slots(2)
+    assert four.slots == 2
+    for end_s in (NOW_S + 1, NOW_S + 2, NOW_S + 3):
+        assert four.opens_s() == math.inf
+        four.rest(NOW_S, end_s, end_s)
+    assert four.opens_s() == NOW_S + 3 + 15, "one is out, and three rest: the last of them"
+    four.rest(NOW_S, NOW_S + 4, NOW_S + 4)
+    assert four.opens_s() == NOW_S + 3 + 15, "four rest: the third"
+
+
+def test_a_slot_that_is_added_opens_at_once() -> None:
+    """The rests of the others go on; None gives back what the order says."""
+    one = gate()
+    one.take(NOW_S)
+    one.set_slots(2)
+    assert one.opens_s() <= NOW_S
+    one.take(NOW_S)
+    one.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    assert one.opens_s() == NOW_S + 6
+    one.set_slots(None)
+    assert (one.slots, one.opens_s()) == (1, math.inf)
+
+
+def test_slots_that_are_set_do_not_lift_a_crawl_delay() -> None:
+    """While there is one, there is one slot."""
+    one = gate()
+    one.set_spacing(5.0)
+    one.set_slots(8)
+    assert one.slots == 1
+    one.set_spacing(0.0)
+    assert one.slots == 8
+
+
+def test_a_busy_gate_remembers_no_more_rests_than_slots() -> None:
+    """So every step costs O(log k), however long it runs."""
+    four = gate(4, delay_factor=0.0)
+    for turn in range(100):
+        now_s = NOW_S + 3.0 * turn
+        for _ in range(4):
+            four.take(now_s)
+        for _ in range(4):
+            four.rest(now_s, now_s, now_s)
+        assert len(four._rests) == 4
+
+
+def test_a_crawl_delay_waits_for_all_fetches_under_way() -> None:
+    """With slots lowered, the gate opens when the last of the old fetches has rested."""
+    three = gate(3)
+    for _ in range(3):
+        three.take(NOW_S)
+    three.set_spacing(10.0)
+    for end_s in (NOW_S + 1, NOW_S + 2, NOW_S + 3):
+        assert three.opens_s() == math.inf
+        three.rest(NOW_S, end_s, end_s)
+    assert three.opens_s() == NOW_S + 3 + 15
+
+
+def test_a_block_closes_all_slots_and_the_longest_wins() -> None:
+    """A shorter block does not shorten a longer one; a rest beyond the block counts on."""
+    two = gate(2)
+    two.block(NOW_S + 50)
+    two.block(NOW_S + 10)
+    assert two.opens_s() == NOW_S + 50
+    two.unblock()
+    two.take(NOW_S)
+    two.take(NOW_S)
+    two.rest(NOW_S, NOW_S + 6, NOW_S + 6)
+    two.block(NOW_S + 10)
+    assert two.opens_s() == NOW_S + 36
+
+
+def test_after_a_clean_end_a_gate_rests_on_to_the_same_moment() -> None:
+    """Rest, block, Crawl-delay and the latest rest are the row's."""
+    one = gate()
+    one.restore(gate_row(rests_s=NOW_S + 7, spacing_s=9.0, last_s=6.0), NOW_S, clean=True)
+    assert (one.opens_s(), one.spacing_s, one.last_rest_s) == (NOW_S + 7, 9.0, 6.0)
+    other = gate()
+    other.restore(gate_row(rests_s=NOW_S - 7, blocked_s=NOW_S + 3600), NOW_S, clean=True)
+    assert other.opens_s() == NOW_S + 3600
+
+
+def test_after_an_unclean_end_a_gate_opens_no_earlier_than_its_last_rest() -> None:
+    """A fetch may have been under way up to this moment."""
+    one = gate(4)
+    one.restore(gate_row(rests_s=NOW_S - 7, last_s=12.0), NOW_S, clean=False)
+    assert one.opens_s() == NOW_S + 12
+    other = gate(4)
+    other.restore(gate_row(rests_s=NOW_S + 20, last_s=12.0), NOW_S, clean=False)
+    assert other.opens_s() == NOW_S + 20
+
+
+@pytest.mark.parametrize(("spacing_s", "longest_s"), [(0.0, 30.0), (200.0, 200.0)])
+def test_a_clock_that_went_back_delays_by_the_longest_rest_at_most(spacing_s: float, longest_s: float) -> None:
+    """A rest that ends in a far future is clamped."""
+    one = gate()
+    one.restore(gate_row(rests_s=NOW_S + 1e6, spacing_s=spacing_s), NOW_S, clean=True)
+    assert one.opens_s() == NOW_S + longest_s
+
+
+def test_a_rest_that_was_restored_is_no_block() -> None:
+    """Taking a block back leaves it; it is written as a rest again, so that the clamp holds at the next opening too."""
+    one = gate(2)
+    one.restore(gate_row(rests_s=NOW_S + 7, blocked_s=NOW_S + 3600), NOW_S, clean=True)
+    one.unblock()
+    assert one.opens_s() == NOW_S + 7
+    assert one.row() == gate_row(rests_s=NOW_S + 7)
+
+
+def test_a_row_keeps_what_must_survive() -> None:
+    """The rest of the slot that rests longest, the block, the Crawl-delay, the latest rest."""
+    two = gate(2)
+    assert two.row() == gate_row()
+    two.take(NOW_S)
+    two.take(NOW_S)
+    two.rest(NOW_S, NOW_S + 4, NOW_S + 4)
+    two.rest(NOW_S, NOW_S + 5, NOW_S + 5)
+    two.set_spacing(2.0)
+    two.set_slots(3)
+    two.trouble(THROTTLED, 0.0, NOW_S + 5)
+    assert two.row() == GateRow(1, KEY, NOW_S + 30, NOW_S + 65, 2.0, 25.0, 60.0, 1, NOW_S + 5, 3)
+
+
+def test_repr_says_slots_and_block() -> None:
+    """A gate in a message can be understood."""
+    one = gate(2)
+    one.take(NOW_S)
+    one.block(1234.5)
+    assert repr(one) == "<Gate a.test 1/2 out, blocked until 1234.500>"
+
+
+@pytest.mark.parametrize("kind", [THROTTLED, UNAVAILABLE, UNREACHABLE])
+def test_a_trouble_closes_all_slots_for_longer_with_each_in_a_row(kind: HostTrouble) -> None:
+    """60 s, 120 s, 240 s, 480 s, 480 s from the moment it is told."""
+    two, now_s = gate(2), NOW_S
+    for wait_s in (60.0, 120.0, 240.0, 480.0, 480.0):
+        fail(two, now_s, kind)
+        assert two.opens_s() == now_s + wait_s
+        now_s += wait_s
+
+
+def test_what_the_host_asks_for_closes_the_gate_for_so_long() -> None:
+    """Retry-After counts from the moment it is told."""
+    one = gate()
+    fail(one, NOW_S, retry_after_s=600.0)
+    assert one.opens_s() == NOW_S + 600
+
+
+def test_a_host_without_trouble_may_ask_for_a_rest_too() -> None:
+    """Retry-After of another answer closes the gate for so long; no trouble is counted, no jitter added."""
+    one = Gate(1, KEY, Politeness())
+    fail(one, NOW_S, NONE, 50.0)
+    assert (one.opens_s(), one.troubles, one.throttle_s) == (NOW_S + 50, 0, 0.0)
+    other = gate()
+    fail(other, NOW_S)
+    fail(other, NOW_S + 60, NONE, 5.0)
+    assert (other.opens_s(), other.troubles) == (NOW_S + 65, 1), "only what it asked for, whatever was before"
+
+
+def test_a_shorter_wait_does_not_shorten_an_operators_block() -> None:
+    """The longest of all blocks counts."""
+    one = gate()
+    one.take(NOW_S)
+    one.block(NOW_S + 1000)
+    one.rest(NOW_S, NOW_S, NOW_S)
+    one.trouble(UNAVAILABLE, 0.0, NOW_S)
+    assert one.opens_s() == NOW_S + 1000
+
+
+def test_fetches_that_were_out_together_tell_of_one_trouble() -> None:
+    """Eight connections that are lost at once are no reason to wait 2^7 times as long."""
+    eight = gate(8)
+    for _ in range(8):
+        eight.take(NOW_S)
+    for second in range(8):
+        eight.rest(NOW_S, NOW_S + second, NOW_S + second)
+        eight.trouble(UNREACHABLE, 0.0, NOW_S + second)
+    assert (eight.troubles, eight.opens_s()) == (1, NOW_S + 7 + 60)
+
+
+def test_troubles_are_forgiven_after_quiet_time_without_a_block() -> None:
+    """600 s from the end of the block on; one second less does not do."""
+    one = gate()
+    for start_s, troubles in ((0.0, 1), (60.0 + 599.0, 2), (659.0 + 120.0 + 600.0, 1)):
+        fail(one, NOW_S + start_s)
+        assert one.troubles == troubles
+
+
+def test_the_time_of_a_fetch_that_fails_is_not_quiet() -> None:
+    """A dead host whose fetches take 20 minutes to time out is not asked every 21 minutes for ever."""
+    one, now_s = gate(), NOW_S
+    for troubles in range(1, 5):
+        one.take(now_s)
+        now_s += 1200.0
+        one.rest(now_s - 1200.0, now_s, now_s)
+        one.trouble(UNREACHABLE, 0.0, now_s)
+        assert one.troubles == troubles
+        now_s = one.opens_s()
+
+
+def test_a_good_fetch_takes_one_trouble_back() -> None:
+    """A healthy host with a time-out every few minutes does not climb to blocks of an hour."""
+    one, now_s = gate(), NOW_S
+    for troubles in range(1, 4):
+        fail(one, now_s)
+        assert one.troubles == troubles
+        now_s = one.opens_s()
+    fetch(one, now_s, now_s + 1)
+    assert one.troubles == 2
+
+
+def test_a_good_fetch_after_quiet_time_forgives_all() -> None:
+    """So that the row and explanations do not tell of troubles of last week."""
+    one, now_s = gate(), NOW_S
+    for _ in range(3):
+        fail(one, now_s)
+        now_s = one.opens_s()
+    fetch(one, now_s + 600, now_s + 601)
+    assert one.troubles == 0
+
+
+def test_after_a_429_one_slot_is_left_until_a_fetch_ends_well() -> None:
+    """Starts are as far apart as the wait was, whatever k; then all slots are there again, and rests are the usual ones."""
+    four = gate(4)
+    fail(four, NOW_S, THROTTLED)
+    fail(four, NOW_S + 60, THROTTLED)
+    assert (four.slots, four.throttle_s, four.opens_s()) == (1, 120.0, NOW_S + 60 + 120)
+    four.take(NOW_S + 180)
+    assert four.opens_s() == math.inf
+    four.rest(NOW_S + 180, NOW_S + 181, NOW_S + 181)
+    assert four.opens_s() == NOW_S + 181 + 120, "it told nothing of the host"
+    fetch(four, NOW_S + 301, NOW_S + 302)
+    assert (four.slots, four.throttle_s) == (4, 0.0)
+    assert four.opens_s() <= NOW_S + 302
+
+
+@pytest.mark.parametrize("kind", [UNAVAILABLE, UNREACHABLE])
+def test_other_troubles_leave_all_slots(kind: HostTrouble) -> None:
+    """A 503 says nothing of the rate; neither ends the throttle of a 429."""
+    four = gate(4)
+    fail(four, NOW_S, kind)
+    assert (four.slots, four.throttle_s) == (4, 0.0)
+    fail(four, NOW_S + 60, THROTTLED)
+    fail(four, NOW_S + 180, kind)
+    assert (four.slots, four.throttle_s) == (1, 120.0)
+
+
+def test_a_good_fetch_that_began_before_the_429_proves_nothing() -> None:
+    """It was out when the host complained."""
+    two = gate(2)
+    two.take(NOW_S)
+    fail(two, NOW_S, THROTTLED)
+    two.well(NOW_S + 1)
+    two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    assert (two.slots, two.throttle_s) == (1, 60.0)
+
+
+def test_an_unblocked_gate_has_had_no_troubles() -> None:
+    """The operator knows better: it opens as soon as it has rested, with all slots, and the waits start anew."""
+    two = gate(2)
+    fail(two, NOW_S, THROTTLED)
+    two.unblock()
+    assert (two.slots, two.opens_s(), two.troubles) == (2, 0.0, 0)
+    fail(two, NOW_S + 1)
+    assert two.opens_s() == NOW_S + 61
+
+
+def test_a_trouble_after_the_operator_unblocked_is_the_first() -> None:
+    """Though its fetch was out when the gate closed before: the host is in trouble still."""
+    two = gate(2)
+    two.take(NOW_S)
+    fail(two, NOW_S)
+    two.unblock()
+    two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    two.trouble(UNAVAILABLE, 0.0, NOW_S + 1)
+    assert two.opens_s() == NOW_S + 61
+
+
+def test_the_jitter_of_a_gate_is_the_same_after_a_restart() -> None:
+    """Two gates of one id find the same time, another id another."""
+    opens_s = []
+    for gate_id in (1, 1, 2):
+        some = Gate(gate_id, KEY, Politeness())
+        fail(some, NOW_S)
+        opens_s.append(some.opens_s())
+    assert opens_s[0] == opens_s[1] != opens_s[2]
+
+
+def test_troubles_and_slots_survive_in_the_row() -> None:
+    """A restart is no way out of a throttle: the next trouble counts on, and fewer slots stay fewer."""
+    old = gate(4)
+    old.set_slots(2)
+    fail(old, NOW_S, THROTTLED)
+    new = gate(4)
+    new.restore(old.row(), NOW_S + 10, clean=True)
+    assert new.row() == old.row()
+    assert (new.slots, new.opens_s()) == (1, NOW_S + 60)
+    fail(new, NOW_S + 60, THROTTLED)
+    assert new.opens_s() == NOW_S + 60 + 120
+    fetch(new, NOW_S + 180, NOW_S + 180)
+    assert new.slots == 2
+
+
+def test_after_an_unclean_end_a_crawl_delay_counts_from_the_opening() -> None:
+    """It was set after the last rest began: the longer of both is kept."""
+    one = gate()
+    one.restore(gate_row(spacing_s=50.0, last_s=3.0), NOW_S, clean=False)
+    assert one.opens_s() == NOW_S + 50
+
+
+def test_a_gate_that_is_read_long_after_an_unclean_opening_opens_at_once() -> None:
+    """Fetches of the dead owner are over by then: its last rest counts from the opening."""
+    one = gate()
+    one.restore(gate_row(last_s=12.0), NOW_S, clean=False, opened_s=NOW_S - 5)
+    assert one.opens_s() == NOW_S + 7
+    other = gate()
+    other.restore(gate_row(rests_s=NOW_S + 9, last_s=12.0), NOW_S, clean=False, opened_s=NOW_S - 500)
+    assert other.opens_s() == NOW_S + 9, "rests of this owner's own fetches count on"
+
+
+def test_a_group_has_slots_and_rests_of_its_own() -> None:
+    """Nothing that is done to a host's gate reaches it: the schedule asks both."""
+    group = gate(2)
+    host = Gate(2, GateKey("b.test"), Politeness(), group)
+    host.take(NOW_S)
+    host.block(NOW_S + 100)
+    host.trouble(THROTTLED, 0.0, NOW_S)
+    assert host.group is group
+    assert (group.out, group.opens_s(), group.row()) == (0, 0.0, gate_row())
+
+
+def test_the_highest_rate_is_slots_by_the_shortest_rest() -> None:
+    """A Crawl-delay or a throttle leaves one start in so many seconds."""
+    six = gate(6)
+    assert rate_per_s(six) == 2.0
+    six.set_spacing(10.0)
+    assert rate_per_s(six) == 0.1
+    fail(six, NOW_S, THROTTLED)
+    assert rate_per_s(six) == 1 / 60
+    assert rate_per_s(gate(min_delay_s=0.0)) == math.inf
+
+
+def test_a_closed_gate_says_why() -> None:
+    """Blocks, slots that are out, rests, troubles and what keeps starts apart; times count from now."""
+    two = gate(2)
+    assert why_closed(two, NOW_S) == ""
+    two.take(NOW_S)
+    two.take(NOW_S)
+    assert why_closed(two, NOW_S) == "2 of 2 slots are out"
+    two.set_slots(1)
+    assert why_closed(two, NOW_S) == "2 of 1 slots are out"
+    two.give_back(NOW_S)
+    assert why_closed(two, NOW_S) == "its only slot is out"
+    two.set_spacing(10.0)
+    two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    assert why_closed(two, NOW_S + 2.5) == "rests for another 8.5 s, Crawl-delay 10 s"
+    two.trouble(THROTTLED, 0.0, NOW_S + 1)
+    two.set_spacing(0.0)
+    assert why_closed(two, NOW_S + 2) == "blocked for another 59 s, troubles in a row: 1, starts 60 s apart since a 429"
+    two.block(math.inf)
+    two.trouble(UNAVAILABLE, 0.0, NOW_S + 1)
+    assert why_closed(two, NOW_S + 2).startswith("blocked until it is unblocked, troubles in a row: 1")
+    two.unblock()
+    two.block(NOW_S + 5)
+    assert why_closed(two, NOW_S + 2) == "blocked for another 3 s, rests for another 9 s"
+
+
+#: One step: what happens, how long after the last, and a number that each kind reads in its own way.
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "take",
+                "take",
+                "take",
+                "rest",
+                "rest",
+                "give_back",
+                "trouble",
+                "block",
+                "unblock",
+                "slots",
+                "spacing",
+                "open",
+            ]
+        ),
+        st.sampled_from([0.0, 0.5, 3.0, 20.0, 700.0]),
+        st.integers(0, 7),
+    ),
+    max_size=80,
+)
+
+
+class Bench:
+    """One gate, its ledger and a clock."""
+
+    def __init__(self, slots: int, factor: float) -> None:
+        politeness = Politeness(slots=slots, delay_factor=factor)
+        backoff = Backoff(cap_s=480.0)
+        self.gate = Gate(1, KEY, politeness, None, backoff)
+        self.ledger = PolitenessLedger(politeness, backoff=backoff)
+        self.now_s = NOW_S
+        self.out: list[Lease] = []
+
+    def start(self, ordinal: int) -> None:
+        """The gate takes at the moment it named, and the ledger looks at it."""
+        self.gate.take(self.now_s)
+        lease = Lease(ordinal, "", b"", "", None, 0, None, QueueKey(""), KEY, self.now_s)
+        self.ledger.start(lease)
+        self.out.append(lease)
+
+    def end(self, number: int, trouble: HostTrouble = NONE, *, fetched: bool = True) -> None:
+        """One of the leases comes back, as the core gives it back."""
+        lease = self.out.pop(number % len(self.out))
+        start_s, end_s = (lease.since_s, self.now_s) if fetched else (None, None)
+        outcome = Outcome(OutcomeKind.DONE, 200, start_s, end_s, 0.0, trouble, 40.0 * (number // 2))
+        if trouble is NONE and fetched:
+            self.gate.well(self.now_s)
+        if start_s is not None and end_s is not None:
+            self.gate.rest(start_s, end_s, self.now_s)
+        else:
+            self.gate.give_back(self.now_s)
+        if trouble is not NONE or outcome.retry_after_s > 0:
+            self.gate.trouble(trouble, outcome.retry_after_s, self.now_s)
+        self.ledger.end(lease, outcome, self.now_s)
+
+    def change(self, step: str, number: int) -> None:
+        """The operator or robots.txt changes the rules."""
+        if step == "block":
+            self.gate.block(self.now_s + 30.0 * number)
+            self.ledger.block(KEY, self.now_s + 30.0 * number)
+        elif step == "unblock":
+            self.gate.unblock()
+            self.ledger.unblock(KEY)
+        elif step == "slots":
+            self.gate.set_slots(number or None)
+            self.ledger.set_slots(KEY, number or None)
+        elif step == "spacing":
+            self.gate.set_spacing(10.0 * (number // 2))
+            self.ledger.set_delay(KEY, 10.0 * (number // 2))
+
+    def reopen(self, *, clean: bool) -> None:
+        """Another owner takes up the gate from its row; all that was told was durable."""
+        if clean:
+            while self.out:
+                self.end(0, fetched=False)
+        row, old = self.gate.row(), self.gate
+        self.gate = Gate(old.id, old.key, old.politeness, old.group, old.backoff)
+        self.gate.restore(row, self.now_s, clean=clean)
+        if not clean:
+            self.out.clear()
+            self.ledger.died(self.now_s, durable=True)
+
+
+@settings(max_examples=300)
+@given(slots=st.integers(1, 5), factor=st.sampled_from([0.0, 5.0]), steps=STEPS)
+def test_whatever_happens_the_ledger_finds_no_fault_and_a_gate_opens_when_it_says(
+    slots: int, factor: float, steps: list[tuple[str, float, int]]
+) -> None:
+    """I6 under fetches, troubles, blocks, other rules and restarts; and at opens_s() a slot is really to be had."""
+    bench = Bench(slots, factor)
+    for ordinal, (step, after_s, number) in enumerate(steps, 1):
+        bench.now_s += after_s
+        if step == "take" and bench.gate.opens_s() < math.inf:
+            bench.now_s = max(bench.now_s, bench.gate.opens_s())
+            bench.start(ordinal)
+        elif step in ("rest", "give_back") and bench.out:
+            bench.end(number, fetched=step == "rest")
+        elif step == "trouble" and bench.out:
+            bench.end(number, (THROTTLED, UNAVAILABLE, UNREACHABLE)[number % 3])
+        elif step == "open":
+            bench.reopen(clean=number % 2 == 0)
+        else:
+            bench.change(step, number)
+        assert bench.gate.out == bench.ledger.out
+        assert (bench.gate.opens_s() == math.inf) == (bench.gate.out >= bench.gate.slots)
+        assert bool(why_closed(bench.gate, bench.now_s)) == (bench.gate.opens_s() > bench.now_s)
