@@ -73,6 +73,7 @@ class JobInUse(CrawlerError):
 class StorageError(CrawlerError):
     """A file cannot be read or written; what was acknowledged before is safe."""
 
+    #: What to do; `{other}` is what else could be named on the command line.
     advice: ClassVar[str] = "see to the disk, then run the same command again"
 
 
@@ -86,19 +87,19 @@ class DiskFull(StorageError):
 class DiskReadOnly(DiskFull):
     """The disk takes nothing at all: it is mounted read-only."""
 
-    advice = "mount it writable or choose another --job"
+    advice = "mount it writable or choose another {other}"
 
 
 class NotPermitted(DiskFull):
     """The disk takes nothing from this user."""
 
-    advice = "change the permissions or choose another --job"
+    advice = "change the permissions or choose another {other}"
 
 
 class NoFolder(StorageError):
     """A part of the path is missing or is a file."""
 
-    advice = "choose another --job"
+    advice = "choose another {other}"
 
 
 class JournalFailed(CrawlerError):
@@ -124,27 +125,30 @@ STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
 )
 
 
-def storage_error(error: OSError, path: Path) -> StorageError:
-    """The error that tells the operator what happened to `path`; to be raised `from` the `OSError`."""
+def storage_error(error: OSError, path: Path, other: str = "--job") -> StorageError:
+    """The error that tells the operator what happened to `path`; to be raised `from` the `OSError`.
+
+    `other` is the option or argument that says where `path` is.
+    """
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
-    return kind(f"{path}: {_words(error)}; {kind.advice}")
+    return kind(f"{path}: {_words(error)}; {kind.advice.format(other=other)}")
 
 
 def journal_error(error: OSError, path: Path) -> JournalFailed:
     """The same for a file of the journal."""
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     failed = JournalFull if issubclass(kind, DiskFull) else JournalFailed
-    return failed(f"{path}: {_words(error)}; {kind.advice}")
+    return failed(f"{path}: {_words(error)}; {kind.advice.format(other='--job')}")
 
 
 @contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Inside, an `OSError` becomes a `StorageError` that names the file it is about, or else `path`."""
+def storage_errors(path: Path, other: str = "--job") -> Iterator[None]:
+    """Inside, an `OSError` becomes a `StorageError` that names the file it is about, or else `path`; see `storage_error`."""
     try:
         yield
     except OSError as error:
         named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
-        raise storage_error(error, named) from error
+        raise storage_error(error, named, other) from error
 
 
 def _words(error: OSError) -> str:

@@ -22,6 +22,7 @@ from frontier.core import Frontier
 from frontier.errors import UnknownQueue
 from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
 from frontier.operating.explain import GateView, QueueView, explain_queue
+from frontier.policies.groups import is_group
 from frontier.scheduling.lifecycle import QueueState
 
 Arguments = Mapping[str, Any]
@@ -39,6 +40,7 @@ def ls(frontier: Frontier, asked: Arguments) -> Facts:
     """The queues with most URLs, and the totals. Arguments: limit; state, or none for all."""
     limit = _whole(asked, "limit", least=0)
     name = asked.get("state")
+    sums = totals(frontier)  # first: it tells whether the store is behind, and whatever waits for the store ends that
     operations = frontier.operations
     if name is None:
         views = operations.longest(limit)
@@ -46,7 +48,7 @@ def ls(frontier: Frontier, asked: Arguments) -> Facts:
         found = operations.queues(_state(name), None, LOOKED_AT)
         views = sorted(found, key=lambda view: (-view.urls, view.key))[:limit]
     queues = [queue_facts(view, frontier.now_s()) for view in views]
-    return {"now_s": frontier.now_s(), "queues": queues, "totals": totals(frontier)}
+    return {"now_s": frontier.now_s(), "queues": queues, "totals": sums}
 
 
 def totals(frontier: Frontier) -> Facts:
@@ -198,8 +200,11 @@ def gate_facts(gate: GateView, now_s: float) -> Facts:
 
 
 def gate_key(typed: str) -> GateKey:
-    """The gate of a host as an operator writes it: with or without a scheme, a port, capitals. Raises: UsageError."""
-    if typed.startswith(_QUEUE_GATE):
+    """The gate of a host as an operator writes it, with or without a scheme, a port, capitals; or a group, by its key.
+
+    Raises: UsageError.
+    """
+    if typed.startswith(_QUEUE_GATE) or is_group(typed):
         return GateKey(typed)
     url = seed_url(typed)
     if url is None:
@@ -240,7 +245,9 @@ def _opens_s(gate: GateView) -> float:
 
 def _text(asked: Arguments, name: str) -> str:
     value = asked.get(name)
-    if not isinstance(value, str) or not value:
+    if value == "":
+        raise UsageError(f"{name} is empty; give one")
+    if not isinstance(value, str):
         raise UsageError(f"{name} must be text; it is {value!r}")
     try:
         value.encode()

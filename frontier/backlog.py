@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from frontier.stores.base import Batch
 
@@ -10,6 +11,13 @@ from frontier.stores.base import Batch
 MAX_ROWS = 20_000
 #: The same for what these rows hold: URLs and payloads.
 MAX_BYTES = 64 << 20
+
+
+class Behind(NamedTuple):
+    """How far the store was behind at one moment."""
+
+    rows: int  #: rows said and not durable
+    is_full: bool  #: so many that nothing new was begun
 
 
 class Backlog:
@@ -28,6 +36,11 @@ class Backlog:
     def is_full(self) -> bool:
         """Whether the store must catch up before anything new is begun."""
         return self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES
+
+    @property
+    def behind(self) -> Behind:
+        """How far the store is behind now: taken before a flush, after which it never is."""
+        return Behind(self.rows, self.is_full)
 
     @property
     def is_empty(self) -> bool:

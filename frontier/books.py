@@ -113,14 +113,16 @@ class Books:
             for ended in batch.ended:
                 self.ended[ended.outcome] += 1
                 self.queued -= 1
-            for _, kind in batch.settled.values():
-                self.ended[kind] += 1
+            if batch.settled:
+                for _, kind in batch.settled.values():
+                    self.ended[kind] += 1
             batch.now_s = self._clock()
             batch.last_number = outbox.last_number
             self.backlog.add(batch, finishes)
             outbox.batch = Batch(batch.number + 1)
             self._store.write(batch)
-        self._ask()
+        if outbox.has_questions():
+            self._ask()
 
     def ask(self) -> bool:
         """If there is anything to ask, say what comes before it, then ask; True if there was."""
@@ -134,13 +136,15 @@ class Books:
         if self.failure is not None:
             raise self.failure
         answers = self._store.take_answers()
+        if not answers:
+            return False
         try:
             for answer in answers:
                 self._take(answer)
         except FrontierError as error:
             self.failure = error  # the other answers are lost: nothing can go on from here
             raise
-        return bool(answers)
+        return True
 
     def counters(self) -> Counters:
         """The totals as they stand in memory."""
@@ -163,8 +167,6 @@ class Books:
 
     def _ask(self) -> None:
         outbox, store = self._outbox, self._store
-        if not outbox.has_questions():
-            return
         self._asked += len(outbox.gates) + len(outbox.lanes) + bool(outbox.next_gates) + (outbox.retries is not False)
         for lane in outbox.heads:
             self._heads.append(lane)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from frontier.outbox import Outbox
 from frontier.parts import Parts
 from frontier.policies.assignment import PolitenessScope, host_of_queue, parse_policy
 from frontier.policies.costs import parse_cost
-from frontier.policies.groups import parse_group
+from frontier.policies.groups import is_group, parse_group
 from frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
 from frontier.policies.queuerules import QueueRules
 from frontier.policies.sheets import Delays, Sheets
@@ -60,7 +61,7 @@ def open_frontier(
 
     `store` is another place for the rows than the folder's file, such as a database; the filter stays in the folder.
     `seen` is another filter than the folder's. One that blocks must be the store's, too (`SqlStore(…, seen=…)`), whose thread
-    asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if it cannot be opened.
+    asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if opening fails once the store is open.
     `on_change` is called from another thread when the store has answered; it may only wake the host.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
     StoreFull, StoreUnavailable.
@@ -70,17 +71,18 @@ def open_frontier(
     if store is None:
         store = MemoryStore() if state is None else _file_store(state)
     opening = store.open(_identity(order), clock(), on_change)
-    try:
+    with ExitStack() as opened:  # lets go of all that was opened if something fails
+        opened.callback(store.close, clean=False)
         seen = _open_filter(state, order, store, opening, seen)
-    except BaseException:
-        store.close(clean=False)
-        raise
-    parts = _parts(order, sheets, store, seen, opening, clock)
-    checkpoints = Checkpoints(
-        store, seen, order.checkpoint_s, marked=opening.counters.last_ordinal, on_change=on_change
-    )
-    frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
-    _wake_by_budget(frontier, order, store, opening)
+        opened.callback(seen.close)
+        parts = _parts(order, sheets, store, seen, opening, clock)
+        checkpoints = Checkpoints(
+            store, seen, order.checkpoint_s, marked=opening.counters.last_ordinal, on_change=on_change
+        )
+        opened.callback(checkpoints.close, final=False)
+        frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
+        _wake_by_budget(frontier, order, store, opening)
+        opened.pop_all()
     return frontier
 
 
@@ -211,6 +213,8 @@ def _maker(order: FrontierOrder, sheets: Sheets) -> GateMaker:
         usual = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
 
     def host_gate(key: GateKey) -> Gate:
+        if is_group(key):  # an operator may name one before any of its hosts came
+            return group_gate(key)
         politeness = usual
         if sheets.has_host_settings and not is_off:
             politeness = _politeness_of(sheets, key, usual)
@@ -219,8 +223,8 @@ def _maker(order: FrontierOrder, sheets: Sheets) -> GateMaker:
     def group_gate(key: GateKey) -> Gate:
         return Gate(name_id(key), key, order.group_politeness, backoff=order.backoff)
 
-    group_of = None if is_off else parse_group(order.group, ip_of=order.ip_of, imported=own_function)
-    return GateMaker(host_gate, group_gate, group_of)
+    rule = None if is_off else parse_group(order.group, ip_of=order.ip_of, imported=own_function)
+    return GateMaker(host_gate, group_gate, None if rule is None else lambda key: None if is_group(key) else rule(key))
 
 
 def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politeness:

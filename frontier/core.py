@@ -8,9 +8,11 @@ other I/O is in the methods whose docstring says that they block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from frontier.checkpoints import Checkpoints
+from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
 from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
 from frontier.operating.audit import audit
@@ -23,6 +25,9 @@ from frontier.parts import Parts
 from frontier.scheduling.gates import Gate
 from frontier.seen import SeenFilter
 from frontier.stores.base import FrontierStore
+
+#: More fetches at once than any host is sent.
+_MOST_SLOTS = 1_000_000
 
 
 class Frontier:
@@ -102,8 +107,11 @@ class Frontier:
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """Give a lease back with its outcome and the page's outlinks, as one transaction.
 
-        Never refused for being busy. Raises: LeaseLost; PolicyError of a user's own functions, before any change.
+        Never refused for being busy. Raises, before any change: LeaseLost; PolicyError for an `after_s` without end, and of a
+        user's own functions.
         """
+        if not outcome.after_s < math.inf:  # a row that is never due: neither it nor the crawl would end
+            raise PolicyError(f"{lease.url}: a retry after {outcome.after_s} s: give a finite number")
         self._drain()
         held = self._leases.find(lease)
         charge = self._rules.charge(held, outcome)
@@ -127,15 +135,21 @@ class Frontier:
     # Gates
 
     def set_delay(self, gate: GateKey, delay_s: float) -> None:
-        """Start fetches of this gate at least so far apart (a robots Crawl-delay); 0 takes it back."""
+        """Start fetches of this gate at least so far apart (a robots Crawl-delay); 0 takes it back. Raises: PolicyError."""
+        if not math.isfinite(delay_s):
+            raise PolicyError(f"a delay of {delay_s} s for {gate}: give a finite number")
         self._change_gate(gate, lambda changed: changed.set_spacing(max(delay_s, 0.0)))
 
     def set_slots(self, gate: GateKey, slots: int | None) -> None:
-        """Let so many fetches of this gate run at once; None = as many as the order says."""
+        """Let so many fetches of this gate run at once; None = as many as the order says. Raises: PolicyError."""
+        if slots is not None and not (isinstance(slots, int) and 1 <= slots <= _MOST_SLOTS):
+            raise PolicyError(f"{slots} slots for {gate}: give a whole number from 1 to {_MOST_SLOTS}, or None")
         self._change_gate(gate, lambda changed: changed.set_slots(slots))
 
     def block(self, gate: GateKey, until_s: float) -> None:
-        """Let nothing through this gate before `until_s`."""
+        """Let nothing through this gate before `until_s`; infinity = until it is unblocked. Raises: PolicyError."""
+        if math.isnan(until_s):
+            raise PolicyError(f"{gate} blocked until {until_s}: give a time in epoch seconds, or infinity")
         self._change_gate(gate, lambda changed: changed.block(until_s))
 
     def unblock(self, gate: GateKey) -> None:
@@ -191,11 +205,15 @@ class Frontier:
 
     def statistics(self) -> FrontierStatistics:
         """The counts and more, with the reason if nothing runs (blocks). Costs a look at every lane and gate."""
+        self._drain()
+        behind = self._books.backlog.behind
         self.flush()
-        return examine(self._parts, self._store.tally(), self._clock())._replace(seen=self._seen.facts())
+        return examine(self._parts, self._store.tally(), behind, self._clock())._replace(seen=self._seen.facts())
 
     def get(self, key: bytes) -> UrlRecord | None:
         """What is known of the URL with this dedup key (blocks, for a queued one as long as a scan takes; any thread)."""
+        if not isinstance(key, bytes):  # else the store would fail, and all with it
+            raise TypeError(f"a dedup key is bytes, such as url.encode(); not {key!r}")
         return self._store.look_up(key)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
@@ -212,12 +230,12 @@ class Frontier:
         self._parts.flush(self._store)
 
     def dump(self, facts: Mapping[str, str | float] | None = None, *, with_ended: bool = True) -> Iterator[str]:
-        """The lines of a dump, see `frontier.dump` (blocks; call nothing else until the last line)."""
+        """The lines of a dump, see `frontier.operating.dump` (blocks; call nothing else until the last line)."""
         self.flush()
         return dump_lines(self._store, facts, with_ended=with_ended)
 
     def load(self, entries: Iterable[Entry]) -> LoadReport:
-        """Take over what another Frontier knew, see `frontier.load` (blocks)."""
+        """Take over what another Frontier knew, see `frontier.operating.load` (blocks)."""
         return load(entries, self.loading)
 
     def checkpoint(self) -> None:

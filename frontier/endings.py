@@ -31,9 +31,11 @@ class Endings:
         self._end_row(held, outcome, now_s)
         queue = held.lane.queue
         pay(queue, outcome.kind, charge.cost)
+        if outcome.kind is OutcomeKind.RETIRE and queue.standing is Standing.OPEN:
+            queue.budget = queue.total_budget = queue.spent
         if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
             self._schedule.index.save(queue)
-        is_spent = outcome.kind is OutcomeKind.RETIRE or self._rules.is_over_total(queue)
+        is_spent = self._rules.is_over_total(queue)
         if is_spent and queue.standing is Standing.OPEN:
             self._schedule.halting.retire(queue)
         keep = outcome.kind is OutcomeKind.DEFERRED or outcome.kind is OutcomeKind.RETIRE
@@ -87,7 +89,7 @@ class Endings:
             if group is not None:
                 group.gate.give_back(now_s)
         else:
-            if trouble is HostTrouble.NONE:
+            if gate.troubles and _is_well(outcome):
                 gate.well(now_s)
             gate.rest(start_s, end_s, now_s)
             if group is not None:
@@ -114,6 +116,12 @@ class Endings:
             self._retries.add(waits)
             self.waiting += 1
             held.lane.queue.waits += 1
+
+
+def _is_well(outcome: Outcome) -> bool:
+    """The host has answered without trouble; a lease that was lost, or a name that was not found, proves nothing."""
+    has_answered = outcome.kind is OutcomeKind.DONE or outcome.status > 0
+    return has_answered and outcome.trouble is HostTrouble.NONE
 
 
 #: What the end of a lease costs that tried nothing.

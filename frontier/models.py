@@ -70,6 +70,9 @@ class OutcomeKind(Enum):
     DEFERRED = "deferred"  #: back to its old place, no attempt counted; the slot rests if something was fetched
     RETIRE = "retire"  #: as DEFERRED, and its queue is retired (Heritrix's retire directive)
 
+    # Members are single objects; Enum's own hash is a Python call, and outcomes are counted at every finish.
+    __hash__ = object.__hash__
+
 
 #: The kinds that end a URL: it leaves its queue for the table `done`.
 ENDING = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED})

@@ -51,6 +51,7 @@ def check_numbers(order: FrontierOrder) -> None:
     """Raises: PolicyError for numbers that make no sense."""
     for politeness in (order.politeness, order.group_politeness):
         _check_politeness(politeness)
+    _check_backoff(order.backoff)
     least = {
         "max_unacknowledged": order.max_unacknowledged,
         "per_queue": order.per_queue,
@@ -78,6 +79,15 @@ def _check_politeness(politeness: Politeness) -> None:
         )
     if politeness.slots < 1:
         raise PolicyError("a gate needs at least one slot")
+
+
+def _check_backoff(backoff: Backoff) -> None:
+    for name in ("base_s", "cap_s", "jitter", "forgive_s", "longest_retry_after_s"):
+        number = getattr(backoff, name)
+        if not (math.isfinite(number) and number >= 0):
+            raise PolicyError(f"backoff {name} {number:g}: give a number that is not negative")
+    if backoff.base_s > backoff.cap_s:
+        raise PolicyError(f"backoff base_s {backoff.base_s:g} is longer than cap_s {backoff.cap_s:g}")
 
 
 Clock = Callable[[], float]

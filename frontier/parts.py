@@ -64,6 +64,8 @@ class Parts:
         if self.books.backlog.is_full:
             return Wake(None, WaitsFor.STORE)
         at_s = self._next_time(now_s)
+        if at_s is None and self.may_read_on and not self.is_reading:
+            at_s = now_s  # the next lease asks for them
         waits_for = WaitsFor.TIME if at_s is not None else WaitsFor.NOTHING
         if self.is_reading:
             waits_for |= WaitsFor.STORE
@@ -79,6 +81,12 @@ class Parts:
     def is_reading(self) -> bool:
         """Rows were asked of the store that may be leased."""
         return bool(self.schedule.asked or self.books.is_awaiting)
+
+    @property
+    def may_read_on(self) -> bool:
+        """Gates that could serve may stand in the store, and there is room for them."""
+        window = self.schedule.window
+        return window.stored.more and not window.is_full
 
     def can_lease(self, now_s: float) -> bool:
         """A gate that has something to serve is open."""

@@ -40,6 +40,8 @@ from frontier.operating.timewords import counted
 
 #: Where jobs that are called by name live.
 JOBS = Path("jobs")
+#: Characters of an error that are shown.
+_SAID = 1000
 
 Facts = Mapping[str, Any]
 
@@ -75,7 +77,10 @@ def run_frontier(command: FrontierCommand) -> int:
 
 
 def _fail(error: Exception, code: ExitCode) -> ExitCode:
-    say(f"anabranch: {escaped(str(error))}")
+    said = escaped(str(error))
+    if len(said) > _SAID:  # it repeats what was typed, or a name from the web
+        said = f"{said[: _SAID * 3 // 4]} … {said[-_SAID // 4 :]}"
+    say(f"anabranch: {said}")
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import sys
 import zlib
@@ -11,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from crawler.durablefiles import UNFINISHED, sync_folder
-from crawler.errors import UsageError, storage_errors
+from crawler.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
+from crawler.errors import UsageError, storage_error, storage_errors
 from crawler.urls import canonical
 from frontier.core import Frontier
 from frontier.operating.dumpreading import load_dump
@@ -30,22 +31,45 @@ _TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 def write_dump(lines: Iterable[str], file: Path | None) -> None:
     """Write the lines to standard output, or to a file, compressed if its name ends in `.gz`.
 
-    The file appears when it is whole; what was there before stays until then. Raises: StorageError; BrokenPipeError.
+    The file appears when it is whole and on the disk; what was there before stays until then. A link is followed; a pipe or a
+    device is written to as it is. Raises: StorageError; BrokenPipeError.
     """
     if file is None:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
-    unfinished = file.with_name(file.name + UNFINISHED)
-    with storage_errors(file):
-        try:
-            with _writing(unfinished, is_gzip=file.suffix == ".gz") as out:
+    with _output_errors(file):
+        is_gzip = file.suffix == ".gz"
+        if file.exists() and not file.is_file():
+            with _writing(file, is_gzip=is_gzip) as out:
                 out.writelines(lines)
-            unfinished.replace(file)
-            sync_folder(file.parent)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+            return
+        _replace(Path(os.path.realpath(file)), lines, is_gzip=is_gzip)
+
+
+def _replace(file: Path, lines: Iterable[str], *, is_gzip: bool) -> None:
+    unfinished = file.with_name(file.name + UNFINISHED)
+    try:
+        with _writing(unfinished, is_gzip=is_gzip) as out:
+            out.writelines(lines)
+        with descriptor(unfinished, os.O_RDWR) as fd:
+            sync_file(fd)
+        unfinished.replace(file)
+        sync_folder(file.parent)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _output_errors(file: Path) -> Iterator[None]:
+    """As `storage_errors`; that nobody reads a pipe any more stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise storage_error(error, file, "--output") from error
 
 
 def is_journal(file: Path) -> bool:
@@ -70,11 +94,11 @@ def load_file(frontier: Frontier, file: Path, *, failures: bool, disregarded: bo
     """
     if is_journal(file):
         journal = Journal([file], failures=failures, disregarded=disregarded, canonical=canonical)
-        with storage_errors(file):
+        with storage_errors(file, "FILE"):
             return load_journal(journal, frontier.loading)
     if failures or disregarded:
         raise UsageError("--failures and --disregarded are for Heritrix's journal; a dump says how each URL ended")
-    with storage_errors(file), _opened(file) as lines:
+    with storage_errors(file, "FILE"), _opened(file) as lines:
         return load_dump(_up_to_the_tear(lines), frontier.loading, name=file.name)
 
 

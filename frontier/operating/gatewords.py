@@ -45,4 +45,4 @@ def _causes(gate: Gate) -> Iterator[str]:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.1f}".removesuffix(".0") + " s"
+    return f"{seconds * 1000:.0f} ms" if 0 < seconds < 1 else f"{seconds:.1f}".removesuffix(".0") + " s"

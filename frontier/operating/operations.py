@@ -64,9 +64,12 @@ class Operations:
 
     def explain(self, subject: str) -> Explanation:
         """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
-        self._flush()
         if "://" in subject:
-            return explain_url(self._views.url(subject), self._clock())
+            self._parts.books.drain()
+            is_behind = self._parts.books.backlog.is_full
+            self._flush()
+            return explain_url(self._views.url(subject)._replace(store_behind=is_behind), self._clock())
+        self._flush()
         return explain_queue(self._views.queue(self._facts(QueueKey(subject))), self._clock())
 
     # Orders

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from frontier.backlog import Behind
 from frontier.operating.idleness import IdleFacts, why_idle
 from frontier.parts import Parts
 from frontier.scheduling.lifecycle import QueueState
@@ -24,7 +25,7 @@ class FrontierCounts(NamedTuple):
     failed: int
     disregarded: int
     retired: int  #: URLs of retired queues
-    queues: Mapping[str, int]  #: work queues: all there are, and those that are active by state
+    queues: Mapping[str, int]  #: work queues: all that were ever named, and those that are active by state
     gates: int  #: gates in memory
 
 
@@ -43,7 +44,7 @@ class FrontierStatistics(NamedTuple):
     gates_open: int  #: gates in memory with a free slot now
     parked: int  #: READY queues all of whose gates in memory are closed
     leases_lost: int
-    unsynced_rows: int  #: rows said to the store and not durable yet
+    unsynced_rows: int  #: rows said to the store that were not durable when this was asked
     why_idle: str  #: why nothing can be leased now, in words; empty if something may
     seen: Mapping[str, float]  #: the filter's own figures
 
@@ -70,7 +71,7 @@ def count(parts: Parts) -> FrontierCounts:
     )
 
 
-def examine(parts: Parts, tally: Mapping[str, int], now_s: float) -> FrontierStatistics:
+def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float) -> FrontierStatistics:
     """All but the filter's figures; `tally` is the store's. Costs a look at every gate in memory."""
     counts = count(parts)
     lines = list(parts.schedule.window)
@@ -79,8 +80,8 @@ def examine(parts: Parts, tally: Mapping[str, int], now_s: float) -> FrontierSta
         gates_open=sum(line.gate.opens_s() <= now_s for line in lines),
         parked=_parked(parts, now_s),
         leases_lost=parts.leases.lost,
-        unsynced_rows=parts.books.backlog.rows,
-        why_idle=_why(parts, now_s),
+        unsynced_rows=behind.rows,
+        why_idle=_why(parts, behind, now_s),
         seen={},
     )
 
@@ -99,11 +100,9 @@ def _parked(parts: Parts, now_s: float) -> int:
     return sum(all(lane.line.opens_s() > now_s for lane in queue.lanes) for queue in ready)
 
 
-def _why(parts: Parts, now_s: float) -> str:
+def _why(parts: Parts, behind: Behind, now_s: float) -> str:
     """In words, why no lease can be had; the answer is empty if one may be had."""
-    window = parts.schedule.window
-    may_read_on = window.stored.more and not window.is_full
-    if (parts.can_lease(now_s) or may_read_on) and not parts.books.backlog.is_full:
+    if (parts.can_lease(now_s) or parts.may_read_on) and not behind.is_full:
         return ""
     closed = [line for line in parts.schedule.window if line.has_work and line.opens_s() > now_s]
     opens_s = min((line.opens_s() for line in closed), default=math.inf)
@@ -115,7 +114,7 @@ def _why(parts: Parts, now_s: float) -> str:
         paused=counters.paused,
         retired=counters.retired,
         in_flight=len(parts.leases),
-        store_behind=parts.books.backlog.is_full,
+        store_behind=behind.is_full,
         reading=parts.is_reading,
         closed_gates=len(closed),
         opens_s=min(opens_s, wakes_s if wakes_s is not None else math.inf),

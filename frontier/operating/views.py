@@ -53,7 +53,6 @@ class Views:
             gate=self.gate(gate_key),
             leased_since_s=None if lease is None else lease.since_s,
             ahead=None if record is None or lease is not None else self._ahead(record),
-            store_behind=self._parts.books.backlog.is_full,
         )
 
     def queue(self, facts: QueueFacts) -> QueueView:
@@ -91,15 +90,21 @@ class Views:
         return views[:limit]
 
     def gate(self, key: GateKey) -> GateView:
-        """A gate, live if it is in memory, as it was written last if not."""
-        line = self._parts.schedule.window.get(name_id(key))
-        if line is not None and not line.is_loading:
-            return self._view(line.gate)
-        gate = self._parts.schedule.window.maker.host_gate(key)
+        """A host's gate with its group's, or a group's: live if it is in memory, as it was written last if not."""
+        return self._view(self._gate(key))
+
+    def _gate(self, key: GateKey) -> Gate:
+        window = self._parts.schedule.window
+        listed = window.groups.get(name_id(key)) or window.get(name_id(key))
+        if listed is not None and not listed.is_loading:
+            return listed.gate
+        gate = window.maker.host_gate(key)
         row = self._store.gate(gate.id)
         if row is not None:
             gate.restore(row, self._clock(), clean=True)
-        return self._view(gate)
+        group = None if window.maker.group_of is None else window.maker.group_of(key)
+        gate.group = None if group is None else self._gate(group)
+        return gate
 
     def _first_due(self, queue: int) -> float | None:
         """When the first retry of a queue is due all of whose rows wait; None if there are too many to look at."""

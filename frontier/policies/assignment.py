@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from frontier.errors import PolicyError
-from frontier.models import GateKey, QueueKey
+from frontier.models import QueueKey
 from frontier.policies.authority import KEPT, IpOf, address_of, authority, host_of
 from frontier.policies.domains import domain_of
 from frontier.policies.hashes import Hashes, bkdr, bkdr_batch, elf, elf_batch, sdbm, sdbm_batch
@@ -47,11 +47,6 @@ class PolitenessScope(Enum):
     HOST = "host"  #: every URL of a host passes one gate, whatever its queue
     QUEUE = "queue"  #: a gate per queue: the published behaviour, which hits a host with as many connections as queues
     OFF = "off"  #: a gate per host without rests; only a Crawl-delay or a 429 closes it: for one's own sites
-
-
-def gate_key(scope: PolitenessScope, queue: QueueKey, name: str) -> GateKey:
-    """The gate of a URL with this queue and host[:port]."""
-    return GateKey(f"queue:{queue}") if scope is PolitenessScope.QUEUE else GateKey(host_of(name))
 
 
 def parse_policy(

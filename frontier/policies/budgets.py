@@ -43,11 +43,6 @@ def spend(kind: OutcomeKind, cost: int, penalty: int) -> int:
     return cost + penalty if kind is _FAILED else 0
 
 
-def is_over_session(spent_in_session: int, balance_replenish: int) -> bool:
-    """The queue has spent what a session allows: it goes behind its equals, and its next session begins at nothing."""
-    return spent_in_session >= balance_replenish
-
-
 def is_over_total(spent: int, budget: int) -> bool:
     """The queue has spent its total budget and is to be retired; a budget below 0 has no end."""
     return 0 <= budget <= spent

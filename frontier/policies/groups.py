@@ -29,6 +29,13 @@ GroupOf = Callable[[str], GateKey | None]
 #: What an order, or an embedder, may say.
 GroupRule = str | Mapping[str, str] | Callable[[str], str | None]
 
+_KINDS = ("ip:", "domain:", "group:")
+
+
+def is_group(key: str) -> bool:
+    """The gate of this key is a group's, not a host's."""
+    return key.startswith(_KINDS)
+
 
 def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: Import | None = None) -> GroupOf | None:
     """The second gate of a host under this rule; None if there are no groups.

@@ -66,11 +66,6 @@ def is_precedence(number: int | None) -> bool:
     return number is None or (type(number) is int and 0 <= number <= LAST)
 
 
-def row_precedence(directive: Directive, uri_precedence: int) -> int:
-    """The number that a row sorts by."""
-    return directive << _BITS | uri_precedence
-
-
 @dataclass(frozen=True, slots=True)
 class UriPrecedence:
     """A policy for URIs."""
@@ -138,10 +133,6 @@ class QueuePrecedence:
     def of(self, history: QueueHistory) -> int:
         """The precedence of a queue now. Raises: PolicyError if it is a user's function that fails or answers nonsense."""
         return history.base if self.rule is None else self.rule(history)
-
-    def never_runs(self, precedence: int) -> bool:
-        """Whether a queue of this precedence stands at the floor."""
-        return precedence >= self.floor
 
 
 def parse_queue_precedence(name: str, imported: Import | None = None, floor: int = FLOOR) -> QueuePrecedence:

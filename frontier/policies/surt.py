@@ -50,15 +50,6 @@ class SurtPrefix(NamedTuple):
         return f"http://({surt_host(self.host)}{port}" + ("" if self.with_subdomains else f"){self.path}")
 
 
-def surt_of(url: str) -> str | None:
-    """The SURT form of an absolute URL; userinfo, fragment and the scheme's own port are left out. None if it has no host."""
-    found = authority(url)
-    if found is None:
-        return None
-    scheme = url.partition("://")[0].lower()
-    return f"{scheme}://({surt_host(found.host)}{found.name[len(found.host) :]}){path_of(url)}"
-
-
 def surt_host(host: str) -> str:
     """The host turned round, a comma behind each label: `com,example,www,`. An IP address stays as it is."""
     if not host or is_address(host):

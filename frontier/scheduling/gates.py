@@ -168,7 +168,7 @@ class Gate:
         self.block(now_s + self.backoff.wait_s(counted, retry_after_s, self.id))
 
     def well(self, now_s: float) -> None:
-        """A fetch ended without trouble: starts need not be kept apart any more, and the row of troubles is one shorter.
+        """The host has answered without trouble: starts are kept apart no more, and the row of troubles is one shorter.
 
         Called before `rest`, so that the slot rests as usual. A fetch that was out already when the last trouble came proves
         nothing.

@@ -23,8 +23,7 @@ class Halting:
 
     def reopen(self, queue: WorkQueue) -> None:
         """The queue may be served again; what it has comes back when its gates are read."""
-        self.out -= queue.out if queue.standing is Standing.RETIRED else 0
-        queue.standing = Standing.OPEN
+        self._stand(queue, Standing.OPEN)
         for lane in list(queue.lanes):
             self._placement.place(lane)
             lane.line.enlist()
@@ -32,9 +31,7 @@ class Halting:
 
     def halt(self, queue: WorkQueue, standing: Standing) -> None:
         """The queue is paused or retired: its lanes leave memory, its leases may end."""
-        if standing is Standing.RETIRED and queue.standing is not Standing.RETIRED:
-            self.out += queue.out
-        queue.standing = standing
+        self._stand(queue, standing)
         for lane in list(queue.lanes):
             self._placement.drop(lane)
             lane.line.enlist()  # the next lane of its gate takes its turn
@@ -44,3 +41,10 @@ class Halting:
         """A lease of a queue that may not be served ended; its row stays if `keep`."""
         lane.more = lane.more or keep
         self.out -= lane.queue.standing is Standing.RETIRED
+
+    def _stand(self, queue: WorkQueue, standing: Standing) -> None:
+        if queue.standing is Standing.RETIRED:
+            self.out -= queue.out
+        if standing is Standing.RETIRED:
+            self.out += queue.out
+        queue.standing = standing

@@ -147,12 +147,6 @@ class Schedule:
             self.window.rest(line, now_s)
         line.enlist()
 
-    def gate_changed(self, gate_id: int) -> None:
-        """The gate opens at another time than before."""
-        line = self.window.get(gate_id)
-        if line is not None:
-            line.enlist()
-
     def next_time(self, now_s: float) -> float | None:
         """When a gate with something to serve opens; None if no time will help.
 

@@ -29,17 +29,12 @@ class ManyRows(NamedTuple):
     before: str
     columns: int
     after: str = ""
+    may_repeat: bool = True  #: a row that is given twice changes nothing more
 
 
 def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> CursorResult[Any]:
     """Execute one statement through SQLAlchemy, about 15 µs: for what is rare."""
     return connection.exec_driver_sql(_spelled(connection, statement), tuple(parameters))
-
-
-def execute_many(connection: Connection, statement: str, rows: Iterable[Values]) -> int:
-    """Execute it for each tuple; answers how many rows were changed. For few rows only, see above."""
-    many = list(rows)
-    return connection.exec_driver_sql(_spelled(connection, statement), many).rowcount if many else 0
 
 
 def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
@@ -63,7 +58,7 @@ def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -
     changed = 0
     if connection.dialect.name == "sqlite":
         driver = _driver(connection)
-        for text, parameters in _statements(statement, rows):
+        for text, parameters in _statements(statement, rows, pads=statement.may_repeat):
             changed += driver.execute(text, parameters).rowcount
     else:
         for text, parameters in _statements(statement, rows):
@@ -71,12 +66,19 @@ def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -
     return changed
 
 
-def _statements(statement: ManyRows, rows: Sequence[Values]) -> Iterable[tuple[str, list[Any]]]:
-    """The texts that take all rows, the largest first, with their parameters."""
+def _statements(statement: ManyRows, rows: Sequence[Values], *, pads: bool = False) -> Iterable[tuple[str, list[Any]]]:
+    """The texts that take all rows, the largest first, with their parameters.
+
+    With `pads` the last row may come several times, which fills a statement: few large steps are better than many. (In
+    PostgreSQL an upsert may not meet a row twice.)
+    """
     start = 0
     size = min(_MAX_ROWS, 1 << (_MAX_PARAMETERS // statement.columns).bit_length() - 1)
-    while left := len(rows) - start:
+    while (left := len(rows) - start) > 0:
         while size > left:
+            if pads and 4 * left > 3 * size:
+                rows = [*rows, *[rows[-1]] * (size - left)]
+                break
             size >>= 1
         yield _text(statement, size), list(chain.from_iterable(rows[start : start + size]))
         start += size

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from frontier.errors import FrontierError, StoreUnavailable
+from frontier.errors import FrontierError, StoreInUse, StoreUnavailable
 from frontier.models import GateKey, Head, UrlRecord
 from frontier.seen import SeenFilter
 from frontier.stores import listing, reading
@@ -67,7 +67,8 @@ class SqlStore:
 
         Raises: FormatMismatch, StoreInUse naming the owner, StoreFull, StoreUnavailable.
         """
-        assert self._service is None, "the store is open"
+        if self._service is not None:
+            raise StoreInUse("this store is open already; close it first, or make another one")
 
         def post(answers: list[Answer]) -> None:
             self._answers.extend(answers)

@@ -32,11 +32,11 @@ SELECT {_ROW} FROM url WHERE due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORD
 """
 ENDED = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
 
-INSERT_URL = ManyRows("INSERT INTO url VALUES ", 11)
+INSERT_URL = ManyRows("INSERT INTO url VALUES ", 11, may_repeat=False)
 DELETE_URL = ManyRows(
     "DELETE FROM url WHERE (queue, gate, precedence, ordinal) IN (SELECT * FROM (VALUES ", 4, ") AS gone)"
 )
-INSERT_DONE = ManyRows("INSERT INTO done VALUES ", 6)
+INSERT_DONE = ManyRows("INSERT INTO done VALUES ", 6, may_repeat=False)
 #: Counts only the rows it added: fewer than were given means duplicates.
 ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO NOTHING")
 REPLACE_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO UPDATE SET ordinal = excluded.ordinal")
@@ -183,7 +183,6 @@ WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND count > wait
 
 FACTS = "SELECT name, value FROM crawl"
 FACT = "SELECT value FROM crawl WHERE name = ?"
-PUT_CRAWL = "INSERT INTO crawl VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 PUT_FACTS = ManyRows("INSERT INTO crawl VALUES ", 2, " ON CONFLICT (name) DO UPDATE SET value = excluded.value")
 
 #: A clock that went back: every time by so many seconds earlier.

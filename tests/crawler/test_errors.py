@@ -32,7 +32,7 @@ def test_an_os_error_becomes_the_error_of_its_meaning(
     error = errors.storage_error(OSError(number, os.strerror(number)), Path("jobs/x"))
     assert type(error) is kind
     assert error.exit_code is exit_code
-    assert str(error) == f"jobs/x: {os.strerror(number).lower()}; {kind.advice}"
+    assert str(error) == f"jobs/x: {os.strerror(number).lower()}; {kind.advice.format(other='--job')}"
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,8 @@ def test_bad_arguments_are_refused_in_one_line(frontier: Frontier, verb: str, as
         ("[::1]", "[::1]"),
         ("bücher.test", "xn--bcher-kva.test"),
         ("queue:bkdr:5", "queue:bkdr:5"),
+        ("domain:example.org", "domain:example.org"),
+        ("group:Two words", "group:Two words"),
     ],
 )
 def test_a_host_is_taken_as_people_write_it(typed: str, key: str) -> None:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
-from frontier.models import GateKey, HostTrouble, Lease, Outcome
+from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Politeness
 
@@ -162,7 +162,8 @@ class PolitenessLedger:
             fetch = outcome.start_s, outcome.end_s
         host = self._host(lease.gate)
         in_trouble = outcome is not None and outcome.trouble is not HostTrouble.NONE
-        if fetch is not None and not in_trouble:
+        has_answered = outcome is not None and (outcome.kind is OutcomeKind.DONE or outcome.status > 0)
+        if fetch is not None and has_answered and not in_trouble:
             host.well(now_s)  # before its rest, which is the usual one again
         for _, account in self._accounts(lease.gate):
             account.end(fetch)

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -315,9 +315,10 @@ def test_a_job_that_is_open_is_refused(tmp_path: Path) -> None:
         assert frontier.schedule(candidates("http://a.test/")) == [NEW]
 
 
-def test_a_store_that_is_open_is_refused_and_its_owner_goes_on() -> None:
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_store_that_is_open_is_refused_and_its_owner_goes_on(kind: str, tmp_path: Path) -> None:
     """Also one that is given: a second owner may not close it for the first."""
-    store = MemoryStore()
+    store = MemoryStore() if kind == "memory" else SqlStore(tmp_path / "rows.db")
     with open_frontier(None, ORDER, store=store, clock=FakeClock()) as frontier:
         with pytest.raises(StoreInUse, match="open already"):
             open_frontier(None, ORDER, store=store, clock=FakeClock())
@@ -370,6 +371,31 @@ def test_a_store_that_fails_while_the_filter_is_filled_lets_both_go(
     with opened(tmp_path / "state") as frontier:
         assert frontier.schedule(candidates("http://a.test/")) == [SEEN]
     del caught
+
+
+@pytest.mark.parametrize("fails_at", ["died", "budgets"])
+def test_a_store_that_fails_while_a_note_is_taken_lets_both_go(
+    fails_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever step of the opening it is, the next one works, and no thread is left."""
+    crash_me = opened(tmp_path / "state")
+    crash_me.schedule(candidates("http://a.test/"))
+    crash(crash_me)
+    note = SqlStore.note
+
+    def failing(store: SqlStore, notes: Mapping[str, str]) -> None:
+        if fails_at in notes:
+            raise StoreUnavailable("it cannot be noted")
+        note(store, notes)
+
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlStore, "note", failing)
+        with pytest.raises(StoreUnavailable, match="it cannot be noted"):
+            opened(tmp_path / "state", order=replace(ORDER, budgets=Budgets(total_budget=7)))
+    assert set(threading.enumerate()) <= before
+    with opened(tmp_path / "state") as frontier:
+        assert frontier.schedule(candidates("http://a.test/")) == [SEEN]
 
 
 def _unreadable(store: SqlStore, chunk: int, after: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontier.backlog import MAX_ROWS
-from frontier.errors import InvariantBroken, LeaseLost, StoreFull, StoreUnavailable
+from frontier.errors import InvariantBroken, LeaseLost, PolicyError, StoreFull, StoreUnavailable
 from frontier.fingerprints import name_id
 from frontier.models import (
     BUSY,
@@ -233,6 +233,46 @@ def test_nothing_is_known_of_a_url_that_was_never_scheduled() -> None:
     record = rig.core.get(URL.encode())
     assert record is not None
     assert (record.url, record.state, record.ordinal) == (URL, UrlState.QUEUED, 1)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_delay_without_end_is_refused(number: float) -> None:
+    """The store could not keep it, or the host would never be fetched from again; the Frontier goes on."""
+    rig = build()
+    rig.add(URL)
+    with pytest.raises(PolicyError, match=r"a\.test: give a finite number"):
+        rig.core.set_delay(GateKey("a.test"), number)
+    lease = rig.lease_now()
+    with pytest.raises(PolicyError, match="give a finite number"):
+        rig.core.finish(lease, Outcome(OutcomeKind.RETRY, after_s=number))
+    rig.finish(lease)
+    assert rig.core.is_done
+
+
+@pytest.mark.parametrize("slots", [0, -1, 1.5, 10**30])
+def test_slots_that_make_no_sense_are_refused(slots: int) -> None:
+    """The gate is as it was."""
+    rig = build()
+    rig.add(URL)
+    with pytest.raises(PolicyError, match="give a whole number from 1 to"):
+        rig.core.set_slots(GateKey("a.test"), slots)
+    rig.finish(rig.lease_now())
+    assert rig.core.is_done
+
+
+def test_a_block_until_no_time_is_refused() -> None:
+    """It would neither close the gate nor say why not."""
+    with pytest.raises(PolicyError, match="blocked until nan"):
+        build().core.block(GateKey("a.test"), float("nan"))
+
+
+def test_a_key_that_is_text_is_refused_before_the_store_is_asked() -> None:
+    """The Frontier goes on."""
+    rig = build()
+    rig.add(URL)
+    with pytest.raises(TypeError, match="a dedup key is bytes"):
+        rig.core.get(URL)  # type: ignore[arg-type]
+    rig.finish(rig.lease_now())
 
 
 def test_a_negative_delay_is_none() -> None:

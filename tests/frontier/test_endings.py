@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from frontier.errors import PolicyError
-from frontier.models import NEW, HostTrouble, Outcome, OutcomeKind, QueueKey, UrlState
+from frontier.models import NEW, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey, UrlState
 from frontier.policies.budgets import Budgets
 from frontier.scheduling.gates import Politeness
 from frontier.stores.base import Standing
@@ -57,6 +57,18 @@ def test_retire_for_one_of_two_leases_lets_the_other_end() -> None:
     assert (statistics.done, statistics.retired, statistics.pending) == (1, 3, 0)
 
 
+def test_a_queue_that_was_retired_by_a_lease_stays_so_whatever_the_order_allows() -> None:
+    """Its own total budget ends there, as if the operator had retired it: a raised budget of the order does not wake it."""
+    rig = build(budgets=Budgets(total_budget=5))
+    rig.add(*pages("a.test", 3))
+    rig.finish(rig.lease_now(), OutcomeKind.RETIRE)
+    rig.core.close()
+    again = build(store=rig.store, clock=rig.clock, budgets=Budgets(total_budget=50))
+    assert again.state_of("a.test") == "retired"
+    again.core.operations.resume(A)
+    assert again.settled().url == URL
+
+
 def test_a_paused_queue_stays_paused_whatever_a_lease_says() -> None:
     """The operator goes first."""
     rig = build()
@@ -66,6 +78,8 @@ def test_a_paused_queue_stays_paused_whatever_a_lease_says() -> None:
     rig.finish(lease, OutcomeKind.RETIRE)
     assert rig.state_of("a.test") == "paused"
     rig.core.check()
+    rig.core.operations.resume(A)
+    assert rig.state_of("a.test") != "retired"
 
 
 # Budgets
@@ -286,3 +300,47 @@ def test_what_a_host_asks_for_is_kept_though_the_fetch_went_well() -> None:
     rig.finish(rig.lease_now(), retry_after_s=100.0)
     assert rig.lease() is None
     assert rig.core.wake().at_s == START_S + 100.0
+
+
+def troubles(rig: Rig) -> int:
+    return rig.line("a.test").gate.troubles
+
+
+def after_a_429() -> tuple[Rig, Lease]:
+    """A host that has answered 429 once, and the first lease after its block."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 3))
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=1e6, trouble=HostTrouble.THROTTLED)
+    lease = rig.settled()
+    assert troubles(rig) == 1
+    return rig, lease
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "left"),
+    [
+        (OutcomeKind.DONE, 200, 0),
+        (OutcomeKind.DONE, 0, 0),
+        (OutcomeKind.FAILED, 404, 0),
+        (OutcomeKind.RETRY, -6, 1),
+        (OutcomeKind.FAILED, -1, 1),
+        (OutcomeKind.DEFERRED, 0, 1),
+    ],
+)
+def test_only_an_answer_of_the_host_takes_a_trouble_back(kind: OutcomeKind, status: int, left: int) -> None:
+    """A name that was not found, or a fetch that was broken off, took its time and proves nothing."""
+    rig, lease = after_a_429()
+    rig.core.finish(lease, Outcome(kind, status, lease.since_s, rig.clock.now_s, after_s=1.0))
+    assert troubles(rig) == left
+
+
+def test_a_lease_that_was_lost_takes_no_trouble_back() -> None:
+    """Nobody knows what became of its fetch."""
+    rig = build(politeness=HASTE, lease_s=20.0, fetch_limit_s=10.0)
+    rig.add(*pages("a.test", 2))
+    rig.finish(rig.lease_now(), OutcomeKind.RETRY, after_s=1e6, trouble=HostTrouble.THROTTLED)
+    rig.clock.advance(100.0)
+    rig.lease_now()
+    rig.clock.advance(20.0)
+    assert rig.core.lease() is None
+    assert (rig.core.statistics().leases_lost, troubles(rig)) == (1, 1)

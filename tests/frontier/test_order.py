@@ -5,6 +5,7 @@ import pytest
 from frontier.errors import PolicyError
 from frontier.order import FrontierOrder, check_numbers
 from frontier.policies.budgets import Budgets
+from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Politeness
 
 
@@ -27,6 +28,12 @@ from frontier.scheduling.gates import Politeness
         ({"lease_s": float("nan")}, "lease_s nan"),
         ({"lease_s": 20.0, "fetch_limit_s": 10.5}, "lease_s 20: .* 21 s"),
         ({"checkpoint_s": 0.0}, "checkpoint_s 0: give more than 0 seconds"),
+        ({"backoff": Backoff(base_s=-1.0)}, "backoff base_s -1: give a number that is not negative"),
+        ({"backoff": Backoff(cap_s=float("inf"))}, "backoff cap_s inf"),
+        ({"backoff": Backoff(jitter=float("nan"))}, "backoff jitter nan"),
+        ({"backoff": Backoff(forgive_s=-1.0)}, "backoff forgive_s -1"),
+        ({"backoff": Backoff(longest_retry_after_s=-1.0)}, "backoff longest_retry_after_s -1"),
+        ({"backoff": Backoff(base_s=61.0, cap_s=60.0)}, "backoff base_s 61 is longer than cap_s 60"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(order: dict[str, object], message: str) -> None:
@@ -42,6 +49,8 @@ def test_numbers_that_make_no_sense_are_refused(order: dict[str, object], messag
         {"lease_s": 2400.0},
         {"lease_s": 20.0, "fetch_limit_s": 10.0},
         {"politeness": Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=10_000)},
+        {"backoff": Backoff(base_s=0.0, cap_s=0.0, jitter=0.0, forgive_s=0.0, longest_retry_after_s=0.0)},
+        {"backoff": Backoff(base_s=60.0, cap_s=60.0, jitter=1.0)},
         {"per_queue": 1000, "gates_in_memory": 1, "max_unacknowledged": 1},
     ],
 )

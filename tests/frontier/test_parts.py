@@ -7,7 +7,7 @@ from pathlib import Path
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import FrontierError
-from frontier.models import Candidate, Lease
+from frontier.models import Candidate, Lease, WaitsFor, Wake
 from frontier.scheduling.gates import Politeness
 
 URL = "http://a.test/"
@@ -65,3 +65,14 @@ def test_a_lease_ends_with_its_frontier(tmp_path: Path) -> None:
         pass
     else:
         raise AssertionError("a lease outlived its Frontier")
+
+
+def test_an_opening_says_that_it_can_be_asked_at_once(tmp_path: Path) -> None:
+    """Nothing was read yet, so the first lease begins to read; after that the store is awaited, not the time."""
+    clock = Clock()
+    with open_frontier(tmp_path, ORDER, clock=clock) as frontier:
+        frontier.schedule([Candidate(URL)])
+    with open_frontier(tmp_path, ORDER, clock=clock) as frontier:
+        assert frontier.wake() == Wake(clock.now_s, WaitsFor.TIME)
+        assert leased(frontier) is not None
+        assert frontier.wake() == Wake(None, WaitsFor.FINISH | WaitsFor.URLS)

@@ -63,7 +63,9 @@ class Truth:
         elif kind is OutcomeKind.RETRY:
             self.attempts[ordinal] += 1
             self.waiting[ordinal] = url, due_s
-        if queue.standing is Standing.OPEN and (kind is OutcomeKind.RETIRE or self.is_spent(queue)):
+        if queue.standing is Standing.OPEN and kind is OutcomeKind.RETIRE:
+            queue.budget = queue.spent
+        if queue.standing is Standing.OPEN and self.is_spent(queue):
             queue.standing = Standing.RETIRED
 
     def come_due(self, now_s: float) -> None:

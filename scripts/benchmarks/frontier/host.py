@@ -8,12 +8,14 @@ and goes on as real time does while the host waits for the store.
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event
 
+from crawler.cli.crawl import SWITCH_S
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.models import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
 
@@ -52,12 +54,15 @@ class Host:
         self._out: deque[Lease] = deque()
         self.nones = 0  #: leases asked for in vain
         self.frontier = open_frontier(folder, order, clock=self._clock, on_change=self._changed.set)
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)  # as the crawl command does
 
     def __enter__(self) -> Host:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.frontier.close()
+        sys.setswitchinterval(self._switch_s)
 
     def schedule(self, batches: Iterable[Sequence[Candidate]]) -> None:
         """Enqueue every batch; while the store is behind, wait for its answer."""

@@ -175,11 +175,44 @@ def test_a_dump_that_cannot_be_written_leaves_what_was_there(job: Path, tmp_path
 
     monkeypatch.setattr(frontier_files, "sync_folder", torn)
     assert run("dump", file="nowhere/x") == ExitCode.STORE_OR_JOB_IN_USE
-    assert "nowhere/x" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("nowhere/x: no such file or directory; choose another --output\n")
     monkeypatch.setattr(Path, "replace", lambda self, target: torn(target))
     assert run("dump", file="old") == ExitCode.DISK_FULL
     assert (tmp_path / "old").read_text() == "the old dump"
     assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_dump_to_a_pipe_goes_through_it(job: Path, tmp_path: Path) -> None:
+    """What is no file is written to: a rename would put a file in the place of a pipe, or of a device."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)  # both ends: neither side waits for the other
+    assert run("dump", file="pipe") == 0
+    lines = os.read(reader, 1 << 16).splitlines()
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert json.loads(lines[-1])["end"]
+
+
+def test_a_dump_to_a_link_replaces_what_it_leads_to(job: Path, tmp_path: Path) -> None:
+    """The link stays: it says where backups are kept."""
+    (tmp_path / "kept").write_text("the old dump")
+    (tmp_path / "link").symlink_to("kept")
+    assert run("dump", file="link") == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "kept").read_text().startswith('{"anabranch":"frontier"')
+
+
+def test_an_error_does_not_repeat_all_of_a_long_name(job: Path, capsys) -> None:
+    """What is wrong with it stays on the screen."""
+    said = refused(capsys, run("show", subject="x" * 100_000))
+    assert len(said) < 1100
+    assert said.startswith("anabranch: there is no queue xxx")
+    assert said.rstrip().endswith("`frontier ls` shows those that hold URLs")
+
+
+def test_an_argument_that_is_empty_is_said_to_be_so(job: Path, capsys) -> None:
+    """An unset variable of a script is the usual cause."""
+    assert "host is empty" in refused(capsys, run("block", host="", for_s=None, until_s=None))
 
 
 JOURNAL = """F+ http://a.test/0 - -

@@ -134,15 +134,15 @@ def test_every_url_is_counted_once() -> None:
 
 
 def test_counts_are_taken_without_the_store() -> None:
-    """A display may ask while the store is busy; `statistics` waits for it."""
+    """A display may ask while the store is busy; `statistics` waits for it, and tells how far it was behind."""
     store = DelayingStore()
     rig = build(store=store)
     rig.add(URL)
     assert count(rig.parts).pending == 1
-    statistics = examine(rig.parts, {}, START_S)
+    statistics = examine(rig.parts, {}, rig.parts.books.backlog.behind, START_S)
     assert (statistics.pending, statistics.unsynced_rows) == (1, 1)
     assert "rows of the store are awaited" in statistics.why_idle
-    assert rig.core.statistics().unsynced_rows == 0
+    assert [rig.core.statistics().unsynced_rows for _ in range(2)] == [1, 0]
 
 
 def test_a_store_that_is_behind_is_the_reason() -> None:
@@ -158,7 +158,11 @@ def test_a_store_that_is_behind_is_the_reason() -> None:
             break
     assert lease is not None
     rig.finish(lease)
-    assert examine(rig.parts, {}, START_S).why_idle.startswith("the store is behind")
+    assert rig.core.operations.explain("http://b.test/").reason.startswith("the store is behind")
+    assert "the store is behind" not in rig.core.operations.explain("http://b.test/").reason
+    rig.finish(rig.settled())
+    assert rig.core.statistics().why_idle.startswith("the store is behind")
+    assert rig.core.statistics().why_idle == "nothing is queued"
 
 
 def test_the_filters_figures_are_told() -> None:

@@ -1,6 +1,7 @@
 """What is told of one URL and of one queue, in each of their states."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.frontier.builder import HASTE, START_S, Rig, build, pages
 
 URL = "http://a.test/page0"
 A = QueueKey("a.test")
+GROUPED: dict[str, Any] = {"group": "domain", "politeness": HASTE, "group_politeness": Politeness(min_delay_s=10.0)}
 
 
 def why(rig: Rig, subject: str) -> Explanation:
@@ -224,6 +226,30 @@ def test_gates_are_told_as_they_are_though_they_left_memory() -> None:
     again = build(store=rig.store, clock=rig.clock)
     assert why(again, "http://z.test/").highest_rate == pytest.approx(1 / 7)
     assert why(again, URL).highest_rate == pytest.approx(1 / 3)
+
+
+def test_a_group_is_told_though_none_of_its_gates_is_in_memory() -> None:
+    """A job that is stopped says what it waits for, as one that runs does."""
+    rig = build(**GROUPED)
+    rig.add("http://a.d.test/", "http://b.d.test/")
+    rig.finish(rig.lease_now())
+    rig.core.close()
+    again = build(store=rig.store, clock=rig.clock, seen=rig.seen, **GROUPED)
+    found = why(again, "http://b.d.test/")
+    assert (found.group, found.earliest_s) == ("domain:d.test", START_S + 10.0)
+    assert "its group's gate domain:d.test is closed: rests for another 10 s" in found.reason
+    assert found.highest_rate == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("hosts", [["http://a.d.test/"], []])
+def test_a_group_can_be_asked_for_by_name(hosts: list[str]) -> None:
+    """It has the group's politeness and no group itself, whether one of its hosts is in memory or none ever came."""
+    rig = build(**GROUPED)
+    rig.add(*hosts)
+    rig.core.block(GateKey("domain:d.test"), START_S + 60.0)
+    view = rig.core.operations.gate(GateKey("domain:d.test"))
+    assert (view.opens_s, view.rate_per_s, view.group) == (START_S + 60.0, pytest.approx(0.1), None)
+    assert [group.gate.key for group in rig.schedule.window.groups] == ["domain:d.test"] * len(hosts)
 
 
 def test_a_gate_without_rests_has_no_highest_rate() -> None:

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from frontier.errors import PolicyError
 from frontier.models import QueueKey
 from frontier.policies.assignment import (
-    PolitenessScope,
     _Numbered,
-    gate_key,
     host_of_queue,
     known_policies,
     parse_policy,
@@ -316,11 +314,3 @@ def test_a_queue_of_one_host_tells_it(name: str, host: str, port: str, page: int
 def test_a_queue_of_many_hosts_tells_none() -> None:
     """Hashes, addresses and functions of one's own."""
     assert [host_of_queue(name) for name in ("bkdr:7", "ip", "bucket:7", "my.own:key")] == [None] * 4
-
-
-def test_a_gate_is_a_host_unless_it_is_a_queue() -> None:
-    """HOST and OFF share the gate between ports, schemes and queues; QUEUE has one per queue."""
-    queue = QueueKey("bkdr:3")
-    assert gate_key(PolitenessScope.HOST, queue, "a.test:81") == "a.test"
-    assert gate_key(PolitenessScope.OFF, queue, "a.test") == "a.test"
-    assert gate_key(PolitenessScope.QUEUE, queue, "a.test:81") == "queue:bkdr:3"

@@ -10,7 +10,6 @@ from frontier.policies.budgets import (
     UNLIMITED,
     Budgets,
     checked_total,
-    is_over_session,
     is_over_total,
     spend,
     total_budget,
@@ -41,12 +40,6 @@ def test_each_end_of_a_lease_has_its_price(kind: OutcomeKind, spent: int) -> Non
 def test_every_kind_of_outcome_has_a_price_in_the_test_above() -> None:
     """A new kind of outcome needs a decision about its price."""
     assert {kind.name for kind in OutcomeKind} == {"DONE", "FAILED", "RETRY", "DISREGARDED", "DEFERRED", "RETIRE"}
-
-
-def test_a_session_ends_when_its_amount_is_spent() -> None:
-    """The queue goes on while less is spent, and no longer."""
-    assert not is_over_session(2999, 3000)
-    assert is_over_session(3000, 3000)
 
 
 def test_a_total_budget_ends_when_it_is_spent() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from frontier.errors import PolicyError
-from frontier.policies.groups import parse_group
+from frontier.policies.groups import is_group, parse_group
 
 
 def test_without_a_rule_there_are_no_groups() -> None:
@@ -56,6 +56,12 @@ def test_a_group_is_never_a_host() -> None:
     group_of = parse_group(lambda host: host)
     assert group_of is not None
     assert group_of("a.test") == "group:a.test"
+
+
+def test_the_key_of_a_groups_gate_tells_that_it_is_one() -> None:
+    """Hosts, and the gates of queues, have none of its beginnings."""
+    assert all(map(is_group, ["ip:192.0.2.1", "domain:d.test", "group:portals"]))
+    assert not any(map(is_group, ["a.test", "ip.test", "queue:domain:3", "[2001:db8::1]"]))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from frontier.policies.precedence import (
     is_precedence,
     parse_queue_precedence,
     parse_uri_precedence,
-    row_precedence,
 )
 
 URL = "http://example.com/"
@@ -58,18 +57,21 @@ def test_a_candidate_for_the_front_has_the_front_precedence() -> None:
     assert parse_uri_precedence("cost").in_row(PLAIN._replace(front=True)) == FRONT
 
 
-@given(st.sampled_from(list(Directive)), st.integers(0, LAST), st.sampled_from(list(Directive)), st.integers(0, LAST))
-def test_the_directive_is_stronger_than_any_uri_precedence(one: Directive, a: int, other: Directive, b: int) -> None:
+@given(st.booleans(), st.integers(0, LAST), st.booleans(), st.integers(0, LAST))
+def test_the_directive_is_stronger_than_any_uri_precedence(one: bool, a: int, other: bool, b: int) -> None:
     """Rows sort by directive first, then by URI precedence, and all of them before rows that wait."""
-    first, second = row_precedence(one, a), row_precedence(other, b)
-    assert (first < second) == ((one, a) < (other, b))
+    policy = parse_uri_precedence("base")
+    first, second = (
+        policy.in_row(PLAIN._replace(front=front), None, number) for front, number in ((one, a), (other, b))
+    )
+    assert (first < second) == ((not one, a) < (not other, b))
     assert max(first, second) < WAITING
 
 
 def test_a_policy_that_always_says_the_same_says_it_beforehand() -> None:
     """Most crawls need not ask for each URL."""
     assert parse_uri_precedence("cost").plain == NORMAL
-    assert parse_uri_precedence("base:7").plain == row_precedence(Directive.NORMAL, 7)
+    assert parse_uri_precedence("base:7").plain == Directive.NORMAL << 8 | 7
     assert parse_uri_precedence("hops").plain is None
     assert parse_uri_precedence("cost", cost=parse_cost("wag")).plain is None
 
@@ -78,7 +80,7 @@ def test_a_policy_that_always_says_the_same_says_it_beforehand() -> None:
 def test_base_gives_every_url_its_number(number: int) -> None:
     """`base:N` is N for all, and the rule agrees with the constant."""
     policy = parse_uri_precedence(f"base:{number}")
-    assert policy.in_row(PLAIN) == row_precedence(Directive.NORMAL, number)
+    assert policy.in_row(PLAIN) == Directive.NORMAL << 8 | number
     assert policy.rule(PLAIN, None) == policy.constant == number
 
 
@@ -88,7 +90,7 @@ def test_cost_makes_expensive_urls_wait() -> None:
     query = Candidate(URL + "?a=1")
     assert [wag.rule(PLAIN, None), wag.rule(query, None), wag.rule(query, URL)] == [1, 2, 3]
     dear = parse_uri_precedence("cost", cost=parse_cost("m:f", finds(lambda url, via, hops: 1000)))
-    assert dear.in_row(PLAIN) == row_precedence(Directive.NORMAL, LAST)
+    assert dear.in_row(PLAIN) == Directive.NORMAL << 8 | LAST
 
 
 def test_cost_sees_the_hops_of_the_candidate() -> None:
@@ -113,7 +115,7 @@ def test_a_users_function_sees_the_candidate_and_where_it_was_found() -> None:
     """A policy of the user's own decides from the whole candidate."""
     asked: list[tuple[object, ...]] = []
     policy = parse_uri_precedence("m:f", finds(lambda *given: asked.append(given) or 9))
-    assert policy.in_row(PLAIN, "http://via/") == row_precedence(Directive.NORMAL, 9)
+    assert policy.in_row(PLAIN, "http://via/") == Directive.NORMAL << 8 | 9
     assert asked == [(PLAIN, "http://via/")]
 
 
@@ -122,9 +124,9 @@ def test_what_a_candidate_brings_is_stronger_than_sheet_and_policy(name: str) ->
     """Candidate, then sheet, then policy: the nearest word counts, 0 included."""
     policy = parse_uri_precedence(name, finds(lambda *given: 9))
     brings = PLAIN._replace(precedence=0)
-    assert policy.in_row(brings, None, 4) == row_precedence(Directive.NORMAL, 0)
-    assert policy.in_row(PLAIN, None, 0) == row_precedence(Directive.NORMAL, 0)
-    assert policy.in_row(brings._replace(front=True)) == row_precedence(Directive.HIGH, 0)
+    assert policy.in_row(brings, None, 4) == Directive.NORMAL << 8
+    assert policy.in_row(PLAIN, None, 0) == Directive.NORMAL << 8
+    assert policy.in_row(brings._replace(front=True)) == Directive.HIGH << 8
 
 
 @pytest.mark.parametrize(
@@ -182,14 +184,7 @@ def test_success_never_brings_a_queue_to_the_floor() -> None:
     """A site with millions of pages goes last, but it goes; only its base can put it at the floor."""
     policy = parse_queue_precedence("success:1", floor=10)
     assert policy.of(history(10**9)) == 9
-    assert not policy.never_runs(9)
     assert policy.of(history(10**9, base=12)) == 12
-
-
-@pytest.mark.parametrize(("precedence", "never"), [(0, False), (254, False), (255, True), (256, True)])
-def test_a_queue_at_the_floor_never_runs(precedence: int, never: bool) -> None:
-    """The floor itself is where running ends."""
-    assert parse_queue_precedence("base").never_runs(precedence) is never
 
 
 def test_a_users_function_sees_the_history_of_the_queue() -> None:

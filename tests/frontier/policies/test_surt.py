@@ -5,29 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frontier.errors import PolicyError
-from frontier.policies.surt import SurtPrefix, host_of_surt_key, parse_surt, surt_host, surt_key, surt_of
+from frontier.policies.surt import SurtPrefix, host_of_surt_key, parse_surt, surt_host, surt_key
 
 LABELS = st.text("abcxyz0189-", min_size=1, max_size=8)
 HOSTS = st.lists(LABELS, min_size=1, max_size=5).map(".".join) | st.sampled_from(["192.0.2.1", "[2001:db8::1]"])
-
-
-@pytest.mark.parametrize(
-    ("url", "surt"),
-    [
-        ("http://www.archive.org/goo/", "http://(org,archive,www,)/goo/"),
-        ("http://www.archive.org:80/goo/?a&b", "http://(org,archive,www,)/goo/?a&b"),
-        ("http://www.archive.org:8080/goo", "http://(org,archive,www,:8080)/goo"),
-        ("https://www.archive.org/", "https://(org,archive,www,)/"),
-        ("http://127.2.34.163/", "http://(127.2.34.163)/"),
-        ("http://[::1]:81/", "http://([::1]:81)/"),
-        ("HTTP://WWW.Archive.org./Goo#part", "http://(org,archive,www,)/Goo"),
-        ("http://me:pw@localhost", "http://(localhost,)/"),
-        ("mailto:me@a.test", None),
-    ],
-)
-def test_a_url_has_its_host_turned_round(url: str, surt: str | None) -> None:
-    """As Heritrix writes it; addresses stay as they are, paths keep their case."""
-    assert surt_of(url) == surt
 
 
 def test_a_queue_key_has_no_scheme_and_its_port_behind_a_hash() -> None:

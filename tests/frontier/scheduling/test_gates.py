@@ -539,6 +539,7 @@ def test_a_closed_gate_says_why() -> None:
     two.set_spacing(10.0)
     two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
     assert why_closed(two, NOW_S + 2.5) == "rests for another 8.5 s, Crawl-delay 10 s"
+    assert why_closed(two, NOW_S + 10.984) == "rests for another 16 ms, Crawl-delay 10 s"
     two.trouble(THROTTLED, 0.0, NOW_S + 1)
     two.set_spacing(0.0)
     assert why_closed(two, NOW_S + 2) == "blocked for another 59 s, troubles in a row: 1, starts 60 s apart since a 429"

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection
 
 from frontier.stores import sqlite
-from frontier.stores.dialect import ManyRows, execute, execute_many, fetch, fetch_for, write
+from frontier.stores.dialect import ManyRows, execute, fetch, fetch_for, write
 
 INSERT = ManyRows("INSERT INTO pair VALUES ", 2, " ON CONFLICT (a) DO NOTHING")
 ASKED = ManyRows("SELECT a FROM pair WHERE a IN (SELECT * FROM (VALUES ", 1, ") AS asked) ORDER BY a")
@@ -47,11 +47,16 @@ def test_a_wide_row_stays_within_the_bound_of_parameters(connection: Connection)
     execute(connection, f"CREATE TABLE wide ({columns})")
     said: list[str] = []
     connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
-    assert write(connection, ManyRows("INSERT INTO wide VALUES ", 200), [tuple(range(200))] * 300) == 300
+    assert (
+        write(connection, ManyRows("INSERT INTO wide VALUES ", 200, may_repeat=False), [tuple(range(200))] * 300) == 300
+    )
     assert len(said) == 2 + 3  # 128, 128, 32, 8, 4
 
 
-def test_execute_many_counts_too(connection: Connection) -> None:
-    """For few rows, one by one."""
-    assert execute_many(connection, "INSERT INTO pair VALUES (?, ?)", [(1, "a"), (2, "b")]) == 2
-    assert execute_many(connection, "INSERT INTO pair VALUES (?, ?)", []) == 0
+@pytest.mark.parametrize(("rows", "steps"), [(95, 2), (100, 1), (127, 1), (255, 1), (300, 4)])
+def test_few_steps_take_many_rows(connection: Connection, rows: int, steps: int) -> None:
+    """At each step Python's lock goes to another thread: a last row that comes again fills a statement, and counts once."""
+    said: list[str] = []
+    connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
+    assert write(connection, INSERT, [(number, "") for number in range(rows)]) == rows
+    assert len(said) == steps
