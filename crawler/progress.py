@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from crawler.quantities import format_bytes, format_duration
+from crawler.quantities import format_bytes
 from frontier.models import WaitsFor
+from frontier.operating.timewords import duration_words
 
 #: Seconds between two refreshes on a terminal, and between two plain lines.
 LIVE_INTERVAL_S = 0.5
@@ -44,7 +45,7 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
     rate = (now.pages - (since.pages if since else 0)) / span_s if span_s > 0 else 0.0
     speed = (now.fetched_bytes - (since.fetched_bytes if since else 0)) / span_s if span_s > 0 else 0.0
     parts = [
-        format_duration(now.elapsed_s),
+        duration_words(now.elapsed_s),
         f"{now.pages} pages ({rate:.1f}/s, {format_bytes(int(speed))}/s)",
         f"{now.pending} queued in {now.queues} queues",
         f"{now.active}/{now.workers} active",
@@ -70,7 +71,7 @@ def why_idle(now: CrawlSnapshot) -> str:
     if now.wakes_in_s is None:
         return "idle: no gate can open"
     what = "retries wait" if now.waiting == now.pending else "all gates are closed"
-    return f"idle: {what}, next in {format_duration(max(now.wakes_in_s, 0.0))}"
+    return f"idle: {what}, next in {duration_words(max(now.wakes_in_s, 0.0))}"
 
 
 class Progress:

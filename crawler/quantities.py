@@ -80,22 +80,6 @@ def exact_size(size_bytes: int) -> str:
     return "0B"
 
 
-def format_duration(seconds: float) -> str:
-    """A duration for the eye, in its two largest units: `1d 2h`, `2m 3s`, `4.2s`, `250ms`."""
-    milliseconds = round(seconds * 1000)
-    if milliseconds < 1000:
-        return f"{max(milliseconds, 0)}ms"
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    rest = round(seconds)
-    parts = []
-    for unit in ("d", "h", "m", "s"):
-        count, rest = divmod(rest, round(_DURATIONS[unit]))
-        parts.append((count, unit))
-    first = next(index for index, (count, _) in enumerate(parts) if count)
-    return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2] if count)
-
-
 def format_bytes(size_bytes: int) -> str:
     """A size for the eye, in binary units with one decimal: `17 B`, `1.5 KiB`, `2.0 GiB`."""
     if size_bytes < 1024:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.job import JobFolder
-from crawler.quantities import format_bytes, format_duration
+from crawler.quantities import format_bytes
 from crawler.statistics import CrawlStatistics
 from crawler.status import describe
 from frontier.operating.statistics import FrontierCounts, FrontierStatistics
+from frontier.operating.timewords import duration_words
 
 #: So many content types have a line of their own; the rest share one.
 MIME_LINES = 10
@@ -95,7 +96,7 @@ def crawl_report(facts: RunFacts) -> str:
     rows = [
         ("job", facts.job),
         ("ended", facts.ended),
-        ("duration", format_duration(facts.elapsed_s)),
+        ("duration", duration_words(facts.elapsed_s)),
         ("seeds", f"{answered} answered, {len(facts.seeds) - answered} not"),
         ("this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"),
         ("fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"),

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from crawler.quantities import format_duration
 from frontier.operating.explain import Explanation, text_of
-from frontier.operating.timewords import counted, rate_words
+from frontier.operating.timewords import counted, duration_words, rate_words
 
 Facts = Mapping[str, Any]
 
@@ -120,7 +119,7 @@ def _opens_in(facts: Facts) -> str:
     seconds = facts["opens_in_s"]
     if seconds is None:
         return "-"
-    return format_duration(seconds) if seconds > 0 else "open"
+    return duration_words(seconds) if seconds > 0 else "open"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from crawler.quantities import format_duration
+from frontier.operating.timewords import duration_words
 
 REFRESH_S = 0.5
 
@@ -47,5 +47,5 @@ def live_totals(fd: int, *, quiet: bool) -> Iterator[Show]:
 def progress_line(lines: int, new: int, elapsed_s: float, part: float | None) -> str:
     """One line: how long, how far, how fast, how many are new, and which part is done if the end is known. Pure."""
     rate = lines / max(elapsed_s, 1e-3)
-    parts = [format_duration(elapsed_s), f"{lines:,} lines ({rate:,.0f}/s)", f"{new:,} new"]
+    parts = [duration_words(elapsed_s), f"{lines:,} lines ({rate:,.0f}/s)", f"{new:,} new"]
     return " · ".join(parts if part is None else [*parts, f"{part:.0%}"])

@@ -13,7 +13,8 @@ from frontier.policies.queuerules import QueueRules
 from frontier.scheduling.gategroups import GateMaker
 from frontier.scheduling.gatelines import Line
 from frontier.scheduling.gatewindow import GateWindow
-from frontier.scheduling.workqueues import Lane, Place, QueueIndex, WorkQueue
+from frontier.scheduling.queueindex import QueueIndex
+from frontier.scheduling.workqueues import Lane, Place, WorkQueue
 from frontier.stores.base import LanesRead
 from frontier.turns import Turn, precedence_of
 

@@ -8,13 +8,12 @@ count its rows, the store does.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from frontier.models import WAITING, Head, QueueKey, Row
-from frontier.scheduling.lifecycle import Holds, QueueState, next_state
+from frontier.scheduling.lifecycle import Holds, QueueState
 from frontier.stores.base import LaneId, QueueRow, Standing
 from frontier.turns import Turn
 
@@ -270,58 +269,6 @@ class Lane:
         kept = [head for head in self.window if head.row.ordinal not in ordinals]
         self.queue.heads -= len(self.window) - len(kept)
         self.window = deque(kept)
-
-
-class QueueIndex:
-    """The queues in memory, by id."""
-
-    def __init__(self, per_queue: int, save: Callable[[WorkQueue], None]) -> None:
-        """`save` gets a queue whose row must be written before it leaves memory."""
-        self._queues: dict[int, WorkQueue] = {}
-        self._per_queue = per_queue
-        self._save = save
-        self.states: Counter[QueueState] = Counter()  #: queues in memory by state
-
-    def __len__(self) -> int:
-        return len(self._queues)
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self._queues.values())
-
-    def get(self, queue_id: int) -> WorkQueue | None:
-        """The queue, if it is in memory."""
-        return self._queues.get(queue_id)
-
-    def take_up(self, queue_id: int) -> WorkQueue:
-        """The queue; made if it is not in memory."""
-        queue = self._queues.get(queue_id)
-        if queue is None:
-            queue = self._queues[queue_id] = WorkQueue(queue_id, self._per_queue)
-            self.states[queue.state] += 1
-        return queue
-
-    def settle(self, queue: WorkQueue) -> None:
-        """Bring the queue's state in line with what it holds, by the table of `lifecycle`; let go of an idle one."""
-        state = next_state(queue.state, queue.holds())
-        if state is not queue.state:
-            self.states[queue.state] -= 1
-            self.states[state] += 1
-            queue.state = state
-        if not (queue.lanes or queue.out) and self._queues.get(queue.id) is queue:
-            self.states[state] -= 1
-            del self._queues[queue.id]
-            self.save(queue)
-
-    def save(self, queue: WorkQueue) -> None:
-        """Write what was spent since it was written last, if anything was."""
-        if queue.unsaved:
-            queue.unsaved = 0
-            self._save(queue)
-
-    def save_all(self) -> None:
-        """Write what all queues in memory spent since they were written."""
-        for queue in self._queues.values():
-            self.save(queue)
 
 
 #: Places of a row that waits sort behind all that can be served.

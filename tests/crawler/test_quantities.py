@@ -12,7 +12,6 @@ from crawler.quantities import (
     exact_duration,
     exact_size,
     format_bytes,
-    format_duration,
     parse_duration,
     parse_size,
 )
@@ -104,26 +103,6 @@ def test_every_duration_comes_back_as_it_was_written(seconds: float) -> None:
 def test_every_size_comes_back_as_it_was_written(size_bytes: int) -> None:
     """What is dumped is loaded as the same number."""
     assert parse_size(exact_size(size_bytes)) == size_bytes
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0.0, "0ms"),
-        (-1.0, "0ms"),
-        (0.25, "250ms"),
-        (0.9999, "1.0s"),
-        (4.25, "4.2s"),
-        (59.6, "1m"),
-        (123.4, "2m 3s"),
-        (3600.0, "1h"),
-        (3605.0, "1h"),
-        (93_784.0, "1d 2h"),
-    ],
-)
-def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, shown: str) -> None:
-    """Nobody reads the seconds of a crawl of two days."""
-    assert format_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
