@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from frontier.operating.timewords import duration_words
 from frontier.scheduling.gates import Gate
 
 
@@ -27,11 +28,11 @@ def _closures(gate: Gate, opens_s: float, now_s: float) -> Iterator[str]:
     if gate.blocked_until_s == math.inf:
         yield "blocked until it is unblocked"
     elif gate.blocked_until_s > now_s:
-        yield f"blocked for another {_duration(gate.blocked_until_s - now_s)}"
+        yield f"blocked for another {duration_words(gate.blocked_until_s - now_s)}"
     if gate.out >= gate.slots:
         yield "its only slot is out" if gate.out == 1 else f"{gate.out} of {gate.slots} slots are out"
     elif opens_s > gate.blocked_until_s:
-        yield f"rests for another {_duration(opens_s - now_s)}"
+        yield f"rests for another {duration_words(opens_s - now_s)}"
 
 
 def _causes(gate: Gate) -> Iterator[str]:
@@ -39,10 +40,6 @@ def _causes(gate: Gate) -> Iterator[str]:
     if gate.troubles:
         yield f"troubles in a row: {gate.troubles}"
     if gate.throttle_s:
-        yield f"starts {_duration(gate.throttle_s)} apart since a 429"
+        yield f"starts {duration_words(gate.throttle_s)} apart since a 429"
     if gate.spacing_s:
-        yield f"Crawl-delay {_duration(gate.spacing_s)}"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if 0 < seconds < 1 else f"{seconds:.1f}".removesuffix(".0") + " s"
+        yield f"Crawl-delay {duration_words(gate.spacing_s)}"

@@ -125,7 +125,7 @@ def test_orders_last(job: Path, capsys) -> None:
     assert run("why", url=URLS[1]) == 0
     text = out(capsys)
     assert "its queue is paused by the operator" in text
-    assert "blocked for another 3" in text
+    assert "blocked for another " in text
     assert run("unblock", host="a.test") == 0
     assert run("resume", queue="a.test") == 0
     capsys.readouterr()

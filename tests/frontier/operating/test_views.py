@@ -63,7 +63,7 @@ def test_a_queued_url_waits_for_those_before_it_and_for_its_gate() -> None:
     rig.block("a.test", START_S + 60.0)
     found = why(rig, "http://a.test/page4")
     assert (found.state, found.ahead) == ("queued", 4)
-    assert "its gate a.test is closed: blocked for another 60 s" in found.reason
+    assert "its gate a.test is closed: blocked for another 1m" in found.reason
     assert "4 URLs stand before it in its queue" in found.reason
     assert found.earliest_s == START_S + 60.0 + 4 * 3.0
 
@@ -75,7 +75,7 @@ def test_a_url_behind_a_group_is_told_of_it() -> None:
     rig.finish(rig.lease_now())
     found = why(rig, "http://b.d.test/")
     assert found.group == "domain:d.test"
-    assert "its group's gate domain:d.test is closed: rests for another 10 s" in found.reason
+    assert "its group's gate domain:d.test is closed: rests for another 10s" in found.reason
     assert found.earliest_s == START_S + 10.0
     assert found.highest_rate == pytest.approx(0.1)
 
@@ -189,7 +189,7 @@ def test_a_queue_of_one_gate_that_is_closed_names_it() -> None:
     rig.fetch(rig.lease_now(), 1.0, trouble=HostTrouble.THROTTLED, retry_after_s=600.0)
     found = why(rig, A)
     assert (found.gate, found.earliest_s) == ("a.test", rig.clock.now_s + 600.0)
-    assert "its gate a.test is closed: blocked for another 600 s" in found.reason
+    assert "its gate a.test is closed: blocked for another 10m" in found.reason
 
 
 def test_a_queue_of_many_gates_counts_them() -> None:
@@ -237,7 +237,7 @@ def test_a_group_is_told_though_none_of_its_gates_is_in_memory() -> None:
     again = build(store=rig.store, clock=rig.clock, seen=rig.seen, **GROUPED)
     found = why(again, "http://b.d.test/")
     assert (found.group, found.earliest_s) == ("domain:d.test", START_S + 10.0)
-    assert "its group's gate domain:d.test is closed: rests for another 10 s" in found.reason
+    assert "its group's gate domain:d.test is closed: rests for another 10s" in found.reason
     assert found.highest_rate == pytest.approx(0.1)
 
 

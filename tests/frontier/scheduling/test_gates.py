@@ -538,17 +538,17 @@ def test_a_closed_gate_says_why() -> None:
     assert why_closed(two, NOW_S) == "its only slot is out"
     two.set_spacing(10.0)
     two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
-    assert why_closed(two, NOW_S + 2.5) == "rests for another 8.5 s, Crawl-delay 10 s"
-    assert why_closed(two, NOW_S + 10.984) == "rests for another 16 ms, Crawl-delay 10 s"
+    assert why_closed(two, NOW_S + 2.5) == "rests for another 8.5s, Crawl-delay 10s"
+    assert why_closed(two, NOW_S + 10.984) == "rests for another 16ms, Crawl-delay 10s"
     two.trouble(THROTTLED, 0.0, NOW_S + 1)
     two.set_spacing(0.0)
-    assert why_closed(two, NOW_S + 2) == "blocked for another 59 s, troubles in a row: 1, starts 60 s apart since a 429"
+    assert why_closed(two, NOW_S + 2) == "blocked for another 59s, troubles in a row: 1, starts 1m apart since a 429"
     two.block(math.inf)
     two.trouble(UNAVAILABLE, 0.0, NOW_S + 1)
     assert why_closed(two, NOW_S + 2).startswith("blocked until it is unblocked, troubles in a row: 1")
     two.unblock()
     two.block(NOW_S + 5)
-    assert why_closed(two, NOW_S + 2) == "blocked for another 3 s, rests for another 9 s"
+    assert why_closed(two, NOW_S + 2) == "blocked for another 3.0s, rests for another 9.0s"
 
 
 #: One step: what happens, how long after the last, and a number that each kind reads in its own way.
