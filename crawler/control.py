@@ -5,8 +5,9 @@ A Unix socket in the job's state folder, for its owner alone (mode 0600). Each l
     {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}}
     {"facts": {…}}    or    {"error": "one line", "code": 2}
 
-The crawl's event loop answers, one line at a time: the core is not thread-safe, and every verb is short. Whoever holds the
-job's lock owns the socket, so one that is found there belongs to a dead process and is replaced.
+The crawl answers beside its work, one line after another, whoever asks: an order that came while the store answers a long
+question would stop the crawl's loop until then. Whoever holds the job's lock owns the socket, so one that is found there
+belongs to a dead process and is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -43,7 +44,7 @@ PATIENCE_S = 60.0
 
 Arguments = Mapping[str, Any]
 #: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
-Answer = Callable[[str, Arguments], Mapping[str, Any]]
+Answer = Callable[[str, Arguments], Awaitable[Mapping[str, Any]]]
 
 
 class ControlRefused(CrawlerError):
@@ -66,6 +67,8 @@ class Control:
         self._answer = answer
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
+        self._replies: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()  # whoever asked first has it first
 
     async def __aenter__(self) -> Self:
         try:
@@ -78,25 +81,38 @@ class Control:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End it, with every connection; what was asked has been answered."""
+        """Answer what was asked, then end it with every connection."""
         if self._server is None:
             return
         self._server.close()
+        for connection in self._connections:
+            connection.hear_no_more()
+        while self._replies:
+            await asyncio.wait(self._replies)
         for connection in list(self._connections):
             connection.close()
         with suppress(OSError):
             self._path.unlink()
 
     def _connected(self) -> _Connection:
-        return _Connection(self._reply, self._connections)
+        return _Connection(self._asked, self._connections)
 
-    def _reply(self, line: bytes) -> dict[str, Any]:
+    def _asked(self, connection: _Connection, line: bytes) -> None:
+        reply = asyncio.create_task(self._reply_to(connection, line), name="control")
+        self._replies.add(reply)
+        reply.add_done_callback(self._replies.discard)
+
+    async def _reply_to(self, connection: _Connection, line: bytes) -> None:
+        async with self._turn:
+            connection.say(await self._reply(line))
+
+    async def _reply(self, line: bytes) -> dict[str, Any]:
         try:
             verb, arguments = _question(line)
         except (ValueError, RecursionError):
             return {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
         try:
-            return {"facts": self._answer(verb, arguments)}
+            return {"facts": await self._answer(verb, arguments)}
         except (CrawlerError, FrontierError) as error:
             return {"error": str(error), "code": failure_code(error)}
         except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
@@ -107,10 +123,12 @@ class Control:
 class _Connection(asyncio.Protocol):
     """Whole lines in, whole lines out, in order."""
 
-    def __init__(self, reply: Callable[[bytes], dict[str, Any]], open_ones: set[_Connection]) -> None:
-        self._reply = reply
+    def __init__(self, asked: Callable[[_Connection, bytes], None], open_ones: set[_Connection]) -> None:
+        self._asked = asked
         self._open_ones = open_ones
         self._rest = b""
+        self._due = 0  # answers
+        self._is_all = False  # no more questions come
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody asks."""
@@ -124,12 +142,31 @@ class _Connection(asyncio.Protocol):
         self._open_ones.discard(self)
 
     def data_received(self, data: bytes) -> None:
-        """Answer each line that is whole."""
+        """Have each line that is whole answered."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._transport.write(json.dumps(self._reply(line)).encode() + b"\n")
+            self._due += 1
+            self._asked(self, line)
         if len(self._rest) > _LONGEST_LINE:
             self.close()
+
+    def eof_received(self) -> bool:
+        """They ask nothing more; True: what they asked is still answered."""
+        self._is_all = True
+        return self._due > 0
+
+    def say(self, reply: Mapping[str, Any]) -> None:
+        """Send the answer to the oldest question that has none; nobody may be there any more."""
+        self._due -= 1
+        if not self._transport.is_closing():
+            self._transport.write(json.dumps(reply).encode() + b"\n")
+            if self._is_all and not self._due:
+                self.close()
+
+    def hear_no_more(self) -> None:
+        """Leave what comes from now on unread."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def close(self) -> None:
         """Send what was answered, then hang up."""

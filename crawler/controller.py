@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from crawler.exits import ExitCode
 from crawler.job import JobFolder
 from crawler.journal import Journal
 from crawler.opening import SEED_BOOK, open_job
-from crawler.operating import answer
+from crawler.operating import answer_beside
 from crawler.order import CrawlOrder, dump_order
 from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
@@ -100,7 +100,7 @@ class CrawlController:
             resolver = Resolver(order.dns.servers, order.dns.hosts, clock=self._clock, timeout_s=order.dns.timeout_s)
             parts.push_async_callback(resolver.close)
             frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
-            await parts.enter_async_context(Control(self._job.state, partial(_operated, frontier)))
+            await parts.enter_async_context(Control(self._job.state, partial(answer_beside, frontier)))
             journal = Journal(self._job.crawl_log, self._job.pages)
             parts.push_async_callback(journal.close)
             fetcher = Fetcher(
@@ -215,7 +215,7 @@ class CrawlController:
             elapsed_s=self._clock() - self._statistics.started_s,
             seeds=await seeding.facts(self._statistics),
             run=self._statistics,
-            frontier=frontier.core.statistics(),
+            frontier=await frontier.statistics(),
         )
 
     def _snapshot(self, frontier: Frontier) -> CrawlSnapshot:
@@ -236,11 +236,6 @@ class CrawlController:
             wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
             waits_for=wake.waits_for,
         )
-
-
-def _operated(frontier: AsyncFrontier, verb: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an operator asks of the running crawl; tasks that wait for a lease hear of what it changes."""
-    return frontier.operate(lambda _: answer(frontier.core, verb, arguments))
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

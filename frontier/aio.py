@@ -11,13 +11,16 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from frontier.cancellation import outlast
 from frontier.core import Frontier
 from frontier.errors import FrontierError
 from frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
 from frontier.operating.operations import Operations
+from frontier.operating.statistics import FrontierStatistics
+from frontier.operating.steps import Steps
 
 T = TypeVar("T")
 
@@ -123,6 +126,29 @@ class AsyncFrontier:
         The loop stands still until the store has written, mostly for some milliseconds. Raises: what the command raises.
         """
         return self._then_pump(lambda: command(self.core.operations))
+
+    async def look(self, steps: Steps[T]) -> T:
+        """What an operator looks at, such as `core.operations.looking.longest(20)`; meanwhile leases go on.
+
+        Only questions that block leave the loop. Raises: what is looked at raises; StoreUnavailable once closed.
+        """
+        resume: Callable[[], Callable[[], Any]] = partial(next, steps)
+        try:
+            while True:
+                question = self._then_pump(resume)
+                try:
+                    resume = partial(steps.send, await asyncio.to_thread(question))
+                except Exception as error:  # noqa: BLE001  the steps may know what to do
+                    resume = partial(steps.throw, error)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            steps.close()
+
+    async def statistics(self) -> FrontierStatistics:
+        """As `Frontier.statistics`, beside the crawl."""
+        return await self.look(self.core.operations.looking.statistics())
 
     def stop_leasing(self) -> None:
         """Hand out no more leases: every waiting and later `lease()` raises `Drained`."""

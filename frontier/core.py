@@ -20,7 +20,8 @@ from frontier.operating.dump import dump_lines
 from frontier.operating.load import Entry, LoadReport, load
 from frontier.operating.loading import Loading
 from frontier.operating.operations import Operations
-from frontier.operating.statistics import FrontierCounts, FrontierStatistics, count, examine
+from frontier.operating.statistics import FrontierCounts, FrontierStatistics, count
+from frontier.operating.steps import run
 from frontier.parts import Parts
 from frontier.scheduling.gates import Gate
 from frontier.seen import SeenFilter
@@ -206,9 +207,7 @@ class Frontier:
     def statistics(self) -> FrontierStatistics:
         """The counts and more, with the reason if nothing runs (blocks). Costs a look at every lane and gate."""
         self._drain()
-        behind = self._books.backlog.behind
-        self.flush()
-        return examine(self._parts, self._store.tally(), behind, self._clock())._replace(seen=self._seen.facts())
+        return run(self.operations.looking.statistics())
 
     def get(self, key: bytes) -> UrlRecord | None:
         """What is known of the URL with this dedup key (blocks, for a queued one as long as a scan takes; any thread)."""

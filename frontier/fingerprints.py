@@ -17,8 +17,12 @@ def seen_fingerprint(key: bytes) -> int:
 
 
 def name_id(name: str) -> int:
-    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer."""
-    return _signed(xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass")))
+    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer. Raises: TypeError if it is no text."""
+    try:
+        encoded = name.encode("utf-8", "surrogatepass")
+    except AttributeError:
+        raise TypeError(f"the key of a queue or gate is text; not {name!r}") from None
+    return _signed(xxhash.xxh3_64_intdigest(encoded))
 
 
 def _signed(value: int) -> int:

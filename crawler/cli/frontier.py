@@ -27,7 +27,7 @@ from crawler.exits import ExitCode
 from crawler.job import JobFolder, is_job
 from crawler.logs import configure_logs
 from crawler.opening import open_job
-from crawler.operating import VERBS
+from crawler.operating import answer
 from crawler.order import VERSION, CrawlOrder
 from crawler.order_sources import load_order
 from frontier.composition import has_store
@@ -95,7 +95,7 @@ def _run(command: FrontierCommand) -> None:
         if prepared is not None:
             prepared(frontier, order)
         else:
-            _show(command, VERBS[command.verb](frontier, command.arguments), is_running=False)
+            _show(command, answer(frontier, command.verb, command.arguments), is_running=False)
 
 
 def find_job(typed: str) -> Path:

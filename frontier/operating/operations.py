@@ -1,26 +1,24 @@
 """What an operator asks and orders: queues to pause, retire, budget and look at, URLs to remove, reasons for everything.
 
-All of it may block, so it is called off the loop, or while no crawl runs. Orders are said as batches and are durable when the
-call returns.
+All of it may block. A crawl that runs looks by `looking`, which lets it go on; an order takes some milliseconds, in which it
+stands still. Orders are said as batches and are durable when the call returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from frontier.errors import UnknownQueue
 from frontier.fingerprints import name_id
 from frontier.models import GateKey, Head, OutcomeKind, QueueKey
-from frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
-from frontier.operating.views import Views
+from frontier.operating.explain import Explanation, GateView, QueueView
+from frontier.operating.looking import PAGE, Looking
+from frontier.operating.steps import run
 from frontier.parts import Parts
 from frontier.policies.budgets import checked_total, is_over_total
 from frontier.scheduling.lifecycle import QueueState
 from frontier.seen import SeenFilter
 from frontier.stores.base import Ended, FrontierStore, LaneRow, Place, QueueFacts, Standing
 
-#: Rows that are looked at in one go.
-PAGE = 1000
 #: Heritrix's status of a URL that the operator removed.
 DELETED_BY_USER = -6000
 
@@ -31,29 +29,31 @@ class Operations:
     def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:
         self._store = store
         self._parts = parts
-        self._views = Views(store, seen, parts, clock)
-        self._clock = clock
+        self.looking = Looking(
+            store, seen, parts, clock
+        )  #: the same looks in steps, for a crawl that goes on meanwhile
 
     # Looking
 
     def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
         """Queues that have rows or are held back, of one state if given, by id behind one. Costs their number at worst."""
-        self._flush()
-        return self._views.queues(state, after, limit)
+        return run(self.looking.queues(state, after, limit))
 
     def longest(self, limit: int = 20) -> list[QueueView]:
         """The queues with most URLs, longest first. Costs a look at every lane."""
-        self._flush()
-        return [self._views.queue(facts) for facts in self._store.longest(limit)]
+        return run(self.looking.longest(limit))
 
     def view(self, queue: QueueKey) -> QueueView:
         """One queue, with the first of its gates. Raises: UnknownQueue."""
-        return self._views.queue(self._facts(queue))
+        return run(self.looking.view(queue))
 
     def gate(self, gate: GateKey) -> GateView:
         """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
-        self._flush()
-        return self._views.gate(gate)
+        return run(self.looking.gate(gate))
+
+    def explain(self, subject: str) -> Explanation:
+        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
+        return run(self.looking.explain(subject))
 
     def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
         """How many URLs `remove` would end. Costs a look at every queued row, or at those of the queue."""
@@ -61,16 +61,6 @@ class Operations:
         leases = self._parts.leases.ordinals()
         pages = self._pages(None if queue is None else name_id(queue))
         return sum(matches(head.row.url) and head.row.ordinal not in leases for page in pages for head in page)
-
-    def explain(self, subject: str) -> Explanation:
-        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
-        if "://" in subject:
-            self._parts.books.drain()
-            is_behind = self._parts.books.backlog.is_full
-            self._flush()
-            return explain_url(self._views.url(subject)._replace(store_behind=is_behind), self._clock())
-        self._flush()
-        return explain_queue(self._views.queue(self._facts(QueueKey(subject))), self._clock())
 
     # Orders
 
@@ -128,11 +118,7 @@ class Operations:
         self._parts.flush(self._store)
 
     def _facts(self, queue: QueueKey) -> QueueFacts:
-        self._flush()
-        facts = self._store.queue(name_id(queue))
-        if facts is None:
-            raise UnknownQueue(f"there is no queue {queue}; `frontier ls` shows those that hold URLs")
-        return facts
+        return run(self.looking.facts(queue))
 
     def _open_or_retired(self, facts: QueueFacts) -> Standing:
         row = facts.row

@@ -8,6 +8,7 @@ from frontier.fingerprints import name_id
 from frontier.models import GateKey, UrlRecord
 from frontier.operating.explain import GateView, QueueView, UrlFacts
 from frontier.operating.gatewords import rate_per_s, why_closed
+from frontier.operating.steps import Steps, asked
 from frontier.parts import Parts
 from frontier.scheduling.gates import Gate
 from frontier.scheduling.lifecycle import QueueState
@@ -27,7 +28,7 @@ _BY_STATE = {QueueState.PAUSED: Standing.PAUSED, QueueState.RETIRED: Standing.RE
 
 
 class Views:
-    """Answers questions about single things. Each may block; the caller has flushed."""
+    """Answers questions about single things, in steps; the caller has flushed."""
 
     def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:
         self._store = store
@@ -35,33 +36,37 @@ class Views:
         self._parts = parts
         self._clock = clock
 
-    def url(self, url: str) -> UrlFacts:
+    def url(self, url: str) -> Steps[UrlFacts]:
         """All that is known of a URL."""
         place = self._parts.intake.assign(url)
         if place is None:
             return UrlFacts(url, None, seen=False, refused="it has no host; an absolute URL is needed")
         queue_key, gate_key = place
         key = url.encode("utf-8", "surrogatepass")
-        record = self._store.look_up(key, (name_id(queue_key), name_id(gate_key)))
-        facts = None if record is None or not record.queue else self._store.queue(record.queue)
+        record = yield from asked(self._store.look_up, key, (name_id(queue_key), name_id(gate_key)))
+        facts = None if record is None or not record.queue else (yield from asked(self._store.queue, record.queue))
         lease = None if record is None else self._parts.leases.get(record.ordinal)
         return UrlFacts(
             url=url,
             record=record,
             seen=record is not None or not (self._seen.blocks or self._seen.unseen([key])[0]),
-            queue=QueueView(queue_key, QueueState.EMPTY) if facts is None else self.queue(facts),
-            gate=self.gate(gate_key),
+            queue=QueueView(queue_key, QueueState.EMPTY) if facts is None else (yield from self.queue(facts)),
+            gate=(yield from self.gate(gate_key)),
             leased_since_s=None if lease is None else lease.since_s,
-            ahead=None if record is None or lease is not None else self._ahead(record),
+            ahead=None if record is None or lease is not None else (yield from self._ahead(record)),
         )
 
-    def queue(self, facts: QueueFacts) -> QueueView:
+    def queue(self, facts: QueueFacts) -> Steps[QueueView]:
         """A queue of the store, with what memory knows of it."""
         row = facts.row
+        lanes = yield from asked(self._store.lanes, row.id, None, GATES)
+        gates: list[GateView] = []
+        for lane in lanes:
+            gate = yield from self._gate_of(lane)
+            gates += [] if gate is None else [gate]
         active = self._parts.schedule.index.get(row.id)
-        lanes = self._store.lanes(row.id, None, GATES)
-        known = (self._gate_of(lane) for lane in lanes)
         state = _state(facts) if active is None else active.state
+        due_s = (yield from self._first_due(row.id)) if state is QueueState.SNOOZED else None
         return QueueView(
             key=row.key,
             state=state,
@@ -71,72 +76,72 @@ class Views:
             precedence=min((precedence_of(lane.turn) for lane in lanes), default=row.precedence),
             spent=row.spent,
             budget=self._parts.rules.total_budget(row.key, row.budget),
-            due_s=self._first_due(row.id) if state is QueueState.SNOOZED else None,
+            due_s=due_s,
             lanes=facts.lanes,
-            gates=[gate for gate in known if gate is not None],
+            gates=gates,
             floor=self._parts.rules.floor,
         )
 
-    def queues(self, state: QueueState | None, after: int | None, limit: int) -> list[QueueView]:
+    def queues(self, state: QueueState | None, after: int | None, limit: int) -> Steps[list[QueueView]]:
         """Queues by id, of one state if given."""
         views: list[QueueView] = []
         standing = None if state is None else _BY_STATE.get(state)
-        while len(views) < limit and (page := self._store.queues(standing, after, PAGE)):
+        while len(views) < limit and (page := (yield from asked(self._store.queues, standing, after, PAGE))):
             after = page[-1].row.id
             for facts in page:
                 active = self._parts.schedule.index.get(facts.row.id)
                 if state is None or state is (_state(facts) if active is None else active.state):
-                    views.append(self.queue(facts))
+                    views.append((yield from self.queue(facts)))
         return views[:limit]
 
-    def gate(self, key: GateKey) -> GateView:
+    def gate(self, key: GateKey) -> Steps[GateView]:
         """A host's gate with its group's, or a group's: live if it is in memory, as it was written last if not."""
-        return self._view(self._gate(key))
+        return self._view((yield from self._gate(key)))
 
-    def _gate(self, key: GateKey) -> Gate:
+    def _gate(self, key: GateKey) -> Steps[Gate]:
         window = self._parts.schedule.window
         listed = window.groups.get(name_id(key)) or window.get(name_id(key))
         if listed is not None and not listed.is_loading:
             return listed.gate
         gate = window.maker.host_gate(key)
-        row = self._store.gate(gate.id)
+        row = yield from asked(self._store.gate, gate.id)
         if row is not None:
             gate.restore(row, self._clock(), clean=True)
         group = None if window.maker.group_of is None else window.maker.group_of(key)
-        gate.group = None if group is None else self._gate(group)
+        gate.group = None if group is None else (yield from self._gate(group))
         return gate
 
-    def _first_due(self, queue: int) -> float | None:
+    def _first_due(self, queue: int) -> Steps[float | None]:
         """When the first retry of a queue is due all of whose rows wait; None if there are too many to look at."""
         due_s: list[float] = []
         after: Place = (queue, -(1 << 63), -1, 0)
         while len(due_s) < AHEAD:
-            page = self._store.queued(after, PAGE)
+            page = yield from asked(self._store.queued, after, PAGE)
             due_s += [head.row.due_s for head in page if head.row.queue == queue and head.row.due_s is not None]
             if len(page) < PAGE or page[-1].row.queue != queue:
                 return min(due_s, default=None)
             after = page[-1].row[:4]
         return None
 
-    def _gate_of(self, lane: LaneRow) -> GateView | None:
+    def _gate_of(self, lane: LaneRow) -> Steps[GateView | None]:
         line = self._parts.schedule.window.get(lane.gate)
         if line is not None:
-            return self.gate(line.gate.key)
-        row = self._store.gate(lane.gate)
-        return None if row is None else self.gate(row.key)
+            return (yield from self.gate(line.gate.key))
+        row = yield from asked(self._store.gate, lane.gate)
+        return None if row is None else (yield from self.gate(row.key))
 
     def _view(self, gate: Gate) -> GateView:
         now_s = self._clock()
         group = None if gate.group is None else self._view(gate.group)
         return GateView(gate.key, gate.opens_s(), rate_per_s(gate), why_closed(gate, now_s), group)
 
-    def _ahead(self, record: UrlRecord) -> int | None:
+    def _ahead(self, record: UrlRecord) -> Steps[int | None]:
         """How many rows of its lane stand before a queued URL; None if it is leased, ended or far behind."""
         if not record.queue:
             return None
         lane: LaneId = (record.queue, record.gate)
         count, after = 0, (*lane, -1, 0)
-        while count < AHEAD and (page := self._store.queued(after, PAGE)):
+        while count < AHEAD and (page := (yield from asked(self._store.queued, after, PAGE))):
             for head in page:
                 if head.row[:2] != lane:
                     return None

@@ -9,7 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from crawler.exits import ExitCode
 from frontier.errors import StoreFull, UnknownQueue
 
 
-def echo(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def echo(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"verb": verb, **arguments}
 
 
-def failing(error: Exception) -> Callable[[str, Mapping[str, Any]], dict[str, Any]]:
-    def answer(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def failing(error: Exception) -> Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]:
+    async def answer(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise error
 
     return answer
@@ -146,13 +146,98 @@ async def test_nobody_hangs_when_the_crawl_ends(tmp_path: Path) -> None:
     writer.close()
 
 
+class Slow:
+    """Answers when it is told to; notes what is asked and what is being answered at the same time."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.begun: list[str] = []
+        self.busy = 0
+        self.busiest = 0
+
+    async def __call__(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        self.begun.append(verb)
+        self.busy += 1
+        self.busiest = max(self.busiest, self.busy)
+        await self.may_answer.wait()
+        self.busy -= 1
+        return {"verb": verb}
+
+    async def asked(self, count: int) -> None:
+        while len(self.begun) < count:
+            await asyncio.sleep(0)
+
+
+async def test_one_question_is_answered_at_a_time(tmp_path: Path) -> None:
+    """Whoever asks: an order must not wait on the loop for a look that the store is busy with."""
+    slow = Slow()
+    async with Control(tmp_path, slow):
+        first = asyncio.create_task(asked(tmp_path, "ls"))
+        await slow.asked(1)
+        second = asyncio.create_task(said(tmp_path, b'{"verb": "block", "arguments": {}}\n'))
+        while len(replies_due()) < 2:
+            await asyncio.sleep(0)
+        assert slow.begun == ["ls"]
+        slow.may_answer.set()
+        assert [await first, await second] == [{"verb": "ls"}, [{"facts": {"verb": "block"}}]]
+    assert slow.busiest == 1
+
+
+def replies_due() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == "control"]
+
+
+async def test_who_asks_nothing_more_is_answered_all_the_same(tmp_path: Path) -> None:
+    """A pipe into the socket ends before the answers come; after them it is hung up."""
+    slow = Slow()
+    async with Control(tmp_path, slow):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
+        writer.write(b'{"verb": "a", "arguments": {}}\n{"verb": "b", "arguments": {}}\n')
+        writer.write_eof()
+        await slow.asked(1)
+        slow.may_answer.set()
+        lines = (await reader.read()).splitlines()
+        writer.close()
+    assert [json.loads(line)["facts"]["verb"] for line in lines] == ["a", "b"]
+
+
+async def test_who_has_gone_keeps_nobody_from_an_answer(tmp_path: Path) -> None:
+    """His question is answered to nobody, and the next one's to the next."""
+    slow = Slow()
+    async with Control(tmp_path, slow):
+        _, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
+        writer.write(b'{"verb": "a", "arguments": {}}\n')
+        await slow.asked(1)
+        writer.transport.abort()
+        slow.may_answer.set()
+        assert await asked(tmp_path, "b") == {"verb": "b"}
+
+
+async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None:
+    """The end waits for it, and hears nothing more."""
+    slow = Slow()
+    control = Control(tmp_path, slow)
+    await control.__aenter__()
+    reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
+    writer.write(b'{"verb": "a", "arguments": {}}\n')
+    await slow.asked(1)
+    ending = asyncio.create_task(control.__aexit__())
+    await asyncio.sleep(0)
+    writer.write(b'{"verb": "late", "arguments": {}}\n')
+    slow.may_answer.set()
+    assert json.loads(await reader.readline()) == {"facts": {"verb": "a"}}
+    await ending
+    assert slow.begun == ["a"]
+    writer.close()
+
+
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from crawler.control import Control
 
 async def main():
-    async with Control(Path(sys.argv[1]), lambda verb, arguments: {}):
+    async with Control(Path(sys.argv[1]), None):
         os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())

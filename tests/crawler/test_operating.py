@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from crawler.errors import UsageError
-from crawler.operating import STOPPED_ONLY, VERBS, JobRuns, answer, gate_key
+from crawler.operating import STOPPED_ONLY, VERBS, JobRuns, answer, answer_beside, gate_key
+from frontier.aio import AsyncFrontier
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue
@@ -211,3 +213,24 @@ def test_bad_arguments_are_refused_in_one_line(frontier: Frontier, verb: str, as
 def test_a_host_is_taken_as_people_write_it(typed: str, key: str) -> None:
     """With or without what a URL has beside it."""
     assert gate_key(typed) == GateKey(key)
+
+
+async def test_a_running_crawl_gives_the_same_answers(clock: Clock) -> None:
+    """Looks and orders by the same tables; whoever waits for a lease hears of an order."""
+
+    def open_(on_change: Callable[[], None]) -> Frontier:
+        return open_frontier(None, FrontierOrder(policy="host"), clock=clock, on_change=on_change)
+
+    async with AsyncFrontier(open_) as frontier:
+        frontier.schedule([Candidate("http://a.test/1"), Candidate("http://a.test/2")])
+        for verb in ("ls", "show", "why"):
+            asked = {"limit": 9, "subject": "a.test", "url": "http://a.test/1"}
+            assert await answer_beside(frontier, verb, asked) == answer(frontier.core, verb, asked)
+        await answer_beside(frontier, "pause", {"queue": "a.test"})
+        waiter = asyncio.create_task(frontier.lease())
+        await asyncio.sleep(0)
+        assert not waiter.done()
+        await answer_beside(frontier, "resume", {"queue": "a.test"})
+        assert (await waiter).url == "http://a.test/1"
+        with pytest.raises(JobRuns):
+            await answer_beside(frontier, "dump", {})

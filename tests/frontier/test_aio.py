@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -11,6 +11,7 @@ from frontier.aio import AsyncFrontier, Drained
 from frontier.core import Frontier
 from frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
 from frontier.models import GateKey, Lease, Outcome, OutcomeKind, QueueKey
+from frontier.operating.steps import Steps, asked
 from frontier.policies.budgets import Budgets
 from frontier.scheduling.gates import Politeness
 from frontier.seen import SeenFilter
@@ -674,3 +675,87 @@ async def test_a_cancelled_opening_that_fails_stays_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await task
     assert isinstance(cancelled.value.__cause__, StoreUnavailable)
+
+
+class AskedStore(MemoryStore):
+    """Answers one kind of question only when the test says so; notes in which thread it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def tally(self) -> Mapping[str, int]:
+        self.threads.append(threading.current_thread())
+        assert self.may_answer.wait(10)
+        return super().tally()
+
+    async def asked(self) -> None:
+        """The question has come to the store."""
+        while not self.threads:
+            await settle()
+
+
+async def test_leases_go_on_while_the_store_is_asked_a_long_question() -> None:
+    """The crawl stands still for nobody who only looks."""
+    store = AskedStore()
+    frontier, _ = await opened(store)
+    frontier.schedule(candidates(*pages("a.test", 3)))
+    looking = asyncio.create_task(frontier.statistics())
+    await store.asked()
+    async for lease in frontier:
+        frontier.finish(lease, DONE)
+    assert not looking.done()
+    store.may_answer.set()
+    statistics = await looking
+    assert (statistics.done, store.threads[0] is threading.main_thread()) == (3, False)
+    await frontier.close()
+
+
+async def test_a_look_wakes_those_who_wait_for_what_it_brought() -> None:
+    """Its steps take the store's answers, in which a lease may be."""
+    store = DelayingStore()
+    frontier, _ = await opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    (waiter,) = waiters(frontier, 1)
+    await settle()
+    assert not waiter.done()
+    for _ in range(3):  # the gate, then its lane, then the head
+        await frontier.look(frontier.core.operations.looking.flush())
+    await settle()
+    assert waiter.done()
+    frontier.finish(waiter.result(), DONE)
+    await frontier.close()
+
+
+async def test_a_look_may_meet_the_error_of_its_question_and_ask_another() -> None:
+    """As it may without a loop."""
+    frontier, _ = await opened()
+
+    def steps() -> Steps[str]:
+        try:
+            yield from asked(int, "x")
+        except ValueError:
+            return (yield from asked(str, 5))
+        return "no error"
+
+    assert await frontier.look(steps()) == "5"
+    with pytest.raises(UnknownQueue, match="nobody"):
+        await frontier.look(frontier.core.operations.looking.view(QueueKey("nobody")))
+    await frontier.close()
+
+
+async def test_a_cancelled_look_leaves_the_frontier_as_it_was() -> None:
+    """Its question is answered to nobody."""
+    store = AskedStore()
+    frontier, rig = await opened(store)
+    frontier.schedule(candidates("http://a.test/"))
+    looking = asyncio.create_task(frontier.statistics())
+    await store.asked()
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    store.may_answer.set()
+    rig.core.check()
+    frontier.finish(await frontier.lease(), DONE)
+    await frontier.close()

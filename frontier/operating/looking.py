@@ -1,0 +1,93 @@
+"""What an operator may look at while the crawl goes on: every answer comes in steps, see `frontier.operating.steps`.
+
+An answer mixes what memory and the store said at different moments of its making; each of its numbers was true in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from frontier.errors import UnknownQueue
+from frontier.fingerprints import name_id
+from frontier.models import GateKey, QueueKey
+from frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
+from frontier.operating.statistics import FrontierStatistics, examine
+from frontier.operating.steps import Steps, asked, flushed
+from frontier.operating.views import Views
+from frontier.parts import Parts
+from frontier.scheduling.lifecycle import QueueState
+from frontier.seen import SeenFilter
+from frontier.stores.base import FrontierStore, QueueFacts
+
+#: Queues that are listed in one go.
+PAGE = 1000
+
+
+class Looking:
+    """Changes nothing but that what was said is written first. Errors: UnknownQueue; StoreUnavailable as everywhere."""
+
+    def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._seen = seen
+        self._parts = parts
+        self._views = Views(store, seen, parts, clock)
+        self._clock = clock
+
+    def statistics(self) -> Steps[FrontierStatistics]:
+        """The counts and more, with the reason if nothing runs. Costs a look at every lane, and at every gate in memory."""
+        self._parts.books.drain()
+        behind = self._parts.books.backlog.behind
+        yield from self.flush()
+        tally = yield from asked(self._store.tally)
+        return examine(self._parts, tally, behind, self._clock())._replace(seen=self._seen.facts())
+
+    def queues(
+        self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE
+    ) -> Steps[list[QueueView]]:
+        """Queues that have rows or are held back, of one state if given, by id behind one. Costs their number at worst."""
+        if not isinstance(state, QueueState | None):
+            raise TypeError(f"a queue's state is a QueueState, such as QueueState.PAUSED; not {state!r}")
+        yield from self.flush()
+        return (yield from self._views.queues(state, after, limit))
+
+    def longest(self, limit: int = 20) -> Steps[list[QueueView]]:
+        """The queues with most URLs, longest first. Costs the store a look at every lane."""
+        yield from self.flush()
+        views: list[QueueView] = []
+        for facts in (yield from asked(self._store.longest, limit)):
+            view = yield from self._views.queue(facts)
+            views.append(view)
+        return views
+
+    def view(self, queue: QueueKey) -> Steps[QueueView]:
+        """One queue, with the first of its gates. Raises: UnknownQueue."""
+        return (yield from self._views.queue((yield from self.facts(queue))))
+
+    def gate(self, gate: GateKey) -> Steps[GateView]:
+        """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
+        yield from self.flush()
+        return (yield from self._views.gate(gate))
+
+    def explain(self, subject: str) -> Steps[Explanation]:
+        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
+        if not isinstance(subject, str):
+            raise TypeError(f"a URL or a queue's key is text; not {subject!r}")
+        if "://" not in subject:
+            return explain_queue((yield from self.view(QueueKey(subject))), self._clock())
+        self._parts.books.drain()
+        is_behind = self._parts.books.backlog.is_full
+        yield from self.flush()
+        facts = yield from self._views.url(subject)
+        return explain_url(facts._replace(store_behind=is_behind), self._clock())
+
+    def facts(self, queue: QueueKey) -> Steps[QueueFacts]:
+        """What the store has of a queue. Raises: UnknownQueue."""
+        yield from self.flush()
+        facts = yield from asked(self._store.queue, name_id(queue))
+        if facts is None:
+            raise UnknownQueue(f"there is no queue {queue}; `frontier ls` shows those that hold URLs")
+        return facts
+
+    def flush(self) -> Steps[None]:
+        """All that was said is durable."""
+        yield from flushed(self._parts, self._store)

@@ -1,0 +1,114 @@
+"""Looking in steps: what the store is asked stands alone, and the core may go on between two steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from frontier.errors import UnknownQueue
+from frontier.models import GateKey, OutcomeKind, QueueKey
+from frontier.operating.steps import Steps
+from tests.frontier.builder import HASTE, Rig, build
+
+A = QueueKey("a.test")
+
+
+def filled() -> Rig:
+    rig = build(politeness=HASTE)
+    rig.add(*(f"http://a.test/{number}" for number in range(5)), "http://b.test/", "http://c.test/")
+    return rig
+
+
+def fetch(rig: Rig) -> None:
+    lease = rig.lease()
+    if lease is not None:
+        rig.finish(lease, OutcomeKind.DONE)
+
+
+def beside(rig: Rig, steps: Steps[Any]) -> Any:
+    """Answer each question, and let the crawl go on before the answer comes."""
+    try:
+        question = next(steps)
+        while True:
+            answer = question()
+            fetch(rig)
+            question = steps.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+def looks(rig: Rig) -> dict[str, Steps[Any]]:
+    looking = rig.core.operations.looking
+    return {
+        "statistics": looking.statistics(),
+        "queues": looking.queues(),
+        "longest": looking.longest(3),
+        "view": looking.view(A),
+        "gate": looking.gate(GateKey("a.test")),
+        "explain a URL": looking.explain("http://a.test/4"),
+        "explain a queue": looking.explain("a.test"),
+    }
+
+
+@pytest.mark.parametrize("look", looks(build()))
+def test_a_crawl_may_go_on_between_all_steps(look: str) -> None:
+    """Nothing breaks, whatever moved; and nothing was changed by looking."""
+    rig = filled()
+    beside(rig, looks(rig)[look])
+    while rig.core.pending:
+        fetch(rig)
+    rig.core.check()
+    assert rig.core.counts().done == 7
+
+
+def test_the_answer_is_of_its_time() -> None:
+    """What was fetched while the store was asked is seen as fetched, where it is told last."""
+    rig = filled()
+    before = rig.core.counts().done
+    assert beside(rig, rig.core.operations.looking.statistics()).done > before == 0
+
+
+def test_nothing_is_done_before_the_first_step() -> None:
+    """A look that nobody takes costs nothing, and asks nothing."""
+    rig = filled()
+    rig.core.operations.looking.statistics().close()
+    rig.core.check()
+
+
+@pytest.mark.parametrize("key", [None, 7, b"a.test"])
+def test_a_key_that_is_no_text_is_told_in_one_line(key: Any) -> None:
+    """Before anything is asked or changed; the Frontier goes on."""
+    rig = filled()
+    operations = rig.core.operations
+    calls = [
+        operations.view,
+        operations.gate,
+        operations.explain,
+        operations.pause,
+        operations.resume,
+        operations.retire,
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="is text; not"):
+            call(key)
+    with pytest.raises(TypeError, match="is text; not"):
+        operations.set_budget(key, 5)
+    with pytest.raises(TypeError, match="is text; not"):
+        rig.core.block(key, 2_000_000.0)
+    rig.core.check()
+    assert rig.lease() is not None
+
+
+def test_a_state_that_is_none_is_told() -> None:
+    """Its name alone would match no queue, and the list be empty."""
+    with pytest.raises(TypeError, match="QueueState"):
+        filled().core.operations.queues("paused")  # type: ignore[arg-type]
+
+
+def test_a_queue_that_is_not_there_is_named() -> None:
+    """Whoever looks at it."""
+    rig = filled()
+    for look in (rig.core.operations.view, rig.core.operations.explain):
+        with pytest.raises(UnknownQueue, match="nobody"):
+            look(QueueKey("nobody"))
