@@ -177,6 +177,7 @@ def loaded_line(report: LoadReport) -> str:
         "left to the filter": report.later,
         "refused": report.refused,
         "skipped": report.skipped,
+        "not understood": report.unknown,
     }
     return "loaded: " + ", ".join(f"{number:,} {what}" for what, number in parts.items() if number or what == "queued")
 

@@ -78,6 +78,7 @@ class LoadReport:
     refused: int = 0  #: cannot be taken
     refusals: list[Refusal] = field(default_factory=list)  #: the first `NAMED` of these
     skipped: int = 0  #: the source has them, but they are no URLs to fetch
+    unknown: int = 0  #: lines of the source that nobody understands
     cuts: list[str] = field(default_factory=list)  #: where the source ends too early, in words
 
 

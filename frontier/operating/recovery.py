@@ -7,6 +7,8 @@ fields with white space between them:
     Fe uri             it was given to a worker  Ff uri hops via    it failed            Fr uri    it was put back
     Fi uri             it was imported as known  T …, E …           times and errors
 
+Other lines are damage, or of a version that this one does not know: they are counted and left out.
+
 Two passes, as there: first what is known (Fs and Fi; Ff and Fd if asked), then what was queued (F+). The journal is never
 flushed, so after a crash its end is missing and the gzip stream is torn: all whole lines before are good.
 """
@@ -30,6 +32,8 @@ _QUEUED = b"F+ "
 _INCLUDED = (b"Fs ", b"Fi ")
 _FAILED = b"Ff "
 _DISREGARDED = b"Fd "
+#: What stands at the beginning of each line that Heritrix writes.
+_WRITTEN = (_QUEUED, *_INCLUDED, _FAILED, _DISREGARDED, b"Fe ", b"Fr ", b"T ", b"E ")
 _OUTCOMES = {_FAILED: OutcomeKind.FAILED, _DISREGARDED: OutcomeKind.DISREGARDED}
 #: A path of more than 50 hops: how many are not shown, then the last ones.
 _LONG_HOPS = re.compile(r"([0-9]{1,4})\+(.*)", re.DOTALL)
@@ -60,6 +64,7 @@ class Journal:
     ) -> None:
         self.cuts: dict[Path, str] = {}  #: where a file ends too early, in words; complete after a pass
         self.skipped = 0  #: queued lines of the last pass whose URL is not to be fetched
+        self.unknown = 0  #: lines of the last pass that begin as no line of a journal does
         self._paths = tuple(paths)
         self._canonical = canonical
         self._known_tags = {*_INCLUDED}
@@ -97,8 +102,10 @@ class Journal:
 
     def _lines(self, tags: set[bytes]) -> Iterator[tuple[str, bytes, list[str]]]:
         """Place, tag and fields of each line with one of the tags and at least one field."""
+        self.unknown = 0
         for path in self._paths:
             for number, line in enumerate(self._whole_lines(path), start=1):
+                self.unknown += not line.startswith(_WRITTEN) and not line.isspace()
                 if line[:_TAG_BYTES] in tags:
                     fields = line[_TAG_BYTES:].decode(errors="surrogateescape").split()
                     if fields:
@@ -129,6 +136,7 @@ def load_journal(journal: Journal, target: LoadTarget, *, batch: int = BATCH) ->
     report = load(journal, target, batch=batch)
     report.cuts.extend(journal.cuts.values())
     report.skipped += journal.skipped
+    report.unknown += journal.unknown
     return report
 
 

@@ -245,6 +245,13 @@ def test_heritrix_s_journal_is_loaded(job: Path, tmp_path: Path, capsys, options
     assert out(capsys) == said
 
 
+def test_lines_of_a_journal_that_are_not_understood_are_told(job: Path, tmp_path: Path, capsys) -> None:
+    """Nobody should take a damaged journal for a whole one."""
+    (tmp_path / "backup").write_text("F+ http://c.test/1 L http://c.test/\nF? http://c.test/2\n")
+    assert run("load", file="backup") == 0
+    assert out(capsys) == "loaded: 1 queued, 1 not understood\n"
+
+
 def test_a_dump_that_was_cut_is_loaded_as_far_as_it_goes(job: Path, tmp_path: Path, capsys) -> None:
     """And its cut is told."""
     assert run("dump", file="whole.gz") == 0

@@ -135,6 +135,14 @@ def test_a_load_queues_what_is_left_of_the_crawl(tmp_path: Path) -> None:
     assert report.cuts == []
 
 
+def test_lines_that_no_journal_has_are_counted_once(tmp_path: Path) -> None:
+    """Damage, or a version that is newer: whoever loads it must hear that something was left out."""
+    strange = "F* http://a.example/\nFs\thttp://b.example/\n{}\nhttp://c.example/\n\nF+ http://d.example/ L\n"
+    report = load_journal(journal(tmp_path, strange), Target())
+    assert (report.unknown, report.queued, report.known) == (4, 1, 0)
+    assert load_journal(journal(tmp_path), Target()).unknown == 0
+
+
 def test_urls_are_changed_as_the_caller_wants_before_they_are_compared(tmp_path: Path) -> None:
     """A crawler has its own canonical form; what it cannot fetch is skipped."""
     lines = "Fs HTTP://A.example/\nF+ HTTP://A.example/\nF+ ftp://b.example/\n"
