@@ -65,19 +65,16 @@ class Operations:
     # Orders
 
     def pause(self, queue: QueueKey) -> None:
-        """Serve nothing more of this queue until it is resumed; its leases may end."""
-        self._stand(self._facts(queue), Standing.PAUSED)
+        """Serve nothing more of this queue until it is resumed; its leases may end. One that was retired is paused instead."""
+        self._stand(self._without_retirement(queue), Standing.PAUSED)
 
     def resume(self, queue: QueueKey) -> None:
         """Serve a queue again that was paused or retired by the operator; one over its total budget stays retired."""
-        facts = self._facts(queue)
-        if facts.row.standing is Standing.RETIRED and facts.row.budget is not None:
-            self._set_budget(facts, None)
-            facts = self._facts(queue)
+        facts = self._without_retirement(queue)
         self._stand(facts, self._open_or_retired(facts))
 
     def retire(self, queue: QueueKey) -> None:
-        """Put a queue aside, its URLs are kept: its total budget becomes what it has spent."""
+        """Put a queue aside, its URLs are kept: its total budget becomes what it has spent. A pause ends by it."""
         facts = self._facts(queue)
         self._set_budget(facts, facts.row.spent)
         self._stand(self._facts(queue), Standing.RETIRED)
@@ -119,6 +116,14 @@ class Operations:
 
     def _facts(self, queue: QueueKey) -> QueueFacts:
         return run(self.looking.facts(queue))
+
+    def _without_retirement(self, queue: QueueKey) -> QueueFacts:
+        """The queue without the budget of its own that keeps it retired: the operator's last word counts."""
+        facts = self._facts(queue)
+        if facts.row.standing is Standing.RETIRED and facts.row.budget is not None:
+            self._set_budget(facts, None)
+            facts = self._facts(queue)
+        return facts
 
     def _open_or_retired(self, facts: QueueFacts) -> Standing:
         row = facts.row

@@ -120,6 +120,36 @@ def test_a_retired_queue_keeps_its_urls_and_comes_back_when_it_is_resumed() -> N
     rig.core.check()
 
 
+@pytest.mark.parametrize(
+    "orders", [("pause", "retire"), ("retire", "pause"), ("pause", "retire", "pause"), ("retire",) * 2]
+)
+@pytest.mark.parametrize("is_leased", [False, True])
+def test_one_resume_brings_a_queue_back_whatever_was_ordered_before(orders: tuple[str, ...], is_leased: bool) -> None:
+    """The operator's last word counts: a pause takes a retirement back, and a retirement a pause."""
+    rig = two_queues()
+    lease = rig.lease_now() if is_leased else None
+    for order in orders:
+        getattr(rig.core.operations, order)(A)
+        assert rig.state_of(A) == {"pause": "paused", "retire": "retired"}[order]
+    rig.core.operations.resume(A)
+    if lease is not None:
+        rig.finish(lease)
+    assert len(hosts(rig.drain(0.0))) == 2
+    assert rig.core.statistics().retired == 0
+    rig.core.check()
+
+
+def test_a_pause_does_not_lift_the_orders_budget() -> None:
+    """What is over it is retired again when it is resumed: only more budget helps."""
+    rig = two_queues(budgets=Budgets(total_budget=1))
+    rig.drain(0.0)
+    rig.core.operations.pause(A)
+    assert rig.state_of(A) == "paused"
+    rig.core.operations.resume(A)
+    assert rig.state_of(A) == "retired"
+    rig.core.check()
+
+
 def test_retiring_counts_the_leases_that_are_out() -> None:
     """They are in flight, not retired; those that come back unfinished are."""
     rig = build(politeness=HASTE, per_queue=2)
