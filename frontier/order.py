@@ -48,7 +48,11 @@ class FrontierOrder:
 
 
 def check_numbers(order: FrontierOrder) -> None:
-    """Raises: PolicyError for numbers that make no sense."""
+    """Raises: PolicyError for numbers that make no sense, and for what contradicts itself."""
+    if order.scope is PolitenessScope.QUEUE and order.group:
+        raise PolicyError(
+            "politeness queue and a group: a queue's gate belongs to no host; leave the group out, or say host"
+        )
     for politeness in (order.politeness, order.group_politeness):
         _check_politeness(politeness)
     _check_backoff(order.backoff)

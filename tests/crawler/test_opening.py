@@ -65,7 +65,7 @@ def test_every_key_of_the_order_reaches_the_frontier() -> None:
     """None is dropped on the way, and none goes astray."""
     asked = frontier_order(
         order_of(
-            "[frontier]\npolicy = 'host'\npoliteness = 'queue'\nbalance_replenish = 50\ntotal_budget = 500\n"
+            "[frontier]\npolicy = 'host'\npoliteness = 'off'\nbalance_replenish = 50\ntotal_budget = 500\n"
             "error_penalty = 7\ncost = 'wag'\nuri_precedence = 'hops'\nqueue_precedence = 'base:4'\nprecedence_floor = 9\n"
             "per_queue = 2\nlease = '1h'\ncheckpoint = '5s'\ngates_in_memory = 77\n[politeness]\ndelay_factor = 1\n"
             "min_delay = 2\nmax_delay = 3\nmax_connections = 4\nbackoff_base = 5\nbackoff_cap = 6\nbackoff_jitter = 0.5\n"
@@ -73,7 +73,7 @@ def test_every_key_of_the_order_reaches_the_frontier() -> None:
             "group_max_delay = 12\ngroup_max_connections = 13\n[crawl]\nworkers = 14\n[fetch]\ntimeout = 15\n"
         )
     )
-    assert (asked.policy, asked.scope, asked.group) == ("host", PolitenessScope.QUEUE, "domain")
+    assert (asked.policy, asked.scope, asked.group) == ("host", PolitenessScope.OFF, "domain")
     assert asked.budgets == Budgets(balance_replenish=50, total_budget=500, error_penalty=7)
     assert (asked.cost, asked.uri_precedence, asked.queue_precedence) == ("wag", "hops", "base:4")
     assert (asked.precedence_floor, asked.per_queue, asked.lease_s, asked.checkpoint_s) == (9, 2, 3600.0, 5.0)
@@ -119,6 +119,11 @@ def test_addresses_need_no_name_server_where_nothing_is_crawled(key: str) -> Non
         ("[frontier]\nqueue_precedence = 'highest-uri'", "queue precedence highest-uri is not offered"),
         ("[frontier]\nlease = '5m'", "lease_s 300: a lease must last at least twice as long as a fetch may take"),
         ("[politeness]\ngroup = 'planet'", "group planet is unknown"),
+        (
+            "[frontier]\npoliteness = 'queue'\n[politeness]\ngroup = 'domain'",
+            "politeness queue and a group: a queue's gate",
+        ),
+        ("[frontier]\npoliteness = 'queue'\n[politeness.groups]\n'a.test' = 'x'", "politeness queue and a group: "),
         ("[politeness.groups]\n'http://a.test/x/' = 'x'", "group x: http://a.test/x/ does not cover a whole host"),
         ("[[override]]\nsurt = 'com.example,'\nmin_delay = 3", "SURT prefix 'com.example,' is refused"),
         ("[[override]]\nsurt = 'a.test'", "override a.test: it changes nothing"),

@@ -4,7 +4,9 @@ import pytest
 
 from frontier.errors import PolicyError
 from frontier.order import FrontierOrder, check_numbers
+from frontier.policies.assignment import PolitenessScope
 from frontier.policies.budgets import Budgets
+from frontier.policies.groups import GroupRule
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Politeness
 
@@ -40,6 +42,15 @@ def test_numbers_that_make_no_sense_are_refused(order: dict[str, object], messag
     """The error names the number and says what may be given."""
     with pytest.raises(PolicyError, match=message):
         check_numbers(FrontierOrder(**order))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("group", ["domain", {"a.test": "x"}, lambda host: host])
+def test_a_group_of_queues_is_refused(group: GroupRule) -> None:
+    """A queue's gate stands for no host, so no rule can tell its group; without groups it is an order like any other."""
+    with pytest.raises(PolicyError, match="politeness queue and a group: .* leave the group out, or say host"):
+        check_numbers(FrontierOrder(scope=PolitenessScope.QUEUE, group=group))
+    check_numbers(FrontierOrder(scope=PolitenessScope.QUEUE))
+    check_numbers(FrontierOrder(group=group))
 
 
 @pytest.mark.parametrize(
