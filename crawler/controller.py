@@ -40,7 +40,7 @@ from crawler.seeds import Seed, SeedBook
 from crawler.statistics import CrawlStatistics
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
-from frontier.composition import steady_clock
+from frontier.clocks import steady_clock
 from frontier.core import Frontier
 
 

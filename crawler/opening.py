@@ -9,10 +9,10 @@ from crawler.errors import StoreLost
 from crawler.order import CrawlOrder
 from crawler.order_frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.processors.preconditions import MAX_REDIRECTS
+from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
 from frontier.models import QueueKey
-from frontier.order import Clock
 from frontier.policies.assignment import PolitenessScope
 from frontier.policies.authority import IpOf
 from frontier.policies.budgets import Budgets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ from dedup.registered import found
 from dedup.uniq import UniqFilter
 from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
+from frontier.clocks import Clock, never_back, steady_clock
 from frontier.core import Frontier
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
@@ -21,7 +21,7 @@ from frontier.fingerprints import name_id
 from frontier.intake import Intake
 from frontier.leases import Leases
 from frontier.models import GateKey
-from frontier.order import Clock, FrontierOrder, check_numbers
+from frontier.order import FrontierOrder, check_numbers
 from frontier.outbox import Outbox
 from frontier.parts import Parts
 from frontier.policies.assignment import PolitenessScope, host_of_queue, parse_policy
@@ -62,12 +62,13 @@ def open_frontier(
     `store` is another place for the rows than the folder's file, such as a database; the filter stays in the folder.
     `seen` is another filter than the folder's. One that blocks must be the store's, too (`SqlStore(…, seen=…)`), whose thread
     asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if opening fails once the store is open.
+    `clock` is the host's own, see `frontier.clocks`: for the Frontier it never goes back.
     `on_change` is called from another thread when the store has answered; it may only wake the host.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
     StoreFull, StoreUnavailable.
     """
     sheets = check_order(order)
-    clock = clock or steady_clock()
+    clock = steady_clock() if clock is None else never_back(clock)
     if store is None:
         store = MemoryStore() if state is None else _file_store(state)
     opening = store.open(_identity(order), clock(), on_change)
@@ -90,12 +91,6 @@ def has_store(state: Path) -> bool:
     """The folder holds the store of a Frontier that was opened there before."""
     file = state / STORE_FILE
     return file.is_file() and file.stat().st_size > 0
-
-
-def steady_clock() -> Clock:
-    """Epoch seconds that never go back: the epoch at this moment plus the monotonic time since."""
-    offset_s = time.time() - time.monotonic()
-    return lambda: offset_s + time.monotonic()
 
 
 def own_function(name: str) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dedup.uniq import UniqParameters
@@ -92,6 +92,3 @@ def _check_backoff(backoff: Backoff) -> None:
             raise PolicyError(f"backoff {name} {number:g}: give a number that is not negative")
     if backoff.base_s > backoff.cap_s:
         raise PolicyError(f"backoff base_s {backoff.base_s:g} is longer than cap_s {backoff.cap_s:g}")
-
-
-Clock = Callable[[], float]
