@@ -65,8 +65,10 @@ def open_frontier(
     `clock` is the host's own, see `frontier.clocks`: for the Frontier it never goes back.
     `on_change` is called from another thread when the store has answered; it may only wake the host.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
-    StoreFull, StoreUnavailable.
+    StoreFull, StoreUnavailable; TypeError for a folder that is no Path.
     """
+    if not isinstance(state, Path | None):
+        raise TypeError(f"the state's folder is a Path, or None for memory alone; not {state!r}")
     sheets = check_order(order)
     clock = steady_clock() if clock is None else never_back(clock)
     if store is None:

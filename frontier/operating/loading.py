@@ -10,8 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from frontier.models import BUSY, NORMAL, WAITING, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
-from frontier.operating.load import Known, Queued
+from frontier.models import (
+    BUSY,
+    ENDING,
+    NORMAL,
+    WAITING,
+    Candidate,
+    GateKey,
+    OutcomeKind,
+    QueueKey,
+    Row,
+    Verdict,
+    VerdictKind,
+)
+from frontier.operating.load import Entry, Known, Queued
 from frontier.parts import Parts
 from frontier.stores.base import FrontierStore
 
@@ -30,8 +42,10 @@ class Loading:
     def schedule_loaded(self, queued: Sequence[Queued]) -> list[Verdict]:
         """Enqueue what is new, with its attempts and its time; the page it was found on is kept if that page has ended.
 
-        One question to the store for those pages. Raises: PolicyError, before any change; StoreUnavailable.
+        One question to the store for those pages. Raises: PolicyError and TypeError, before any change; StoreUnavailable.
         """
+        for entry in queued:
+            _check(entry, attempts=int, due_s=(int, float, type(None)), via=(str, type(None)))
         if self._is_busy():
             return [BUSY] * len(queued)
         verdicts = self._judge([entry.candidate for entry in queued])
@@ -41,7 +55,12 @@ class Loading:
         return verdicts
 
     def note_ended(self, ended: Sequence[Known]) -> list[Verdict]:
-        """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known. Raises: StoreUnavailable."""
+        """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known.
+
+        Raises: TypeError, before any change; StoreUnavailable.
+        """
+        for entry in ended:
+            _check(entry, attempts=int, status=int, outcome=OutcomeKind)
         if self._is_busy():
             return [BUSY] * len(ended)
         verdicts = self._judge([Candidate(entry.url, entry.key) for entry in ended])
@@ -118,8 +137,16 @@ class Loading:
         return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()}
 
 
+def _check(entry: Entry, **kinds: type | tuple[type, ...]) -> None:
+    """What the entry says is kept as it is, so it must be of its kind. Raises: TypeError, which names its place."""
+    for name, kind in kinds.items():
+        value = getattr(entry, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"{entry.place}: {name} {value!r}: see {type(entry).__name__} for what it may be")
+
+
 def _is_plain(text: str) -> bool:
-    return text.isascii() and "\0" not in text
+    return isinstance(text, str) and text.isascii() and "\0" not in text
 
 
 def _key(url: str) -> bytes | None:

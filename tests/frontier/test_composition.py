@@ -125,6 +125,13 @@ def test_an_order_that_makes_no_sense_is_refused(order: FrontierOrder, message: 
     assert not (tmp_path / "state").exists()
 
 
+def test_a_folder_that_is_no_path_is_refused(tmp_path: Path) -> None:
+    """Text might name a database as well, for which `store` is there."""
+    with pytest.raises(TypeError, match="a Path, or None for memory alone; not "):
+        open_frontier(str(tmp_path / "state"), ORDER)  # type: ignore[arg-type]
+    assert not (tmp_path / "state").exists()
+
+
 def test_filter_parameters_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     """What the filter says of them is a PolicyError of this room."""
     with pytest.raises(PolicyError):

@@ -47,7 +47,7 @@ def test_numbers_that_make_no_sense_are_refused(order: dict[str, object], messag
 @pytest.mark.parametrize("group", ["domain", {"a.test": "x"}, lambda host: host])
 def test_a_group_of_queues_is_refused(group: GroupRule) -> None:
     """A queue's gate stands for no host, so no rule can tell its group; without groups it is an order like any other."""
-    with pytest.raises(PolicyError, match="politeness queue and a group: .* leave the group out, or say host"):
+    with pytest.raises(PolicyError, match=r"politeness queue and a group: .* leave the group out, or say host"):
         check_numbers(FrontierOrder(scope=PolitenessScope.QUEUE, group=group))
     check_numbers(FrontierOrder(scope=PolitenessScope.QUEUE))
     check_numbers(FrontierOrder(group=group))

@@ -334,3 +334,35 @@ def test_a_dump_loaded_elsewhere_is_the_same_frontier(frontier: Frontier, store:
     again = [line.partition(',"queue"')[0] for line in other.dump({"policy": "host"})]
     assert sorted(again) == sorted(line.partition(',"queue"')[0] for line in lines)
     assert list(dump_lines(store, {"policy": "host"})) == lines
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Queued("dump:7", Candidate("http://a.test/"), attempts="2"),  # type: ignore[arg-type]
+        Queued("dump:7", Candidate("http://a.test/"), due_s="soon"),  # type: ignore[arg-type]
+        Queued("dump:7", Candidate("http://a.test/"), via=b"http://a.test/"),  # type: ignore[arg-type]
+        Known("dump:7", "http://a.test/", status=None),  # type: ignore[arg-type]
+        Known("dump:7", "http://a.test/", outcome="done"),  # type: ignore[arg-type]
+        Known("dump:7", "http://a.test/", attempts=None),  # type: ignore[arg-type]
+    ],
+)
+def test_an_entry_of_another_kind_is_told_by_its_place_before_anything_is_taken(
+    reopen: Callable[[], Frontier], wrong: Queued | Known
+) -> None:
+    """A store would keep it, or fail for good by it."""
+    frontier = reopen()
+    right = Queued("dump:6", Candidate("http://b.test/"))
+    with pytest.raises(TypeError, match=r"^dump:7: .*: see (Queued|Known) for what it may be$"):
+        if isinstance(wrong, Queued):
+            frontier.loading.schedule_loaded([right, wrong])
+        else:
+            frontier.loading.note_ended([wrong])
+    frontier.check()
+    assert frontier.counts().pending == 0
+
+
+def test_hops_that_are_no_text_are_refused(reopen: Callable[[], Frontier]) -> None:
+    """As those that are no plain text."""
+    (verdict,) = reopen().loading.schedule_loaded([Queued("p", Candidate("http://a.test/", hops=None))])  # type: ignore[arg-type]
+    assert verdict == Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
