@@ -12,7 +12,6 @@ from itertools import compress
 
 from frontier.models import (
     BUSY,
-    ENDING,
     NORMAL,
     WAITING,
     Candidate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -352,14 +353,13 @@ def test_an_entry_of_another_kind_is_told_by_its_place_before_anything_is_taken(
 ) -> None:
     """A store would keep it, or fail for good by it."""
     frontier = reopen()
-    right = Queued("dump:6", Candidate("http://b.test/"))
+    is_queued = isinstance(wrong, Queued)
+    right = Queued("dump:6", Candidate("http://b.test/")) if is_queued else Known("dump:6", "http://b.test/")
+    take: Any = frontier.loading.schedule_loaded if is_queued else frontier.loading.note_ended
     with pytest.raises(TypeError, match=r"^dump:7: .*: see (Queued|Known) for what it may be$"):
-        if isinstance(wrong, Queued):
-            frontier.loading.schedule_loaded([right, wrong])
-        else:
-            frontier.loading.note_ended([wrong])
+        take([right, wrong])
     frontier.check()
-    assert frontier.counts().pending == 0
+    assert (frontier.counts().pending, frontier.counts().done) == (0, 0)
 
 
 def test_hops_that_are_no_text_are_refused(reopen: Callable[[], Frontier]) -> None:
