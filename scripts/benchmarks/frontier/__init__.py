@@ -16,5 +16,9 @@ GROUPS: tuple[Group, ...] = (
     Group(name="memory", what="schedule + lease + finish in memory", run=speed.in_memory),
     Group(name="sqlite", what="schedule + lease + finish in a file of SQLite, durable", run=speed.in_sqlite),
     Group(name="millions", what="10 million queued URLs in a million queues (3 GB of disk)", run=millions.measured),
-    Group(name="policies", what="assignment policies on 100,000 URLs of portals", run=policies.compared),
+    Group(
+        name="policies",
+        what="assignment policies on 100,000 URLs of portals, and 100,000 overrides",
+        run=policies.compared,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Assignment policies on portal-like URLs: how evenly they spread them over queues, and what a URL costs."""
+"""Assignment policies on portal-like URLs: how evenly they spread them over queues, and what a URL costs; and overrides."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from crawler.lab.urls import portal_urls
 from frontier.models import QueueKey
 from frontier.policies.assignment import parse_policy
 from frontier.policies.balance import balance
+from frontier.policies.sheets import NOTHING, Override, Settings, Sheets
 from scripts.benchmarks.frontier.links import BATCH
 from scripts.benchmarks.rows import Row, Setting
 
@@ -18,16 +19,21 @@ QUEUES = (100, 997, 1024)
 HASHES = ("bkdr", "elf", "sdbm")
 POLICIES = ("host", "surt", *(f"{name}:{queues}" for queues in QUEUES for name in HASHES))
 
+#: Entries `[[override]]` of one order.
+OVERRIDES = 100_000
+
 _URLS = 100_000
 _ROUNDS = 3
 
 
 def compared(setting: Setting) -> Iterator[Row]:
-    """Two rows for each policy. The small version is the same: how even it is depends on the number of URLs."""
+    """Two rows for each policy, then overrides. The small version is the same: how even it is depends on the number of URLs."""
     urls = [url.decode() for url in portal_urls(_URLS)]
     for policy in POLICIES:
         setting.say(policy)
         yield from rows_of(policy, urls)
+    setting.say("overrides")
+    yield from override_rows(OVERRIDES)
 
 
 def rows_of(policy: str, urls: list[str]) -> Iterator[Row]:
@@ -54,4 +60,33 @@ def rows_of(policy: str, urls: list[str]) -> Iterator[Row]:
         measured=median(costs) * 1e6,
         unit="µs",
         note=f"median of {_ROUNDS} rounds, {min(costs) * 1e6:.2f} to {max(costs) * 1e6:.2f} µs",
+    )
+
+
+def override_rows(count: int) -> Iterator[Row]:
+    """What many overrides cost an order: once when it is read, and at each look-up, half of which find one."""
+    overrides = [Override((f"www.site-{number}.example",), Settings(min_delay_s=1.0)) for number in range(count)]
+    hosts = [f"www.site-{number}.example" for number in range(0, 2 * count, 2)]
+    compiling, looking = [], []
+    for _ in range(_ROUNDS):
+        started = time.perf_counter()
+        sheets = Sheets(overrides)
+        compiled = time.perf_counter()
+        found = sum(sheets.for_host(host) is not NOTHING for host in hosts)
+        compiling.append(compiled - started)
+        looking.append((time.perf_counter() - compiled) / len(hosts))
+        assert found == -(-count // 2), "an override was lost"
+    yield Row(
+        name="policies-overrides-compile",
+        what=f"{count:,} entries [[override]], each for a host: to compile them",
+        measured=median(compiling),
+        unit="s",
+        note=f"median of {_ROUNDS} rounds, {min(compiling):.2f} to {max(compiling):.2f} s",
+    )
+    yield Row(
+        name="policies-overrides-look-up",
+        what=f"{count:,} entries [[override]]: a look-up of a host",
+        measured=median(looking) * 1e6,
+        unit="µs",
+        note=f"half of the hosts have one; median of {_ROUNDS} rounds, {min(looking) * 1e6:.2f} to {max(looking) * 1e6:.2f} µs",
     )

@@ -17,7 +17,7 @@ from scripts.benchmarks.frontier.filling import PER_QUEUE, fill
 from scripts.benchmarks.frontier.host import START_S, WORKERS, Host, both
 from scripts.benchmarks.frontier.links import BATCH, SAME_HOST, URL_CHARACTERS, Web
 from scripts.benchmarks.frontier.millions import ORDER, open_again, open_and_lease, prepare
-from scripts.benchmarks.frontier.policies import rows_of
+from scripts.benchmarks.frontier.policies import override_rows, rows_of
 from scripts.benchmarks.frontier.speed import POLITENESS
 
 POLITE = FrontierOrder(policy="host", politeness=POLITENESS)
@@ -147,3 +147,12 @@ def test_policies_are_measured_by_their_longest_queue() -> None:
     assert hashed[""].measured > 1
     assert hashed["µs"].measured is not None
     assert hashed["µs"].measured > 0
+
+
+def test_overrides_are_compiled_and_looked_up() -> None:
+    """Half of the hosts that are asked for have one, whatever the number is; each row has its unit."""
+    for count in (1, 10, 11):
+        assert [(row.name, row.unit) for row in override_rows(count)] == [
+            ("policies-overrides-compile", "s"),
+            ("policies-overrides-look-up", "µs"),
+        ]
