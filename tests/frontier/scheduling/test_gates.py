@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
-from frontier.operating.gatewords import rate_per_s, why_closed
+from frontier.operating.gatewords import why_closed
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Gate, Politeness
 from frontier.stores.base import GateRow
@@ -512,43 +512,6 @@ def test_a_group_has_slots_and_rests_of_its_own() -> None:
     host.trouble(THROTTLED, 0.0, NOW_S)
     assert host.group is group
     assert (group.out, group.opens_s(), group.row()) == (0, 0.0, gate_row())
-
-
-def test_the_highest_rate_is_slots_by_the_shortest_rest() -> None:
-    """A Crawl-delay or a throttle leaves one start in so many seconds."""
-    six = gate(6)
-    assert rate_per_s(six) == 2.0
-    six.set_spacing(10.0)
-    assert rate_per_s(six) == 0.1
-    fail(six, NOW_S, THROTTLED)
-    assert rate_per_s(six) == 1 / 60
-    assert rate_per_s(gate(min_delay_s=0.0)) == math.inf
-
-
-def test_a_closed_gate_says_why() -> None:
-    """Blocks, slots that are out, rests, troubles and what keeps starts apart; times count from now."""
-    two = gate(2)
-    assert why_closed(two, NOW_S) == ""
-    two.take(NOW_S)
-    two.take(NOW_S)
-    assert why_closed(two, NOW_S) == "2 of 2 slots are out"
-    two.set_slots(1)
-    assert why_closed(two, NOW_S) == "2 of 1 slots are out"
-    two.give_back(NOW_S)
-    assert why_closed(two, NOW_S) == "its only slot is out"
-    two.set_spacing(10.0)
-    two.rest(NOW_S, NOW_S + 1, NOW_S + 1)
-    assert why_closed(two, NOW_S + 2.5) == "rests for another 8.5s, Crawl-delay 10s"
-    assert why_closed(two, NOW_S + 10.984) == "rests for another 16ms, Crawl-delay 10s"
-    two.trouble(THROTTLED, 0.0, NOW_S + 1)
-    two.set_spacing(0.0)
-    assert why_closed(two, NOW_S + 2) == "blocked for another 59s, troubles in a row: 1, starts 1m apart since a 429"
-    two.block(math.inf)
-    two.trouble(UNAVAILABLE, 0.0, NOW_S + 1)
-    assert why_closed(two, NOW_S + 2).startswith("blocked until it is unblocked, troubles in a row: 1")
-    two.unblock()
-    two.block(NOW_S + 5)
-    assert why_closed(two, NOW_S + 2) == "blocked for another 3.0s, rests for another 9.0s"
 
 
 #: One step: what happens, how long after the last, and a number that each kind reads in its own way.
