@@ -713,18 +713,25 @@ async def test_leases_go_on_while_the_store_is_asked_a_long_question() -> None:
 
 
 async def test_a_look_wakes_those_who_wait_for_what_it_brought() -> None:
-    """Its steps take the store's answers, in which a lease may be."""
-    store = DelayingStore()
-    frontier, _ = await opened(store)
-    frontier.schedule(candidates("http://a.test/"))
-    (waiter,) = waiters(frontier, 1)
+    """Whatever the core learns between two of its steps, a lease may be in it."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates("http://out.test/"))
+    out = await frontier.lease()  # so that there is hope
+    first, second = waiters(frontier, 2)
     await settle()
-    assert not waiter.done()
-    for _ in range(3):  # the gate, then its lane, then the head
-        await frontier.look(frontier.core.operations.looking.flush())
+    was_served: list[bool] = []
+
+    def steps() -> Steps[None]:
+        frontier.core.schedule(candidates("http://a.test/"))
+        yield from asked(int)
+        was_served.append(first.done())
+        frontier.core.schedule(candidates("http://b.test/"))
+
+    await frontier.look(steps())
     await settle()
-    assert waiter.done()
-    frontier.finish(waiter.result(), DONE)
+    assert (was_served, second.done()) == ([True], True)
+    for lease in (out, first.result(), second.result()):
+        frontier.finish(lease, DONE)
     await frontier.close()
 
 

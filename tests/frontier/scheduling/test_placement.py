@@ -117,7 +117,7 @@ def test_lanes_that_are_read_later_stand_in_line_unless_they_are_in_memory() -> 
 
 
 def test_a_lane_with_heads_stands_behind_those_of_its_precedence() -> None:
-    """Better queues go first, equals take turns."""
+    """Better queues go first, equals take turns; to be placed again where it stands is to keep its turn."""
     yard = Yard(3, slots=9)
     yard.line.gate.out = 4
     yard.activate(yard.line)
@@ -125,6 +125,7 @@ def test_a_lane_with_heads_stands_behind_those_of_its_precedence() -> None:
     for lane, precedence in zip(lanes, (5, 3, 3), strict=True):
         lane.queue.precedence = precedence
         yard.bring(lane, 1)
+    yard.place(lanes[1])
     assert [lane.place for lane in lanes] == [Place.READY] * 3
     assert yard.index.states[QueueState.READY] == 3
     assert [yard.line.best() for _ in range(4)] == [lanes[1], lanes[2], lanes[0], None]
