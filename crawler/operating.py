@@ -4,8 +4,7 @@ The same tables serve a job that is stopped (the command opens its Frontier) and
 its control socket). Arguments and facts are what JSON holds, so that both are one.
 
 A verb waits for the store: until what was said before is written, and for what it reads. An order takes some milliseconds, in
-which a running crawl stands still. A look may take seconds (`ls` looks at every lane): it is done in steps, between which the
-crawl goes on.
+which a running crawl stands still. A look may take seconds (`ls` looks at every lane), in which the crawl goes on.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     limit = _whole(given, "limit", least=0)
     name = given.get("state")
     state = None if name is None else _state(name)
-    sums = yield from totals(
-        frontier
-    )  # first: it tells whether the store is behind, and whatever waits for the store ends that
+    # First: it tells whether the store is behind, and whatever waits for the store ends that.
+    sums = yield from totals(frontier)
     looking = frontier.operations.looking
     if state is None:
         views = yield from looking.longest(limit)
@@ -146,14 +144,7 @@ LOOKS: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = MappingProx
 
 #: The verbs that change something. They are short, and so may be run on the loop of a running crawl.
 ORDERS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = MappingProxyType(
-    {
-        "block": block,
-        "unblock": unblock,
-        "pause": pause,
-        "resume": resume,
-        "retire": retire,
-        "set-budget": set_budget,
-    }
+    {"block": block, "unblock": unblock, "pause": pause, "resume": resume, "retire": retire, "set-budget": set_budget}
 )
 
 #: All that a running crawl does, by name.
