@@ -215,6 +215,18 @@ def test_a_host_is_taken_as_people_write_it(typed: str, key: str) -> None:
     assert gate_key(typed) == GateKey(key)
 
 
+def test_each_order_says_what_the_queue_is_now(frontier: Frontier) -> None:
+    """The last order counts, and one resume takes all of them back."""
+    for verb, state, reason in (
+        ("pause", "paused", "it is paused by the operator"),
+        ("retire", "retired", "it is retired: 0 of its total budget of 0 are spent"),
+        ("pause", "paused", "it is paused by the operator"),
+        ("resume", "inactive", "it holds 3 URLs"),
+    ):
+        queue = answer(frontier, verb, {"queue": "a.test"})["queue"]
+        assert (queue["state"], queue["reason"].split("; ")[0]) == (state, reason)
+
+
 async def test_a_running_crawl_gives_the_same_answers(clock: Clock) -> None:
     """Looks and orders by the same tables; whoever waits for a lease hears of an order."""
 
