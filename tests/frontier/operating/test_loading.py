@@ -321,6 +321,7 @@ def test_whatever_is_loaded_in_whatever_pieces_adds_up(pieces: list[list], batch
     frontier.check()
     assert sorted(served) == sorted(url for url, is_queued in urls.items() if is_queued)
     assert frontier.counts().done == len(urls)
+    frontier.close()
 
 
 def test_a_dump_loaded_elsewhere_is_the_same_frontier(frontier: Frontier, store: FrontierStore, clock: Clock) -> None:
@@ -335,6 +336,7 @@ def test_a_dump_loaded_elsewhere_is_the_same_frontier(frontier: Frontier, store:
     again = [line.partition(',"queue"')[0] for line in other.dump({"policy": "host"})]
     assert sorted(again) == sorted(line.partition(',"queue"')[0] for line in lines)
     assert list(dump_lines(store, {"policy": "host"})) == lines
+    other.close()
 
 
 @pytest.mark.parametrize(
