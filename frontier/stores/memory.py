@@ -13,7 +13,6 @@ from frontier.models import GateKey, Head, Row
 from frontier.stores.base import (
     Answer,
     Batch,
-    Ended,
     GateRead,
     GatesRead,
     HeadsRead,
@@ -85,8 +84,8 @@ class MemoryStore(MemoryQuestions):
         """O(limit), and O(log n) if rows came back from waiting."""
         found = self._lanes.lane(lane)
         rows = [] if found is None else found.heads(limit)
-        ended = self._ended
-        pairs = [(row, ended[row[7]][0][4] if row[7] in ended else None) for row in rows]
+        url_of = self._ended.url
+        pairs = [(row, url_of(row[7]) if row[7] else None) for row in rows]
         heads = [tuple.__new__(Head, pair) for pair in pairs]  # half the price of Head(...)
         self._answers.append(HeadsRead(lane, heads, self._queue_row(lane[0]) if with_queue else None))
 
@@ -142,11 +141,11 @@ class MemoryStore(MemoryQuestions):
 
     def _take_out(self, batch: Batch) -> None:
         """Rows that end or move."""
-        take_out, put, ended = self._lanes.take_out, self._lanes.put, self._ended
+        take_out, put, add_ended = self._lanes.take_out, self._lanes.put, self._ended.add
         for end in batch.ended:
             row = end[0]
             take_out(row)
-            ended[row[3]] = end
+            add_ended(row, end[1], end[2])
         for old, new in batch.moved:
             take_out(old)
             put(new)
@@ -170,11 +169,11 @@ class MemoryStore(MemoryQuestions):
 
     def _settle_or_put(self, batch: Batch) -> Callable[[Row], None]:
         """What to do with a row that is new: those that are settled have ended."""
-        settled, ended, put = batch.settled, self._ended, self._lanes.put
+        settled, add_ended, put = batch.settled, self._ended.add, self._lanes.put
 
         def keep(row: Row) -> None:
             if row.ordinal in settled:
-                ended[row.ordinal] = Ended(row, *settled[row.ordinal])
+                add_ended(row, *settled[row.ordinal])
             else:
                 put(row)
 
