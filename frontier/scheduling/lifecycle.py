@@ -140,12 +140,10 @@ NEXT: dict[tuple[QueueState, Holds], QueueState] = {
 def next_state(state: QueueState, holds: Holds) -> QueueState:
     """The state after `state` for a queue that now holds `holds`.
 
-    Cost: one look-up if it stays, two if it moves. Raises: LifecycleError for a step that is not in the table.
+    Cost: one look-up if it stays, three if it moves. Raises: LifecycleError for a step that is not in the table.
     """
-    if RESTS_IN[holds] is state:
-        return state
-    try:
-        return NEXT[state, holds]
-    except KeyError:
+    rests_in = RESTS_IN[holds]
+    if rests_in is not state and holds not in STEPS[state]:
         why = NEVER[state, holds]
-        raise LifecycleError(f"a queue that is {state.value} may not come to hold {holds.value}: {why}") from None
+        raise LifecycleError(f"a queue that is {state.value} may not come to hold {holds.value}: {why}")
+    return rests_in

@@ -185,4 +185,3 @@ def _state_of(fact: QueueFacts) -> str:
     if not fact.count:
         return "empty"
     return "snoozed" if fact.count == fact.waiting else "inactive"
-

@@ -281,7 +281,7 @@ def test_a_negative_delay_is_none() -> None:
     rig.core.set_delay(GateKey("a.test"), -1.0)
     rig.add(URL)
     rig.finish(rig.lease_now())
-    assert rig.store._ended[1].outcome is OutcomeKind.DONE
+    assert rig.store.ended_after(0, 1)[0].outcome is OutcomeKind.DONE
 
 
 # Leases that end without a word
