@@ -148,9 +148,8 @@ class Intake:
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
         keys = [_key(candidate) for candidate in candidates]
-        blocks = self._seen.blocks
-        unseen = [True] * len(keys) if blocks else self._seen.unseen([b"" if key is None else key for key in keys])
-        new = LATER if blocks else NEW
+        unseen = self._unseen(keys)
+        new = LATER if self._seen.blocks else NEW
         pending = self._pending
         in_batch: set[bytes] = set()
         verdicts: list[Verdict] = []
@@ -167,6 +166,11 @@ class Intake:
                 in_batch.add(key)
             verdicts.append(verdict)
         return verdicts, fresh
+
+    def _unseen(self, keys: list[bytes | None]) -> Sequence[bool]:
+        if self._seen.blocks:
+            return [True] * len(keys)
+        return self._seen.unseen([b"" if key is None else key for key in keys])
 
     def _row(self, candidate: Candidate, queue: int, gate: int, precedence: int, via: int) -> Row:
         url, key, hops, payload, _, _, _ = candidate
