@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from frontier.stores.base import Batch
 
 #: Rows that may be written and not durable before the Frontier waits for the store.
-MAX_ROWS = 20_000
+MAX_ROWS: Final = 20_000
 #: The same for what these rows hold: URLs and payloads.
-MAX_BYTES = 64 << 20
+MAX_BYTES: Final = 64 << 20
 
 
 class Behind(NamedTuple):

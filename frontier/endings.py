@@ -18,7 +18,7 @@ from frontier.stores.base import Announced, Ended, Moved
 from frontier.turns import turn_of
 
 #: Leases of a queue without total budget that may end before its row is written: what a crash may leave uncounted.
-UNSAVED = 16
+UNSAVED: Final = 16
 
 # By these names, because reading a member of an Enum's class costs as much as a call.
 _DONE: Final = OutcomeKind.DONE
@@ -26,7 +26,7 @@ _RETRY: Final = OutcomeKind.RETRY
 _DEFERRED: Final = OutcomeKind.DEFERRED
 _RETIRE: Final = OutcomeKind.RETIRE
 _NO_TROUBLE: Final = HostTrouble.NONE
-_new = tuple.__new__
+_new: Final = tuple.__new__
 _INFINITY: Final = math.inf
 #: A status is a signed integer of 64 bits, as SQL's.
 _MOST: Final = 1 << 63
@@ -153,4 +153,4 @@ def _is_well(outcome: Outcome) -> bool:
 
 
 #: What the end of a lease costs that tried nothing.
-FREE: Charge = (0, 0)
+FREE: Final[Charge] = (0, 0)

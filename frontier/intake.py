@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from frontier.fingerprints import name_id
 from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
@@ -26,9 +27,9 @@ _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
 _NUL = Verdict(VerdictKind.REFUSED, "it holds a NUL character")
 _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number from 0 to 255")
 
-_new = tuple.__new__
+_new: Final = tuple.__new__
 #: Ids of names that are remembered.
-_REMEMBERED = 65_536
+_REMEMBERED: Final = 65_536
 
 
 class Fresh:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from typing import Final
 
 from frontier.errors import LeaseLost
 from frontier.models import Head, Lease
 from frontier.scheduling.workqueues import Lane
 
-_new = tuple.__new__
-_FOREVER = math.inf
+_new: Final = tuple.__new__
+_FOREVER: Final = math.inf
 
 
 #: What the Frontier keeps of a lease beside what the host got. A plain tuple, because one is made for every page.

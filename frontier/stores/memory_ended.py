@@ -10,15 +10,16 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Final
 
 from frontier.models import OutcomeKind, Row, UrlRecord, UrlState
 from frontier.stores.base import EndedRecord
 
-_KINDS = tuple(OutcomeKind)
-_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+_KINDS: Final = tuple(OutcomeKind)
+_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 #: A row's number of attempts is packed as attempts << 3 | kind.
-_KIND_BITS = 3
-_KIND = (1 << _KIND_BITS) - 1
+_KIND_BITS: Final = 3
+_KIND: Final = (1 << _KIND_BITS) - 1
 
 
 class SortedKeys:
