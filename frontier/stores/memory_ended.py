@@ -50,9 +50,6 @@ class EndedRows:
         self._status: dict[int, int] = {}
         self._ordinals = SortedKeys(self._status)
 
-    def __contains__(self, ordinal: int) -> bool:
-        return ordinal in self._status
-
     def add(self, row: Row, status: int, kind: OutcomeKind) -> None:
         """The row has ended so."""
         ordinal, key = row[3], row[5]

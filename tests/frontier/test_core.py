@@ -2,6 +2,7 @@
 
 from itertools import groupby
 from operator import sub
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -247,6 +248,26 @@ def test_a_delay_without_end_is_refused(number: float) -> None:
         rig.core.finish(lease, Outcome(OutcomeKind.RETRY, after_s=number))
     rig.finish(lease)
     assert rig.core.is_done
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{side: number} for side in ("start_s", "end_s") for number in (float("nan"), float("inf"), float("-inf"))]
+    + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}],
+)
+def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -> None:
+    """Before any change: neither its links nor its end are taken, and the lease can be ended in order."""
+    rig = build()
+    rig.add(URL)
+    lease = rig.lease_now()
+    outcome = Outcome(OutcomeKind.DONE, 200, lease.since_s, lease.since_s)._replace(**wrong)
+    with pytest.raises(PolicyError, match=r"^http://a\.test/.*: give ") as refused:
+        rig.core.finish(lease, outcome, candidates("http://b.test/"))
+    assert "\n" not in str(refused.value)
+    assert (rig.core.in_flight, rig.core.get(b"http://b.test/")) == (1, None)
+    rig.core.finish(lease, outcome._replace(status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s))
+    assert rig.core.is_done
+    rig.core.check()
 
 
 @pytest.mark.parametrize("slots", [0, -1, 1.5, 10**30])
