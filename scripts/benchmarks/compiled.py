@@ -64,9 +64,9 @@ def check_compiler() -> None:
 
 
 def _built(folder: Path) -> Path:
-    """The wheel, made there."""
+    """The wheel, made there out of an sdist: in the clone the compiler would leave modules that Python then prefers."""
     environment = os.environ | {"HATCH_BUILD_HOOKS_ENABLE": "1"}
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(REPOSITORY)]
+    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(REPOSITORY)]
     log = folder / "build.log"
     with log.open("wb") as output:
         status = subprocess.run(
