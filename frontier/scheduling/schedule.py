@@ -198,7 +198,7 @@ class Schedule:
             return False
         if queue.precedence != precedence:
             queue.precedence = precedence
-            queue.unsaved += 1
+            queue.unsaved += 1  # its row may have been written for this very lease
         if not (line.waiting.may_have_any or self.window.stored.more):
             self._check_turn(lane)
             return False

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from frontier.fingerprints import name_id
 from frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
 from frontier.policies.budgets import Budgets
 from frontier.policies.precedence import QueueHistory, parse_queue_precedence, parse_uri_precedence
@@ -162,6 +163,7 @@ def test_a_queue_that_is_alone_has_its_new_precedence_too(total_budget: int) -> 
     for _ in range(4):
         rig.finish(rig.lease_now())
     assert precedences(rig) == {QueueKey("a.test"): 5}
+    assert rig.store.queue(name_id("a.test")).row.precedence == 5  # type: ignore[union-attr]
     rig.core.check()
     rig.store.close(clean=False)
     rig.clock.advance(60.0)
