@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from frontier.stores.base import Batch
 
 #: Rows that may be written and not durable before the Frontier waits for the store.
-MAX_ROWS = 20_000
+MAX_ROWS: Final = 20_000
 #: The same for what these rows hold: URLs and payloads.
-MAX_BYTES = 64 << 20
+MAX_BYTES: Final = 64 << 20
 
 
 class Behind(NamedTuple):
@@ -31,11 +31,7 @@ class Backlog:
         self.finishes = 0  #: finished leases not durable
         self.said = 0  #: number of the last batch
         self.durable = 0  #: number of the last durable batch
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the store must catch up before anything new is begun."""
-        return self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES
+        self.is_full = False  #: the store must catch up before anything new is begun
 
     @property
     def behind(self) -> Behind:
@@ -49,18 +45,21 @@ class Backlog:
 
     def add(self, batch: Batch, finishes: int) -> None:
         """A batch is written that ends so many leases."""
-        self.said = batch.number
-        rows, size = batch.rows, batch.bytes
-        self._batches.append((batch.number, rows, size, finishes))
-        self.rows += rows
-        self.bytes += size
-        self.finishes += finishes
+        self.said = number = batch.number
+        rows, size = batch.rows, batch.bytes if batch.new else 0
+        self._batches.append((number, rows, size, finishes))
+        self._count(rows, size, finishes)
 
     def synced(self, number: int) -> None:
         """Every batch up to `number` is durable."""
         self.durable = max(self.durable, number)
-        while self._batches and self._batches[0][0] <= number:
-            _, rows, size, finishes = self._batches.popleft()
-            self.rows -= rows
-            self.bytes -= size
-            self.finishes -= finishes
+        batches = self._batches
+        while batches and batches[0][0] <= number:
+            _, rows, size, finishes = batches.popleft()
+            self._count(-rows, -size, -finishes)
+
+    def _count(self, rows: int, size: int, finishes: int) -> None:
+        self.rows += rows
+        self.bytes += size
+        self.finishes += finishes
+        self.is_full = self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES

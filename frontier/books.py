@@ -111,7 +111,7 @@ class Books:
         batch = outbox.batch
         if not batch.is_empty:
             for ended in batch.ended:
-                self.ended[ended.outcome] += 1
+                self.ended[ended[2]] += 1
                 self.queued -= 1
             if batch.settled:
                 for _, kind in batch.settled.values():
@@ -201,13 +201,14 @@ class Books:
                 raise answer.error
 
     def _synced(self, answer: Synced) -> None:
-        self.backlog.synced(answer.number)
-        self.queued -= len(answer.duplicates)
+        number, duplicates, self.retired, self.paused, self.queues = answer
+        self.backlog.synced(number)
+        if duplicates:
+            self.queued -= len(duplicates)
         if self._loaded:
             self._loaded_synced(answer)
-        self.retired, self.paused, self.queues = answer.retired, answer.paused, answer.queues
         try:
-            self._intake.mark_synced(answer.number)
+            self._intake.mark_synced(number)
         except OSError as error:
             raise StoreFull(f"the filter cannot be written: {error}") from error
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from frontier.checkpoints import Checkpoints
+from frontier.endings import check_outcome
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
 from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
@@ -91,11 +92,14 @@ class Frontier:
             return None
         while True:
             now_s = self._clock()
-            self._parts.wake_up(now_s)
+            if self._endings.waiting or self._leases.may_expire:
+                self._parts.wake_up(now_s)
             served = self._schedule.lease(now_s)
             if served is not None:
-                self._books.ask()
-                return self._leases.hand_out(*served, now_s)
+                lane, head = served
+                if self._parts.outbox.has_questions():
+                    self._books.ask()
+                return self._leases.hand_out(lane, head, now_s)
             self._books.say()  # such as that a queue was over its budget, with which the crawl may end
             if not self._drain():
                 return None
@@ -108,16 +112,15 @@ class Frontier:
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """Give a lease back with its outcome and the page's outlinks, as one transaction.
 
-        Never refused for being busy. Raises, before any change: LeaseLost; PolicyError for an `after_s` without end, and of a
-        user's own functions.
+        Never refused for being busy. Raises, before any change: LeaseLost; PolicyError for times that are no numbers, an
+        `after_s` without end, a status that no store can hold, and of a user's own functions.
         """
-        if not outcome.after_s < math.inf:  # a row that is never due: neither it nor the crawl would end
-            raise PolicyError(f"{lease.url}: a retry after {outcome.after_s} s: give a finite number")
+        check_outcome(lease, outcome)
         self._drain()
         held = self._leases.find(lease)
-        charge = self._rules.charge(held, outcome)
+        charge = self._rules.charge(held[1].queue, held[2], outcome[0])
         verdicts = self._books.accept(discovered, lease.ordinal, lease.url) if discovered else []
-        self._leases.take_back(lease)
+        self._leases.drop(held)
         self._endings.end(held, outcome, charge, self._clock())
         self._books.say(1)
         return verdicts

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
+from frontier.errors import PolicyError
 from frontier.leases import Held
-from frontier.models import ENDING, WAITING, HostTrouble, Outcome, OutcomeKind, Row
+from frontier.models import ENDING, WAITING, HostTrouble, Lease, Outcome, OutcomeKind, Row
 from frontier.outbox import Outbox
 from frontier.policies.queuerules import Charge, QueueRules, pay
+from frontier.scheduling.gatelines import Line
 from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
-from frontier.stores.base import Announced, Ended, Moved, Standing
+from frontier.scheduling.workqueues import WorkQueue
+from frontier.stores.base import Announced, Ended, Moved
 from frontier.turns import turn_of
 
 #: Leases of a queue without total budget that may end before its row is written: what a crash may leave uncounted.
-UNSAVED = 16
+UNSAVED: Final = 16
+
+# By these names, because reading a member of an Enum's class costs as much as a call.
+_DONE: Final = OutcomeKind.DONE
+_RETRY: Final = OutcomeKind.RETRY
+_DEFERRED: Final = OutcomeKind.DEFERRED
+_RETIRE: Final = OutcomeKind.RETIRE
+_NO_TROUBLE: Final = HostTrouble.NONE
+_new: Final = tuple.__new__
+_INFINITY: Final = math.inf
+#: A status is a signed integer of 64 bits, as SQL's.
+_MOST: Final = 1 << 63
 
 
 class Endings:
@@ -27,32 +44,32 @@ class Endings:
 
     def end(self, held: Held, outcome: Outcome, charge: Charge, now_s: float) -> None:
         """A lease ends with this outcome; everything that changes is in the batch."""
-        self._end_slot(held, outcome, now_s)
-        self._end_row(held, outcome, now_s)
-        queue = held.lane.queue
-        pay(queue, outcome.kind, charge.cost)
-        if outcome.kind is OutcomeKind.RETIRE and queue.standing is Standing.OPEN:
+        _, lane, head = held
+        kind = outcome[0]
+        self._end_slot(lane.line, outcome, now_s)
+        self._end_row(lane.queue, head[0], outcome, now_s)
+        queue = lane.queue
+        pay(queue, kind, charge[0])
+        if kind is _RETIRE and not queue.standing:
             queue.budget = queue.total_budget = queue.spent
         if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
             self._schedule.index.save(queue)
-        is_spent = self._rules.is_over_total(queue)
-        if is_spent and queue.standing is Standing.OPEN:
-            self._schedule.halting.retire(queue)
-        keep = outcome.kind is OutcomeKind.DEFERRED or outcome.kind is OutcomeKind.RETIRE
-        self._schedule.come_back(held.lane, held.head, charge, now_s, keep=keep)
+            if self._rules.is_over_total(queue) and not queue.standing:
+                self._schedule.halting.retire(queue)
+        self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
 
     def release(self, held: Held, now_s: float) -> None:
         """The URL is first again, the slot does not rest."""
-        line = held.lane.line
+        _, lane, head = held
+        line = lane.line
         line.gate.give_back(now_s)
         if line.group is not None:
             line.group.gate.give_back(now_s)
-        self._schedule.come_back(held.lane, held.head, FREE, now_s, keep=True)
+        self._schedule.come_back(lane, head, FREE, now_s, keep=True)
 
     def expire(self, held: Held, now_s: float) -> None:
         """A lease is lost: its fetch may be going on up to now, so the slot rests; the URL is first again."""
-        lease = held.lease
-        self.end(held, Outcome(OutcomeKind.DEFERRED, 0, lease.since_s, now_s), FREE, now_s)
+        self.end(held, Outcome(OutcomeKind.DEFERRED, 0, held[0].since_s, now_s), FREE, now_s)
 
     def wake_retries(self, now_s: float) -> None:
         """Rows whose time has come go back to their place among those that can be served."""
@@ -79,10 +96,9 @@ class Endings:
         else:
             schedule.lane_waits(line, row.queue, turn)
 
-    def _end_slot(self, held: Held, outcome: Outcome, now_s: float) -> None:
+    def _end_slot(self, line: Line, outcome: Outcome, now_s: float) -> None:
         """The slots rest if something was fetched; the host's gate closes if there was trouble."""
         _, _, start_s, end_s, _, trouble, retry_after_s = outcome
-        line = held.lane.line
         gate, group = line.gate, line.group
         if start_s is None or end_s is None:
             gate.give_back(now_s)
@@ -96,17 +112,17 @@ class Endings:
                 group.gate.rest(start_s, end_s, now_s)
                 if group.gate.must_be_written:
                     self._outbox.batch.gates.append(group.gate.row())
-        if trouble is not HostTrouble.NONE or retry_after_s > 0:
+        if trouble is not _NO_TROUBLE or retry_after_s > 0:
             gate.trouble(trouble, retry_after_s, now_s)
         if gate.must_be_written:
             self._outbox.batch.gates.append(gate.row())
 
-    def _end_row(self, held: Held, outcome: Outcome, now_s: float) -> None:
+    def _end_row(self, queue: WorkQueue, row: Row, outcome: Outcome, now_s: float) -> None:
         """The row ends, waits for a retry behind its lane, or stays where it is."""
-        row = held.head.row
-        if outcome.kind in ENDING:
-            self._outbox.batch.ended.append(Ended(row, outcome.status, outcome.kind))
-        elif outcome.kind is OutcomeKind.RETRY:
+        kind = outcome[0]
+        if kind is _DONE or kind in ENDING:
+            self._outbox.batch.ended.append(_new(Ended, (row, outcome[1], kind)))  # half the price of Ended(...)
+        elif kind is _RETRY:
             waits = row._replace(
                 precedence=row.precedence % WAITING + WAITING,
                 attempts=row.attempts + 1,
@@ -115,7 +131,19 @@ class Endings:
             self._outbox.batch.moved.append(Moved(row, waits))
             self._retries.add(waits)
             self.waiting += 1
-            held.lane.queue.waits += 1
+            queue.waits += 1
+
+
+def check_outcome(lease: Lease, outcome: Outcome) -> None:
+    """Raises: PolicyError for what no gate could keep to and no store can hold: a row that is never due would end no crawl."""
+    _, status, start_s, end_s, after_s, _, _ = outcome
+    if not after_s < _INFINITY:
+        raise PolicyError(f"{lease.url}: a retry after {after_s} s: give a finite number")
+    for time_s in (start_s, end_s):
+        if time_s is not None and not -_INFINITY < time_s < _INFINITY:
+            raise PolicyError(f"{lease.url}: fetched from {start_s} to {end_s}: give times in epoch seconds, or None")
+    if not -_MOST <= status < _MOST:
+        raise PolicyError(f"{lease.url}: status {status}: give a whole number of 64 bits")
 
 
 def _is_well(outcome: Outcome) -> bool:
@@ -125,4 +153,4 @@ def _is_well(outcome: Outcome) -> bool:
 
 
 #: What the end of a lease costs that tried nothing.
-FREE = Charge(0, 0)
+FREE: Final[Charge] = (0, 0)

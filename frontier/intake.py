@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from frontier.fingerprints import name_id
 from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
@@ -26,8 +27,35 @@ _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
 _NUL = Verdict(VerdictKind.REFUSED, "it holds a NUL character")
 _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number from 0 to 255")
 
+_new: Final = tuple.__new__
 #: Ids of names that are remembered.
-_REMEMBERED = 65_536
+_REMEMBERED: Final = 65_536
+
+
+class Fresh:
+    """Candidates that are new, and what was found out of them on the way: their hosts and their dedup keys."""
+
+    __slots__ = ("candidates", "hosts", "keys")
+
+    def __init__(self) -> None:
+        self.candidates: list[Candidate] = []
+        self.hosts: list[str] = []
+        self.keys: list[bytes] = []
+
+    def take(self, candidate: Candidate, key: bytes) -> Verdict | None:
+        """One more, unless the answer says why it cannot be queued."""
+        url = candidate.url
+        if "\0" in url:
+            return _NUL
+        if candidate.precedence is not None and not is_precedence(candidate.precedence):
+            return _PRECEDENCE
+        found = authority(url)
+        if found is None:
+            return _NO_HOST
+        self.candidates.append(candidate)
+        self.hosts.append(found[1])
+        self.keys.append(key)
+        return None
 
 
 class Intake:
@@ -43,7 +71,7 @@ class Intake:
         outbox: Outbox,
     ) -> None:
         self._assign = assign
-        self._scope = scope
+        self._has_gate_per_queue = scope is PolitenessScope.QUEUE
         self._rules = rules
         self._seen = seen
         self._schedule = schedule
@@ -55,23 +83,25 @@ class Intake:
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
-        verdicts, fresh = self.judge(candidates)
-        if not fresh:
+        verdicts, fresh = self._judge(candidates)
+        if not fresh.candidates:
             return verdicts
-        queues = self.queues_of([candidate.url for candidate in fresh])
-        precedences = self._precedences(fresh, via_url)
-        first = len(self._outbox.batch.new)
-        for candidate, queue, precedence in zip(fresh, queues, precedences, strict=True):
-            row, gate = self.row(candidate, queue, precedence, via)
+        queues = self.queues_of([candidate.url for candidate in fresh.candidates])
+        precedences = self._precedences(fresh.candidates, via_url)
+        batch = self._outbox.batch
+        for candidate, host, queue, precedence in zip(fresh.candidates, fresh.hosts, queues, precedences, strict=True):
+            gate = self.gate_of(queue, host)
+            row = self._row(candidate, self._id(queue), self._id(gate), precedence, via)
             self.enqueue(row, queue, gate)
             if candidate.force:
-                self._outbox.batch.forced.add(row.ordinal)
-        self.remember(first)
+                batch.forced.add(row.ordinal)
+        self._remember(batch.new[-1].ordinal, fresh.keys)
         return verdicts
 
     def judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], list[Candidate]]:
         """One verdict per candidate, in order, and those that are new; changes nothing."""
-        return self._judge(candidates, [_key(candidate) for candidate in candidates])
+        verdicts, fresh = self._judge(candidates)
+        return verdicts, fresh.candidates
 
     def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
         """The queues that the policy assigns. Raises: PolicyError."""
@@ -79,30 +109,26 @@ class Intake:
 
     def row(self, candidate: Candidate, queue_key: QueueKey, precedence: int, via: int) -> tuple[Row, GateKey]:
         """The next row, and its gate's key."""
-        url = candidate.url
-        found = authority(url)
+        found = authority(candidate.url)
         assert found is not None, "candidates without a host are refused before"
-        gate_key = GateKey(found.host) if self._scope is not PolitenessScope.QUEUE else self.gate_of(queue_key, "")
-        gate, queue = self._id(gate_key), self._id(queue_key)
-        outbox = self._outbox
-        outbox.last_number = ordinal = outbox.last_number + 1
-        row = Row(queue, gate, precedence, ordinal, url, candidate.key, candidate.hops, via, 0, None, candidate.payload)
-        return row, gate_key
+        gate = self.gate_of(queue_key, found.host)
+        return self._row(candidate, self._id(queue_key), self._id(gate), precedence, via), gate
 
     def remember(self, first: int) -> None:
         """The new rows of the batch, from this one on, are known from now on; the filter is marked when they are durable."""
         rows = self._outbox.batch.new
         if len(rows) > first:
             # A filter that blocks is marked by the store, before it calls the rows durable.
-            added = [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]]
-            self._pending.update(added)
-            self._unmarked.append((self._outbox.batch.number, rows[-1].ordinal, added))
+            self._remember(rows[-1].ordinal, [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]])
 
     def mark_synced(self, number: int) -> None:
         """Batches up to `number` are durable: tell the filter. Raises: OSError of the filter."""
+        unmarked = self._unmarked
+        if not unmarked:
+            return
         keys: list[bytes] = []
-        while self._unmarked and self._unmarked[0][0] <= number:
-            _, self.marked_ordinal, added = self._unmarked.popleft()
+        while unmarked and unmarked[0][0] <= number:
+            _, self.marked_ordinal, added = unmarked.popleft()
             keys.extend(added)
         if keys:
             self._seen.mark(keys)
@@ -110,7 +136,7 @@ class Intake:
 
     def gate_of(self, queue: QueueKey, host: str) -> GateKey:
         """The gate of a URL with this queue and host."""
-        return GateKey(f"queue:{queue}") if self._scope is PolitenessScope.QUEUE else GateKey(host)
+        return GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
 
     def assign(self, url: str) -> tuple[QueueKey, GateKey] | None:
         """Where a URL would stand; None if it has no host."""
@@ -120,30 +146,45 @@ class Intake:
         (queue,) = self._assign([url])
         return queue, self.gate_of(queue, found.host)
 
-    def _judge(
-        self, candidates: Sequence[Candidate], keys: list[bytes | None]
-    ) -> tuple[list[Verdict], list[Candidate]]:
+    def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
-        blocks = self._seen.blocks
-        unseen = [True] * len(keys) if blocks else self._seen.unseen([b"" if key is None else key for key in keys])
-        new = LATER if blocks else NEW
+        keys = [_key(candidate) for candidate in candidates]
+        unseen = self._unseen(keys)
+        new = LATER if self._seen.blocks else NEW
         pending = self._pending
         in_batch: set[bytes] = set()
         verdicts: list[Verdict] = []
-        fresh: list[Candidate] = []
+        fresh = Fresh()
         for candidate, key, is_unseen in zip(candidates, keys, unseen, strict=True):
             verdict = new
             if key is None:
                 verdict = _NOT_UTF8
             elif key in in_batch or not (candidate.force or (is_unseen and key not in pending)):
                 verdict = SEEN
-            elif (fault := _fault(candidate)) is not None:
+            elif (fault := fresh.take(candidate, key)) is not None:
                 verdict = fault
             else:
                 in_batch.add(key)
-                fresh.append(candidate)
             verdicts.append(verdict)
         return verdicts, fresh
+
+    def _unseen(self, keys: list[bytes | None]) -> Sequence[bool]:
+        if self._seen.blocks:
+            return [True] * len(keys)
+        return self._seen.unseen([b"" if key is None else key for key in keys])
+
+    def _row(self, candidate: Candidate, queue: int, gate: int, precedence: int, via: int) -> Row:
+        url, key, hops, payload, _, _, _ = candidate
+        outbox = self._outbox
+        outbox.last_number = ordinal = outbox.last_number + 1
+        # Half the price of Row(...): one is made for every URL.
+        return _new(Row, (queue, gate, precedence, ordinal, url, key, hops, via, 0, None, payload))
+
+    def _remember(self, ordinal: int, keys: list[bytes]) -> None:
+        """The rows of the batch up to this one have these keys; a filter that blocks marks them itself."""
+        added = [] if self._seen.blocks else keys
+        self._pending.update(added)
+        self._unmarked.append((self._outbox.batch.number, ordinal, added))
 
     def _precedences(self, fresh: list[Candidate], via_url: str | None) -> list[int]:
         plain = self._rules.plain_precedence
@@ -211,12 +252,3 @@ def _key(candidate: Candidate) -> bytes | None:
     except UnicodeEncodeError:
         return None
     return encoded if candidate.key is None else candidate.key
-
-
-def _fault(candidate: Candidate) -> Verdict | None:
-    """Why the candidate cannot be queued, if it cannot."""
-    if "\0" in candidate.url:
-        return _NUL
-    if candidate.precedence is not None and not is_precedence(candidate.precedence):
-        return _PRECEDENCE
-    return None if authority(candidate.url) is not None else _NO_HOST

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Final
 
 from frontier.errors import LeaseLost
 from frontier.models import Head, Lease
 from frontier.scheduling.workqueues import Lane
 
-_new = tuple.__new__
+_new: Final = tuple.__new__
+_FOREVER: Final = math.inf
 
 
-class Held(NamedTuple):
-    """What the Frontier keeps of a lease beside what the host got."""
-
-    lease: Lease
-    lane: Lane
-    head: Head
+#: What the Frontier keeps of a lease beside what the host got. A plain tuple, because one is made for every page.
+Held = tuple[Lease, Lane, Head]
 
 
 class Leases:
@@ -31,6 +28,7 @@ class Leases:
 
     def __init__(self, lease_s: float | None = None) -> None:
         self._lease_s = lease_s
+        self.may_expire = lease_s is not None  #: leases are lost when their time is over
         self._held: dict[int, Held] = {}
         self._expiries: list[tuple[float, int]] = []  #: heap; may hold stale entries
         self.lost = 0  #: leases that expired
@@ -48,7 +46,7 @@ class Leases:
     def get(self, ordinal: int) -> Lease | None:
         """The lease of this URL, if it is out."""
         held = self._held.get(ordinal)
-        return None if held is None else held.lease
+        return None if held is None else held[0]
 
     def hand_out(self, lane: Lane, head: Head, now_s: float) -> Lease:
         """Make the lease of a head that was taken from its lane."""
@@ -56,43 +54,42 @@ class Leases:
         _, _, _, ordinal, url, key, hops, _, attempts, _, payload = row
         if key is None:
             key = url.encode()
-        until_s = math.inf if self._lease_s is None else now_s + self._lease_s
+        until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s
         gate = lane.line.gate.key
         # Half the price of Lease(...): one is made for every page.
         lease = _new(Lease, (ordinal, url, key, hops, via, attempts, payload, lane.queue.key, gate, now_s, until_s))
-        self._held[ordinal] = _new(Held, (lease, lane, head))
+        self._held[ordinal] = (lease, lane, head)
         if self._lease_s is not None:
             heappush(self._expiries, (until_s, ordinal))
         return lease
 
     def find(self, lease: Lease) -> Held:
         """What is kept of a lease. Raises: LeaseLost if it is not out."""
-        held = self._held.get(lease.ordinal)
+        held = self._held.get(lease[0])
         # One that was renewed differs in its last field only.
-        if held is None or not (held.lease is lease or held.lease[:10] == lease[:10]):
+        if held is None or not (held[0] is lease or held[0][:10] == lease[:10]):
             raise LeaseLost(f"the lease of {lease.url} is not out")
         return held
 
     def take_back(self, lease: Lease) -> Held:
         """End a lease. Raises: LeaseLost if it is not out."""
         held = self.find(lease)
-        del self._held[lease.ordinal]
+        del self._held[lease[0]]
         return held
+
+    def drop(self, held: Held) -> None:
+        """End a lease that was found out just now."""
+        del self._held[held[0][0]]
 
     def renew(self, lease: Lease, now_s: float) -> Lease:
         """Keep it for as long again from now on; answers the lease with its new end. Raises: LeaseLost."""
-        held = self.take_back(lease)
-        until_s = math.inf if self._lease_s is None else now_s + self._lease_s
-        renewed = held.lease._replace(until_s=until_s)
-        self._held[lease.ordinal] = held._replace(lease=renewed)
+        held, lane, head = self.take_back(lease)
+        until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s
+        renewed = held._replace(until_s=until_s)
+        self._held[lease.ordinal] = renewed, lane, head
         if self._lease_s is not None:
             heappush(self._expiries, (until_s, lease.ordinal))
         return renewed
-
-    @property
-    def may_expire(self) -> bool:
-        """Leases are lost when their time is over."""
-        return self._lease_s is not None
 
     def next_expiry(self) -> float | None:
         """When the next lease is lost; None if none can be."""
@@ -109,4 +106,4 @@ class Leases:
 
     def _is_valid(self, expiry: tuple[float, int]) -> bool:
         held = self._held.get(expiry[1])
-        return held is not None and held.lease.until_s == expiry[0]
+        return held is not None and held[0].until_s == expiry[0]

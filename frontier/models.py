@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from enum import Enum, Flag, auto
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 QueueKey = NewType("QueueKey", str)  # what an assignment policy answers: the name of a work queue
 GateKey = NewType("GateKey", str)  # whom politeness is owed: mostly a host
 
 #: Precedence of a URL when nothing else is said; smaller is served first (Heritrix: NORMAL, cost 1).
-NORMAL = 3 << 8 | 1
+NORMAL: Final = 3 << 8 | 1
 #: Precedence of a URL scheduled with `front`.
-FRONT = 1 << 8 | 1
+FRONT: Final = 1 << 8 | 1
 #: Added to the precedence of a row that waits for its retry, so that it sorts behind all that can be served.
-WAITING = 1 << 20
+WAITING: Final = 1 << 20
 
 
 class Candidate(NamedTuple):
@@ -54,10 +54,10 @@ class Verdict(NamedTuple):
     reason: str = ""  #: why it is refused, in words
 
 
-NEW = Verdict(VerdictKind.NEW)
-SEEN = Verdict(VerdictKind.SEEN)
-BUSY = Verdict(VerdictKind.BUSY)
-LATER = Verdict(VerdictKind.LATER)
+NEW: Final = Verdict(VerdictKind.NEW)
+SEEN: Final = Verdict(VerdictKind.SEEN)
+BUSY: Final = Verdict(VerdictKind.BUSY)
+LATER: Final = Verdict(VerdictKind.LATER)
 
 
 class OutcomeKind(Enum):
@@ -75,7 +75,7 @@ class OutcomeKind(Enum):
 
 
 #: The kinds that end a URL: it leaves its queue for the table `done`.
-ENDING = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED})
+ENDING: Final = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED})
 
 
 class HostTrouble(Enum):

@@ -128,7 +128,7 @@ class Parts:
     def _write_all(self, store: FrontierStore, now_s: float) -> None:
         """Leases that are still out end as if lost, gates become rows, and everything is durable."""
         for held in list(self.leases):
-            self.leases.take_back(held.lease)
+            self.leases.drop(held)
             self.endings.expire(held, now_s)
         self.flush(store)
         self.schedule.window.leave_all(now_s)

@@ -7,12 +7,12 @@ first come, first served.
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import Final, NewType
 
 #: precedence << 48 | arrival
 Turn = NewType("Turn", int)
 
-_ARRIVAL_BITS = 48
+_ARRIVAL_BITS: Final = 48
 
 
 def turn_of(precedence: int, arrival: int) -> Turn:

@@ -7,6 +7,7 @@ The unit is the cost of a URL (see `costs`); a URL is paid for when its lease en
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from frontier.errors import PolicyError
 from frontier.models import OutcomeKind
@@ -15,7 +16,9 @@ from frontier.models import OutcomeKind
 UNLIMITED = -1
 
 # By these names, because reading a member of an Enum's class costs more than all the rest of `spend`.
-_DONE, _RETRY, _FAILED = OutcomeKind.DONE, OutcomeKind.RETRY, OutcomeKind.FAILED
+_DONE: Final = OutcomeKind.DONE
+_RETRY: Final = OutcomeKind.RETRY
+_FAILED: Final = OutcomeKind.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

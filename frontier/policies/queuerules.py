@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final
 
-from frontier.leases import Held
-from frontier.models import Candidate, Outcome, OutcomeKind, QueueKey
+from frontier.models import Candidate, Head, OutcomeKind, QueueKey
 from frontier.policies.budgets import Budgets, is_over_total, spend, total_budget
 from frontier.policies.costs import UNIT, Cost
 from frontier.policies.precedence import (
@@ -20,14 +19,12 @@ from frontier.policies.precedence import (
 from frontier.policies.sheets import NOTHING, Settings, Sheets
 from frontier.scheduling.workqueues import WorkQueue
 
-_new = tuple.__new__
+#: What the end of a lease costs, worked out before anything is changed: the units that the queue spends, and its precedence,
+#: should its session end with it. A plain tuple, because one is made for every page.
+Charge = tuple[int, int]
 
-
-class Charge(NamedTuple):
-    """What the end of a lease costs, worked out before anything is changed."""
-
-    cost: int  #: units that the queue spends
-    precedence: int  #: the queue's, should its session end with it
+_DONE: Final = OutcomeKind.DONE
+_FAILED: Final = OutcomeKind.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +44,14 @@ class QueueRules:
         """A queue at this precedence or above never runs."""
         return self.queues.floor
 
-    def charge(self, held: Held, outcome: Outcome) -> Charge:
+    def charge(self, queue: WorkQueue, head: Head, kind: OutcomeKind) -> Charge:
         """The price of a lease that ends so. Raises: PolicyError."""
         cost = self.cost.constant
         if cost is None:
-            row, via = held.head
+            row, via = head
             cost = self.cost.of(row.url, via, row.hops)
-        paid = spend(outcome.kind, cost, self.budgets.error_penalty)
-        queue = held.lane.queue
-        constant = queue.base_precedence if self.queues.rule is None else None
-        return _new(Charge, (paid, self.precedence(queue, outcome.kind, paid) if constant is None else constant))
+        paid = cost if kind is _DONE else spend(kind, cost, self.budgets.error_penalty)
+        return paid, queue.base_precedence if self.queues.rule is None else self.precedence(queue, kind, paid)
 
     def precedence(self, queue: WorkQueue, kind: OutcomeKind, paid: int) -> int:
         """The queue's precedence once it has paid for a lease that ends so. Raises: PolicyError."""
@@ -113,7 +108,7 @@ def pay(queue: WorkQueue, kind: OutcomeKind, cost: int) -> None:
     """Note in the queue's books how a lease ended."""
     queue.spent += cost
     queue.unsaved += 1
-    if kind is OutcomeKind.DONE:
+    if kind is _DONE:
         queue.successes += 1
-    elif kind is OutcomeKind.FAILED:
+    elif kind is _FAILED:
         queue.errors += 1

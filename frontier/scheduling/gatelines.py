@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
 from frontier.scheduling.gates import Gate
 from frontier.scheduling.prefix import Prefix
-from frontier.scheduling.workqueues import Lane, Place
+from frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
 from frontier.turns import Turn
 
 Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
 
 #: Lanes of one gate whose ids are in memory.
 LANES = 1000
+
+_NEVER: Final = math.inf
 
 
 class Listed(Protocol):
@@ -48,7 +50,7 @@ class GateHeap:
     def enlist(self, listed: Listed) -> None:
         """Give it its place, if it has anything to serve and a slot; it keeps its turn if nothing changed."""
         at_s = listed.serves_s()
-        if at_s == math.inf:
+        if at_s == _NEVER:
             listed.entry = None
             return
         entry = listed.entry
@@ -59,16 +61,17 @@ class GateHeap:
             self._turn += 1
             turn = at_s, self._turn
         listed.entry = listed.turn = turn
-        heappush(self._heap, (*turn, listed))
+        heappush(self._heap, (at_s, turn[1], listed))
 
     def first_open(self, now_s: float) -> Line | None:
         """The line that has been open for longest; it keeps its place."""
+        heap = self._heap
         while (at_s := self.next_time()) is not None and at_s <= now_s:
-            listed = self._heap[0][2]
+            listed = heap[0][2]
             line = listed.open_line(now_s)
             if line is not None:
                 return line
-            heappop(self._heap)
+            heappop(heap)
             listed.entry = None
             self.enlist(listed)
             if listed.serves_s() <= now_s:
@@ -78,9 +81,13 @@ class GateHeap:
     def next_time(self) -> float | None:
         """When the first gate opens; None if none will by itself."""
         heap = self._heap
-        while heap and heap[0][2].entry != heap[0][:2]:
+        while heap:
+            at_s, number, listed = heap[0]
+            entry = listed.entry
+            if entry is not None and entry[1] == number:  # a number stands for one time
+                return at_s
             heappop(heap)
-        return heap[0][0] if heap else None
+        return None
 
 
 class Group:
@@ -158,8 +165,9 @@ class Line:
     def serves_s(self) -> float:
         """When its gate is open, if there is anything to serve."""
         if self.is_loading or self.is_leaving or not (self.ready or self.waiting.may_have_any):
-            return math.inf
-        return max(self.gate.opens_s(), self.gate.served_s)
+            return _NEVER
+        gate = self.gate
+        return max(gate.opens_s(), gate.served_s)
 
     def opens_s(self) -> float:
         """When its gate and its group's are open at the earliest; infinity while all slots of one are out."""
@@ -187,16 +195,18 @@ class Line:
 
     def best(self) -> Lane | None:
         """Take the best ready lane whose queue is free; park those whose queue is busy."""
-        while self.ready:
-            _, stamp, lane = heappop(self.ready)
+        ready = self.ready
+        while ready:
+            _, stamp, lane = heappop(ready)
             if lane.stamp != stamp:
                 continue
-            if not lane.queue.is_busy:
+            queue = lane.queue
+            if queue.out < queue.per_queue:
                 return lane
-            lane.place = Place.PARKED
+            lane.place = PARKED
             lane.stamp = 0
             self.active -= 1
-            lane.queue.parked.append(lane)
+            queue.parked.append(lane)
         return None
 
     def wanted(self) -> int:
@@ -210,11 +220,12 @@ class Line:
 
     def first_turn(self) -> Turn | None:
         """The smallest turn of all that it could serve; None if there is nothing."""
-        turns = [lane.turn for lane in self.lanes.values() if lane.place is not Place.NOWHERE]
+        turns = [lane.turn for lane in self.lanes.values() if lane.place is not NOWHERE]
         if self.waiting.may_have_any:
             turns.append(self.waiting.first_key() or Turn(0))
         return min(turns, default=None)
 
 
 def _wanted(gate: Gate) -> int:
-    return min(2 * max(1, gate.out), max(1, gate.slots - gate.out + 1))
+    out = gate.out
+    return min(2 * out or 2, max(1, gate.slots - out + 1))

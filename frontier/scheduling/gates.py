@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Final
 
 from frontier.models import GateKey, HostTrouble
 from frontier.scheduling.backoff import Backoff
@@ -44,6 +45,7 @@ class Politeness:
 
 
 _BACKOFF = Backoff()
+_NEVER: Final = math.inf
 
 
 class Gate:
@@ -93,7 +95,7 @@ class Gate:
         """The earliest time at which a slot can be taken; infinity while all are out. The group is not asked."""
         free = self.slots - self.out
         if free <= 0:
-            return math.inf
+            return _NEVER
         rests = self._rests
         if len(rests) < free:
             return self._closed_until_s
@@ -104,7 +106,8 @@ class Gate:
     def take(self, now_s: float) -> None:
         """Take a slot; the caller has seen that the gate is open."""
         assert self.opens_s() <= now_s, "a slot is taken through a closed gate"
-        self._forget_rested(now_s)
+        if self._rests:
+            self._forget_rested(now_s)
         self.out += 1
         self.served_s = now_s
 

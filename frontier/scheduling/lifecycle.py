@@ -16,6 +16,7 @@ The picture and the list of all steps in docs/lifecycle.md are made from these t
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from frontier.errors import LifecycleError
 
@@ -55,7 +56,7 @@ class Holds(Enum):
 
 
 #: The state that each holding rests in; a queue that is there already stays.
-RESTS_IN: dict[Holds, QueueState] = {
+RESTS_IN: Final[dict[Holds, QueueState]] = {
     Holds.PAUSED: QueueState.PAUSED,
     Holds.RETIRED: QueueState.RETIRED,
     Holds.LEASES: QueueState.IN_FLIGHT,
@@ -79,7 +80,7 @@ _REOPENED = {
 }
 
 #: Every step that can happen: from a state, by what the queue holds now -> what takes it.
-STEPS: dict[QueueState, dict[Holds, str]] = {
+STEPS: Final[dict[QueueState, dict[Holds, str]]] = {
     QueueState.EMPTY: _PAUSE | _RETIRE | {Holds.ROWS: "a URL is queued"},
     QueueState.INACTIVE: _PAUSE | _SPENT | {
         Holds.ASKED: "it is activated: a gate could serve it",
@@ -140,12 +141,10 @@ NEXT: dict[tuple[QueueState, Holds], QueueState] = {
 def next_state(state: QueueState, holds: Holds) -> QueueState:
     """The state after `state` for a queue that now holds `holds`.
 
-    Cost: one look-up if it stays, two if it moves. Raises: LifecycleError for a step that is not in the table.
+    Cost: one look-up if it stays, three if it moves. Raises: LifecycleError for a step that is not in the table.
     """
-    if RESTS_IN[holds] is state:
-        return state
-    try:
-        return NEXT[state, holds]
-    except KeyError:
+    rests_in = RESTS_IN[holds]
+    if rests_in is not state and holds not in STEPS[state]:
         why = NEVER[state, holds]
-        raise LifecycleError(f"a queue that is {state.value} may not come to hold {holds.value}: {why}") from None
+        raise LifecycleError(f"a queue that is {state.value} may not come to hold {holds.value}: {why}")
+    return rests_in

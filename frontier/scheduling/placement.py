@@ -14,7 +14,7 @@ from frontier.scheduling.gategroups import GateMaker
 from frontier.scheduling.gatelines import Line
 from frontier.scheduling.gatewindow import GateWindow
 from frontier.scheduling.queueindex import QueueIndex
-from frontier.scheduling.workqueues import Lane, Place, WorkQueue
+from frontier.scheduling.workqueues import LOADING, NOWHERE, PARKED, READY, STORED, Lane, WorkQueue
 from frontier.stores.base import LanesRead
 from frontier.turns import Turn, precedence_of
 
@@ -42,6 +42,8 @@ class Placement:
     def activate(self, line: Line) -> bool:
         """Ask for the heads of as many further lanes as the gate can use; False if the store has enough to do."""
         waiting = line.waiting
+        if not waiting.may_have_any:
+            return True
         while line.active < line.wanted():
             first = waiting.first()
             if first is None or precedence_of(first[0]) >= self._rules.floor:
@@ -66,33 +68,35 @@ class Placement:
         """Put the lane where it belongs in its gate's line, after anything happened to it."""
         place = lane.belongs()
         line = lane.line
-        if place is not lane.place:
-            self.unplace(lane)
+        before = lane.place
+        if place is not before:
+            if before is not NOWHERE:
+                self.unplace(lane)
             lane.place = place
-            if place is Place.READY:
+            if place is READY:
                 line.active += 1
                 self._stamps += 1
                 lane.stamp = self._stamps
                 heappush(line.ready, (lane.queue.precedence, lane.stamp, lane))
-            elif place is Place.LOADING:
+            elif place is LOADING:
                 line.active += 1
-            elif place is Place.STORED:
+            elif place is STORED:
                 line.waiting.offer(lane.turn, lane.queue.id)
                 self.window.busy(line)
-        if not lane.window and not lane.leased and place is not Place.LOADING and place is not Place.PARKED:
+        if not lane.window and not lane.leased and place is not LOADING and place is not PARKED:
             self._forget(lane)
         self.index.settle(lane.queue)
 
     def unplace(self, lane: Lane) -> None:
         """Take the lane out of its line."""
         place = lane.place
-        if place is Place.READY or place is Place.LOADING:
+        if place is READY or place is LOADING:
             lane.line.active -= 1
-        elif place is Place.STORED:
+        elif place is STORED:
             lane.line.waiting.discard(lane.queue.id)
-        elif place is Place.PARKED and lane in lane.queue.parked:
+        elif place is PARKED and lane in lane.queue.parked:
             lane.queue.parked.remove(lane)
-        lane.place = Place.NOWHERE
+        lane.place = NOWHERE
         lane.stamp = 0
 
     def drop(self, lane: Lane) -> None:
@@ -120,7 +124,7 @@ class Placement:
         entries = [(lane.turn, lane.queue) for lane in answer.lanes]
         line.waiting.answer(entries, limit)
         for queue_id in line.lanes:
-            if line.lanes[queue_id].place is not Place.STORED:
+            if line.lanes[queue_id].place is not STORED:
                 line.waiting.discard(queue_id)
         line.enlist()
         self.window.note_idle(line)
@@ -155,7 +159,7 @@ class Placement:
         lane.is_dropped = True
         lane.line.lanes.pop(lane.queue.id, None)
         lane.queue.lanes.discard(lane)
-        if lane.place is Place.NOWHERE and not lane.more:
+        if lane.place is NOWHERE and not lane.more:
             lane.line.waiting.discard(lane.queue.id)  # a read that is under way may bring it
             self._outbox.batch.removed.append(lane.id)
         self.window.note_idle(lane.line)

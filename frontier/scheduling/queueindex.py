@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from frontier.scheduling.lifecycle import QueueState, next_state
@@ -17,7 +16,7 @@ class QueueIndex:
         self._queues: dict[int, WorkQueue] = {}
         self._per_queue = per_queue
         self._save = save
-        self.states: Counter[QueueState] = Counter()  #: queues in memory by state
+        self.states = dict.fromkeys(QueueState, 0)  #: queues in memory by state
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -39,10 +38,12 @@ class QueueIndex:
 
     def settle(self, queue: WorkQueue) -> None:
         """Bring the queue's state in line with what it holds, by the table of `lifecycle`; let go of an idle one."""
-        state = next_state(queue.state, queue.holds())
-        if state is not queue.state:
-            self.states[queue.state] -= 1
-            self.states[state] += 1
+        before = queue.state
+        state = next_state(before, queue.holds())
+        if state is not before:
+            states = self.states
+            states[before] -= 1
+            states[state] += 1
             queue.state = state
         if not (queue.lanes or queue.out) and self._queues.get(queue.id) is queue:
             self.states[state] -= 1

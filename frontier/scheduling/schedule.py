@@ -17,7 +17,7 @@ from frontier.scheduling.gategroups import GateMaker
 from frontier.scheduling.gatelines import Line
 from frontier.scheduling.halting import Halting
 from frontier.scheduling.placement import Placement
-from frontier.scheduling.workqueues import Lane, Place
+from frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
 from frontier.stores.base import QueueRow
 from frontier.turns import Turn, precedence_of, turn_of, with_precedence
 
@@ -118,7 +118,8 @@ class Schedule:
 
         The caller has returned the gate's slot. The charge is taken from the lane's session.
         """
-        self.placement.out -= 1
+        placement = self.placement
+        placement.out -= 1
         queue, line = lane.queue, lane.line
         lane.leased.discard(head[0][3])
         queue.out -= 1
@@ -130,17 +131,17 @@ class Schedule:
         gives_way = False
         if lane.balance <= 0:
             gives_way = self._end_session(lane, charge[1])
-        else:
+        elif line.waiting.may_have_any:
             self._yield_to_better(lane)
-        if lane.place is not Place.NOWHERE:
-            self.placement.unplace(lane)
+        if lane.place is not NOWHERE:
+            placement.unplace(lane)
         if queue.parked:
             parked, queue.parked = queue.parked, []
             for other in parked:
-                self.placement.unplace(other)
-                self.placement.place(other)
+                placement.unplace(other)
+                placement.place(other)
                 other.line.enlist()
-        self.placement.place(lane)
+        placement.place(lane)
         if gives_way:
             self.window.let_go(line, now_s)
         elif line.is_leaving or not (line.lanes or line.waiting.may_have_any):
@@ -167,33 +168,40 @@ class Schedule:
         group = line.group
         if group is not None:
             group.gate.take(now_s)
-        lane.place = Place.NOWHERE
+        placement, queue = self.placement, lane.queue
+        lane.place = NOWHERE
         lane.stamp = 0
         line.active -= 1
         head = lane.take()
-        self.placement.out += 1
+        placement.out += 1
         if lane.wants_heads():
-            self.placement.ask(lane)
-        queue = lane.queue
-        if not queue.is_busy:
-            self.placement.place(lane)
+            placement.ask(lane)
+        if queue.out < queue.per_queue:
+            placement.place(lane)
         elif lane.window and queue.per_queue > 1:
-            lane.place = Place.PARKED
+            lane.place = PARKED
             queue.parked.append(lane)
         self.index.settle(queue)
-        self.placement.activate(line)
+        placement.activate(line)
         line.entry = line.turn = None  # its turn is used up
         line.enlist()
         return head
 
     def _end_session(self, lane: Lane, precedence: int) -> bool:
-        """Its session is spent: it stands behind all that wait, if anything does. True: its gate gives way to another."""
+        """Its session is spent: its queue has its precedence anew, and it stands behind all that wait, if anything does.
+
+        True: its gate gives way to another.
+        """
         line, queue = lane.line, lane.queue
-        others_wait = line.waiting.may_have_any or self.window.stored.more
         lane.balance = self._rules.session_budget(queue.key)
-        if not others_wait or queue.standing:
+        if queue.standing:
             return False
-        queue.precedence = precedence
+        if queue.precedence != precedence:
+            queue.precedence = precedence
+            queue.unsaved += 1  # its row may have been written for this very lease
+        if not (line.waiting.may_have_any or self.window.stored.more):
+            self._check_turn(lane)
+            return False
         lane.turn = turn_of(queue.precedence, self._outbox.number())
         self._outbox.batch.turns.append((lane.id, lane.turn))
         lane.drop_all()
@@ -208,10 +216,11 @@ class Schedule:
             self.placement.forget_answer(lane)
 
     def _check_turn(self, lane: Lane) -> None:
-        """Its turn was given before its queue's precedence was known: write the right one."""
+        """Its turn was given before its queue's precedence was known, or has changed: write the right one."""
         queue = lane.queue
         if precedence_of(lane.turn) != queue.precedence and not queue.standing:
             lane.turn = with_precedence(lane.turn, queue.precedence)
             self._outbox.batch.turns.append((lane.id, lane.turn))
             if queue.precedence >= self._rules.floor:
                 lane.drop_all()
+                self.placement.forget_answer(lane)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from frontier.models import WAITING, Head, QueueKey, Row
 from frontier.scheduling.lifecycle import Holds, QueueState
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 WINDOW = 16
 #: A window this short is refilled while it is still in use.
 LOW_WINDOW = 4
+
+# By these names, because reading a member of an Enum's class costs as much as a call.
+_PAUSED: Final = Standing.PAUSED
+_HOLDS_LEASES: Final = Holds.LEASES
+_HOLDS_HEADS: Final = Holds.HEADS
+_HOLDS_ASKED: Final = Holds.ASKED
+_HOLDS_ROWS: Final = Holds.ROWS
 
 
 class WorkQueue:
@@ -103,17 +110,17 @@ class WorkQueue:
     def holds(self) -> Holds:
         """The strongest fact about it."""
         if self.standing:
-            return Holds.PAUSED if self.standing is Standing.PAUSED else Holds.RETIRED
+            return Holds.PAUSED if self.standing is _PAUSED else Holds.RETIRED
         if self.out >= self.per_queue:
-            return Holds.LEASES
+            return _HOLDS_LEASES
         if self.heads:
-            return Holds.HEADS
+            return _HOLDS_HEADS
         if self.asked:
-            return Holds.ASKED
+            return _HOLDS_ASKED
         if any(lane.more for lane in self.lanes):
-            return Holds.ROWS
+            return _HOLDS_ROWS
         if self.out:
-            return Holds.LEASES
+            return _HOLDS_LEASES
         return Holds.RETRIES if self.waits else Holds.NOTHING
 
 
@@ -125,6 +132,14 @@ class Place(Enum):
     LOADING = auto()  #: its first heads are on their way
     READY = auto()  #: its head can be leased
     PARKED = auto()  #: the same, but its queue is busy
+
+
+# As above.
+NOWHERE: Final = Place.NOWHERE
+STORED: Final = Place.STORED
+LOADING: Final = Place.LOADING
+READY: Final = Place.READY
+PARKED: Final = Place.PARKED
 
 
 class Lane:
@@ -151,14 +166,14 @@ class Lane:
         self.line = line
         self.turn = turn  #: as the store has it
         self.balance = balance  #: cost units that are left of its session
-        self.place = Place.NOWHERE
+        self.place: Place = NOWHERE
         self.stamp = 0  #: its one valid entry in the line's heap of ready lanes; rises, so equals take turns
         self.more = True  #: rows that could be served may be in the store beside those in the window
         self.limit = 0  #: how many rows the last question asked for
         self.leased: set[int] = set()  #: ordinals
         self.window: deque[Head] = deque()
         self.is_dropped = False  #: it left memory; answers that are still due are not for it
-        self._excluded: frozenset[int] | None = None  #: rows that the answer under way may hold but that are known
+        self._excluded: set[int] | None = None  #: rows that the answer under way may hold but that are known
         self._answers_due = 0  #: answers under way, forgotten ones included
 
     def __repr__(self) -> str:
@@ -180,19 +195,19 @@ class Lane:
     def belongs(self) -> Place:
         """Where it should stand. A parked lane stays parked until its queue comes back."""
         if self.queue.standing:
-            return Place.NOWHERE
-        if self.place is Place.PARKED and self.window:
-            return Place.PARKED
+            return NOWHERE
         if self.window:
-            return Place.READY
+            return PARKED if self.place is PARKED else READY
         if self._excluded is not None:
-            return Place.LOADING
-        return Place.STORED if self.more else Place.NOWHERE
+            return LOADING
+        return STORED if self.more else NOWHERE
 
     def wants_heads(self) -> bool:
         """Whether its window should be refilled while it is still in use."""
+        if not self.more or self._excluded is not None:
+            return False
         window = len(self.window)
-        return self.more and window <= LOW_WINDOW and window < self.balance and self._excluded is None
+        return window <= LOW_WINDOW and window < self.balance
 
     def ask(self) -> int:
         """Note that heads are asked for; answers how many rows to read.
@@ -200,7 +215,7 @@ class Lane:
         The read begins at the lane's first row, so it meets those that are leased or in the window already: they
         are counted in, and left out when the answer comes, even if they are finished by then.
         """
-        self._excluded = frozenset({*self.leased, *(head.row.ordinal for head in self.window)})
+        self._excluded = self.leased.union([head[0][3] for head in self.window])
         self._answers_due += 1
         self.queue.asked += 1
         self.more = False  # rows that come from now on set it again
@@ -219,7 +234,7 @@ class Lane:
         known, self._excluded = self._excluded, None
         self.queue.asked -= 1
         self.more = self.more or len(heads) >= self.limit
-        fresh = [head for head in heads if head.row.ordinal not in known] if known else heads
+        fresh = [head for head in heads if head[0][3] not in known] if known else heads
         self.window.extend(fresh)
         self.queue.heads += len(fresh)
         return True
@@ -241,7 +256,7 @@ class Lane:
     def take(self) -> Head:
         """Lease the first head."""
         head = self.window.popleft()
-        self.leased.add(head.row.ordinal)
+        self.leased.add(head[0][3])
         queue = self.queue
         queue.heads -= 1
         queue.out += 1

@@ -75,8 +75,8 @@ class Lanes:
 
     def put(self, row: Row) -> None:
         """Add a row to its lane. Raises: KeyError if the lane was not announced."""
-        queue, gate, precedence, ordinal = row[:4]
-        lane = self._by_queue[queue][gate]
+        precedence, ordinal = row[2], row[3]
+        lane = self._by_queue[row[0]][row[1]]
         if ordinal > self._last_ordinal:
             self._last_ordinal = ordinal
             level = lane.levels.get(precedence)
@@ -97,8 +97,8 @@ class Lanes:
 
     def take_out(self, row: Row) -> None:
         """Take a row from its place. Raises: KeyError if it is not there."""
-        queue, gate, precedence, ordinal = row[:4]
-        lane = self._by_queue[queue][gate]
+        precedence, ordinal = row[2], row[3]
+        lane = self._by_queue[row[0]][row[1]]
         level = lane.levels.get(precedence)
         kept = None if level is None else level.pop(ordinal, None)
         if kept is None:

@@ -6,7 +6,6 @@ meanwhile, and an answer may mix what was before and after one of its calls.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
@@ -15,7 +14,6 @@ from itertools import islice
 from frontier.models import WAITING, Head, OutcomeKind, Row, UrlRecord, UrlState
 from frontier.stores.base import (
     Counters,
-    Ended,
     EndedRecord,
     GateRow,
     LaneId,
@@ -26,6 +24,7 @@ from frontier.stores.base import (
     Standing,
 )
 from frontier.stores.memory_audit import check_lanes
+from frontier.stores.memory_ended import EndedRows, SortedKeys
 from frontier.stores.memory_gates import Gates
 from frontier.stores.memory_lane import Lane
 from frontier.stores.memory_lanes import Lanes
@@ -39,21 +38,6 @@ def identity_of(key: bytes) -> str | bytes:
         return key
 
 
-class SortedKeys:
-    """The keys of a growing dict in rising order. They are sorted again only after it has grown."""
-
-    def __init__(self, grows: Mapping[int, object]) -> None:
-        self._grows = grows
-        self._sorted: list[int] = []
-
-    def behind(self, after: int | None) -> Iterator[int]:
-        """All keys above one."""
-        if len(self._sorted) != len(self._grows):
-            self._sorted = sorted(self._grows)
-        ids = self._sorted
-        return islice(ids, 0 if after is None else bisect_right(ids, after), None)
-
-
 class MemoryQuestions:
     """The tables of the store in memory and the answers about them. Listing costs O(what is listed), but where it is said."""
 
@@ -61,19 +45,18 @@ class MemoryQuestions:
         self._lanes = Lanes()
         self._gates = Gates()
         self._queues: dict[int, QueueRow] = {}
-        self._ended: dict[int, Ended] = {}
+        self._ended = EndedRows()
         self._seen: dict[str | bytes, int] = {}  # from a key's identity to the ordinal that it stands for
         self._last_number = 0  # of the sequence that ordinals and turns come from
         self._queue_ids = SortedKeys(self._queues)
-        self._ended_ordinals = SortedKeys(self._ended)
 
     def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
         """O(1) for a URL that has ended or whose lane is given, else a look at each lane."""
         ordinal = self._seen.get(identity_of(key))
         if ordinal is None:
             return None
-        if (ended := self._ended.get(ordinal)) is not None:
-            return _ended_record(ended)
+        if (ended := self._ended.record(ordinal)) is not None:
+            return ended
         row = self._find(ordinal, lane)
         if row is None:
             return None
@@ -82,15 +65,15 @@ class MemoryQuestions:
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""
-        ordinals = ((key, self._seen.get(identity_of(key), 0)) for key in keys)
-        return {key: _ended_record(self._ended[ordinal]) for key, ordinal in ordinals if ordinal in self._ended}
+        records = ((key, self._ended.record(self._seen.get(identity_of(key), 0))) for key in keys)
+        return {key: record for key, record in records if record is not None}
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
         """Queued rows first. Holds the keys of one queue, and the ordinals of what has ended, while it goes on."""
         keys: list[bytes] = []
-        for row in self._all_rows():
-            if row.ordinal > after:
-                keys.append(row.dedup_key())
+        for ordinal, key in self._all_keys():
+            if ordinal > after:
+                keys.append(key)
             if len(keys) == chunk:
                 yield keys
                 keys = []
@@ -132,12 +115,11 @@ class MemoryQuestions:
             found += sorted(rows, key=lambda row: row[:4])
             if len(found) >= limit:
                 break
-        return [Head(row, self._url_of(row.via)) for row in found[:limit]]
+        return [Head(row, self._ended.url(row.via)) for row in found[:limit]]
 
     def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
         """The ordinals are sorted again if there are more than at the last question."""
-        rows = (self._ended[ordinal] for ordinal in islice(self._ended_ordinals.behind(after), limit))
-        return [EndedRecord(row.ordinal, row.url, row.key, status, kind, row.attempts) for row, status, kind in rows]
+        return self._ended.after(after, limit)
 
     def tally(self) -> Mapping[str, int]:
         """O(lanes)."""
@@ -147,7 +129,7 @@ class MemoryQuestions:
     def counters(self) -> Counters:
         """Count the rows; only while the core does nothing. Raises: InvariantBroken if they contradict what is counted."""
         check_lanes(self._lanes)
-        kinds = Counter(ended.outcome for ended in list(self._ended.values()))
+        kinds = self._ended.kinds()
         lanes = list(self._lanes.all())
         return Counters(
             last_ordinal=self._last_number,
@@ -166,10 +148,6 @@ class MemoryQuestions:
         standing = self._lanes.standing(queue)
         return row if row is None or row.standing == standing else row._replace(standing=standing)
 
-    def _url_of(self, ordinal: int) -> str | None:
-        ended = self._ended.get(ordinal)
-        return None if ended is None else ended.row.url
-
     def _find(self, ordinal: int, hint: LaneId | None) -> Row | None:
         """A queued row by its number: in the lane it is said to be in, else in any."""
         likely = None if hint is None else self._lanes.lane(hint)
@@ -179,11 +157,11 @@ class MemoryQuestions:
             row = next((row for row in found if row is not None), None)
         return row
 
-    def _all_rows(self) -> Iterator[Row]:
+    def _all_keys(self) -> Iterator[tuple[int, bytes]]:
         for lane in self._lanes.all():
-            yield from lane.rows()
-        for ordinal in list(self._ended):
-            yield self._ended[ordinal].row
+            for row in lane.rows():
+                yield row.ordinal, row.dedup_key()
+        yield from self._ended.keys()
 
 
 def _place(row: Row) -> tuple[int, ...]:
@@ -207,8 +185,3 @@ def _state_of(fact: QueueFacts) -> str:
     if not fact.count:
         return "empty"
     return "snoozed" if fact.count == fact.waiting else "inactive"
-
-
-def _ended_record(ended: Ended) -> UrlRecord:
-    row, status, outcome = ended
-    return UrlRecord(row.url, UrlState.ENDED, status, outcome.value, row.attempts, row.ordinal)

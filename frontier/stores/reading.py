@@ -103,12 +103,6 @@ def read_queued(connection: Connection, after: Place | None, limit: int) -> list
     return _heads(fetch(connection, statements.QUEUED, (*(after or FIRST_PLACE), limit)))
 
 
-def batch_number(connection: Connection) -> int:
-    """The number of the last batch that is in the tables; 0 = none."""
-    ((value,),) = fetch(connection, statements.FACT, ("batch",))
-    return int(value)
-
-
 def _heads(rows: Sequence[Values]) -> list[Head]:
     # `_make` twice a row would cost more than reading it.
     new = tuple.__new__

@@ -2,6 +2,7 @@
 
 from itertools import groupby
 from operator import sub
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -249,6 +250,26 @@ def test_a_delay_without_end_is_refused(number: float) -> None:
     assert rig.core.is_done
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{side: number} for side in ("start_s", "end_s") for number in (float("nan"), float("inf"), float("-inf"))]
+    + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}],
+)
+def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -> None:
+    """Before any change: neither its links nor its end are taken, and the lease can be ended in order."""
+    rig = build()
+    rig.add(URL)
+    lease = rig.lease_now()
+    outcome = Outcome(OutcomeKind.DONE, 200, lease.since_s, lease.since_s)._replace(**wrong)
+    with pytest.raises(PolicyError, match=r"^http://a\.test/.*: give ") as refused:
+        rig.core.finish(lease, outcome, candidates("http://b.test/"))
+    assert "\n" not in str(refused.value)
+    assert (rig.core.in_flight, rig.core.get(b"http://b.test/")) == (1, None)
+    rig.core.finish(lease, outcome._replace(status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s))
+    assert rig.core.is_done
+    rig.core.check()
+
+
 @pytest.mark.parametrize("slots", [0, -1, 1.5, 10**30])
 def test_slots_that_make_no_sense_are_refused(slots: int) -> None:
     """The gate is as it was."""
@@ -281,7 +302,7 @@ def test_a_negative_delay_is_none() -> None:
     rig.core.set_delay(GateKey("a.test"), -1.0)
     rig.add(URL)
     rig.finish(rig.lease_now())
-    assert rig.store._ended[1].outcome is OutcomeKind.DONE
+    assert rig.store.ended_after(0, 1)[0].outcome is OutcomeKind.DONE
 
 
 # Leases that end without a word

@@ -25,7 +25,7 @@ def hand_out(leases: Leases, ordinal: int = 7, now_s: float = 12.5) -> Lease:
 
 
 def lost(leases: Leases, now_s: float) -> list[int]:
-    return [held.lease.ordinal for held in leases.take_expired(now_s)]
+    return [lease.ordinal for lease, _, _ in leases.take_expired(now_s)]
 
 
 def test_a_lease_says_all_that_a_worker_needs() -> None:
@@ -50,9 +50,9 @@ def test_a_lease_comes_back_once() -> None:
     leases = Leases()
     lease = hand_out(leases)
     assert (len(leases), leases.ordinals(), leases.get(7)) == (1, {7}, lease)
-    assert leases.find(lease).lease is lease
+    assert leases.find(lease)[0] is lease
     held = leases.take_back(lease)
-    assert (held.lease, held.lane.id, held.head.row.ordinal) == (lease, (1, 2), 7)
+    assert (held[0], held[1].id, held[2].row.ordinal) == (lease, (1, 2), 7)
     assert (len(leases), leases.ordinals(), leases.get(7)) == (0, set(), None)
     with pytest.raises(LeaseLost, match=r"the lease of http://a\.test/7 is not out"):
         leases.take_back(lease)
@@ -66,7 +66,7 @@ def test_another_lease_of_the_same_url_is_not_this_one() -> None:
     new = hand_out(leases, now_s=99.0)
     with pytest.raises(LeaseLost):
         leases.take_back(old)
-    assert leases.take_back(new).lease is new
+    assert leases.take_back(new)[0] is new
 
 
 def test_a_lease_without_end_is_never_lost() -> None:
@@ -98,7 +98,7 @@ def test_a_renewed_lease_lasts_as_long_again() -> None:
     assert renewed == lease._replace(until_s=110.0)
     assert (leases.next_expiry(), lost(leases, 109.0)) == (110.0, [])
     again = leases.renew(lease, 100.0)
-    assert leases.take_back(renewed).lease == again
+    assert leases.take_back(renewed)[0] == again
     assert leases.next_expiry() is None
 
 

@@ -267,7 +267,7 @@ def test_a_forced_entry_is_queued_though_it_ended(frontier: Frontier) -> None:
 
 def test_entries_are_busy_while_the_store_is_behind(frontier: Frontier, monkeypatch) -> None:
     """As any other URL; nothing of them is kept."""
-    monkeypatch.setattr(type(frontier._parts.books.backlog), "is_full", True)
+    monkeypatch.setattr(frontier._parts.books.backlog, "is_full", True)
     assert frontier.loading.schedule_loaded([queued("http://a.test/1")]) == [BUSY]
     assert frontier.loading.note_ended([known("http://a.test/2")]) == [BUSY]
     monkeypatch.undo()

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from frontier.models import Candidate, OutcomeKind, QueueKey
+from frontier.fingerprints import name_id
+from frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
 from frontier.policies.budgets import Budgets
-from frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
+from frontier.policies.precedence import QueueHistory, parse_queue_precedence, parse_uri_precedence
 from frontier.policies.queuerules import QueueRules, pay
 from frontier.policies.sheets import Override, Settings, Sheets
 from frontier.scheduling.workqueues import WorkQueue
@@ -143,6 +144,47 @@ def test_a_queue_that_succeeds_gives_way_and_remembers_it(clean: bool) -> None:
         others.add(served.queue)
         again.finish(served)
     assert len(others) == 4
+
+
+@pytest.mark.parametrize("total_budget", [-1, 100])
+def test_a_queue_that_is_alone_has_its_new_precedence_too(total_budget: int) -> None:
+    """Though it goes on at once: who comes later with a smaller one is served first, and a restart remembers it."""
+    order = {
+        "politeness": HASTE,
+        "policy": "parallel:2",
+        "queue_precedence": "success:2",
+        "budgets": Budgets(balance_replenish=2, total_budget=total_budget),
+    }
+    rig = build(**order)
+    ours = [
+        url for url in pages("a.test", 40) if rig.parts.intake.assign(url) == (QueueKey("a.test"), GateKey("a.test"))
+    ]
+    rig.add(*ours[:9])
+    for _ in range(4):
+        rig.finish(rig.lease_now())
+    assert precedences(rig) == {QueueKey("a.test"): 5}
+    assert rig.store.queue(name_id("a.test")).row.precedence == 5  # type: ignore[union-attr]
+    rig.core.check()
+    rig.store.close(clean=False)
+    rig.clock.advance(60.0)
+    again = build(store=rig.store, clock=rig.clock, **order)
+    again.add(*pages("a.test", 40))
+    assert again.lease_now().queue == "a.test+1"
+
+
+def test_a_queue_that_comes_to_the_floor_alone_runs_no_more() -> None:
+    """Its heads that are in memory or on their way are not served either."""
+    rig = build(
+        politeness=HASTE, queue_precedence="tests.frontier.policies.test_queuerules:sinking",
+        budgets=Budgets(balance_replenish=2),
+    )  # fmt: skip
+    rig.add(*pages("a.test", 50))
+    assert len(rig.drain(0.0)) == 6
+    rig.core.check()
+
+
+def sinking(history: QueueHistory) -> int:
+    return 255 if history.successes >= 6 else history.base
 
 
 def precedences(rig: Rig) -> dict[QueueKey, int]:

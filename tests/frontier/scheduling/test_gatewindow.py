@@ -253,7 +253,7 @@ def test_a_retry_that_comes_due_wakes_a_gate_that_left() -> None:
     assert in_memory(rig) == {"b.test"}
     rig.clock.advance(50.0)
     assert rig.core.in_flight == 1
-    rig.finish(next(iter(rig.parts.leases)).lease)
+    rig.finish(next(iter(rig.parts.leases))[0])
     assert sorted(drained(rig, 1)) == ["http://a.test/", "http://b.test/page1"]
 
 

@@ -731,7 +731,7 @@ def test_lanes_that_arrive_while_others_are_read_come_behind_them() -> None:
         order.append(rig.settled().url)
         rig.add(url)
         store.work(1)
-        rig.finish(next(iter(rig.parts.leases)).lease)
+        rig.finish(next(iter(rig.parts.leases))[0])
     while not rig.core.is_done:
         lease = rig.settled()
         order.append(lease.url)

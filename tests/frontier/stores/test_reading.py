@@ -10,7 +10,7 @@ from frontier.fingerprints import seen_fingerprint
 from frontier.models import NORMAL, Head, Row, UrlState
 from frontier.stores import reading
 from frontier.stores.base import LeftGate, Moved
-from frontier.stores.reading import batch_number, look_up, read_heads, take_gate, take_gates
+from frontier.stores.reading import look_up, read_heads, take_gate, take_gates
 from frontier.turns import Turn, turn_of
 from tests.frontier.stores.crawl_file import Crawl, crawl
 from tests.frontier.stores.rows import A_LANE, NOW_S, OTHER_LANE, done, gate_key, row, waiting
@@ -131,8 +131,7 @@ def test_a_gate_that_is_taken_is_held_from_the_commit_on(store: Crawl) -> None:
 
 def test_the_number_of_the_last_batch_is_kept(store: Crawl) -> None:
     """It is in the transaction of its batch, so it tells whether that one took place."""
-    with store.connection.begin():
-        assert batch_number(store.connection) == 0
+    number = "SELECT value FROM crawl WHERE name = 'batch'"
+    assert store.values(number) == [("0",)]
     store.write(store.batch([row(1)]), store.batch([row(2)]))
-    with store.connection.begin():
-        assert batch_number(store.connection) == 2
+    assert store.values(number) == [("2",)]
