@@ -245,7 +245,10 @@ class Frontier:
         self._checkpoints.now()
 
     def check(self) -> None:
-        """Compare what is in memory with the store, row by row (blocks). Raises: InvariantBroken."""
+        """Recount what is in memory, and compare the totals with the store's, whose rows are recounted too (blocks).
+
+        Costs a scan. Raises: InvariantBroken, naming the first difference.
+        """
         self.flush()
         audit(self._parts, self._store)
 

@@ -25,6 +25,9 @@ from frontier.turns import Turn, turn_of
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
 _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
 _NUL = Verdict(VerdictKind.REFUSED, "it holds a NUL character")
+_KEY = Verdict(VerdictKind.REFUSED, "its key is not bytes")
+_HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
+_PAYLOAD = Verdict(VerdictKind.REFUSED, "its payload is not bytes")
 _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number from 0 to 255")
 
 _new: Final = tuple.__new__
@@ -44,12 +47,9 @@ class Fresh:
 
     def take(self, candidate: Candidate, key: bytes) -> Verdict | None:
         """One more, unless the answer says why it cannot be queued."""
-        url = candidate.url
-        if "\0" in url:
-            return _NUL
-        if candidate.precedence is not None and not is_precedence(candidate.precedence):
-            return _PRECEDENCE
-        found = authority(url)
+        if (fault := _fault(candidate)) is not None:
+            return fault
+        found = authority(candidate.url)
         if found is None:
             return _NO_HOST
         self.candidates.append(candidate)
@@ -158,7 +158,7 @@ class Intake:
         for candidate, key, is_unseen in zip(candidates, keys, unseen, strict=True):
             verdict = new
             if key is None:
-                verdict = _NOT_UTF8
+                verdict = _keyless(candidate)
             elif key in in_batch or not (candidate.force or (is_unseen and key not in pending)):
                 verdict = SEEN
             elif (fault := fresh.take(candidate, key)) is not None:
@@ -249,6 +249,27 @@ def _key(candidate: Candidate) -> bytes | None:
     """What the filter knows the candidate by; None if its URL cannot be kept."""
     try:
         encoded = candidate.url.encode()
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, AttributeError):  # no text at all, such as bytes
         return None
-    return encoded if candidate.key is None else candidate.key
+    key = candidate.key
+    if key is None:
+        return encoded
+    return key if isinstance(key, bytes) else None
+
+
+def _keyless(candidate: Candidate) -> Verdict:
+    """Why it has nothing that the filter could know it by."""
+    return _KEY if isinstance(candidate.url, str) and candidate.key is not None else _NOT_UTF8
+
+
+def _fault(candidate: Candidate) -> Verdict | None:
+    """Why the candidate cannot be queued, if it cannot; its host is looked at elsewhere."""
+    if "\0" in candidate.url:
+        return _NUL
+    if candidate.precedence is not None and not is_precedence(candidate.precedence):
+        return _PRECEDENCE
+    hops = candidate.hops
+    if not (isinstance(hops, str) and hops.isascii() and "\0" not in hops):
+        return _HOPS
+    payload: object = candidate.payload
+    return None if payload is None or isinstance(payload, bytes) else _PAYLOAD

@@ -11,6 +11,7 @@ from frontier.errors import StoreFull
 from frontier.intake import Intake
 from frontier.leases import Leases
 from frontier.models import WaitsFor, Wake
+from frontier.operating.steps import flushed, run
 from frontier.outbox import Outbox
 from frontier.policies.queuerules import QueueRules
 from frontier.scheduling.retries import Retries
@@ -99,14 +100,7 @@ class Parts:
 
     def flush(self, store: FrontierStore) -> None:
         """Return when all that was said is durable, and take the answers (blocks)."""
-        self.books.drain()
-        self.schedule.index.save_all()
-        while True:
-            self.books.say()
-            store.flush()
-            self.books.drain()
-            if self.outbox.batch.is_empty:  # else answers have led to more, such as the change of a gate that was read
-                return
+        run(flushed(self, store))
 
     def close(self, store: FrontierStore, seen: SeenFilter, checkpoints: Checkpoints, now_s: float) -> None:
         """Write all, sync the filter, mark the state clean if nothing failed, let go (blocks)."""

@@ -19,6 +19,9 @@ from frontier.turns import Turn
 
 Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
 
+#: Turns in a group's heap begin here: a host that joins one leaves an entry in the outer heap, which must not be taken for its
+#: new one.
+_IN_GROUP = 1 << 48
 #: Lanes of one gate whose ids are in memory.
 LANES = 1000
 
@@ -43,9 +46,9 @@ class Listed(Protocol):
 class GateHeap:
     """Gates that have something to serve and a slot, by opening time. Every operation costs O(log gates)."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns_from: int = 0) -> None:
         self._heap: list[tuple[float, int, Listed]] = []
-        self._turn = 0  #: breaks ties: first come, first served
+        self._turn = turns_from  #: breaks ties: first come, first served
 
     def enlist(self, listed: Listed) -> None:
         """Give it its place, if it has anything to serve and a slot; it keeps its turn if nothing changed."""
@@ -97,7 +100,7 @@ class Group:
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         self.gate = gate
-        self.heap = GateHeap()
+        self.heap = GateHeap(_IN_GROUP)
         self.outer = outer  #: where it stands itself
         self.entry: tuple[float, int] | None = None
         self.turn: tuple[float, int] | None = None
