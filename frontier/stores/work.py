@@ -25,6 +25,7 @@ from frontier.stores import statements
 from frontier.stores.base import Answer, Batch, Counters, Opening, StoreFailed, Synced
 from frontier.stores.database import Database
 from frontier.stores.dialect import fetch, write
+from frontier.stores.lanechanges import KnownLanes
 from frontier.stores.patience import Patience
 from frontier.stores.thread import Asked, Item, Question
 from frontier.stores.writing import Writing, check_epoch
@@ -99,6 +100,7 @@ class Work:
         self._seen = seen
         self._post = post
         self._patience = patience
+        self._lanes = KnownLanes()
         self._marks = 0
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
 
@@ -119,6 +121,7 @@ class Work:
             self._transact(group)
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
             group.has_failed = True
+            self._lanes.forget()
             if self._is_passing(error) and self._patience.wait():
                 return False
             self._fail(group.items, self._session.database.translated(error))
@@ -143,7 +146,7 @@ class Work:
         connection = self._session.connection
         group.worked = None
         self._ask_filter(group)
-        writing = Writing(connection, self._totals, self._epoch)
+        writing = Writing(connection, self._totals, self._epoch, self._lanes)
         with connection.begin():
             tell = self._work_off(group, writing)
             writing.flush()
