@@ -106,6 +106,7 @@ SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), c
 FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0
 """
 QUEUE = f"SELECT {_QUEUE} FROM queue WHERE id = ?"
+QUEUES_BY_ID = ManyRows(f"SELECT {_QUEUE} FROM queue WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
 QUEUE_FACTS = f"{_SUMS} WHERE queue.id = ? GROUP BY queue.id"
 #: Those that have rows or are not open. (first id, limit).
 QUEUES = f"""{_SUMS} WHERE queue.id >= ? GROUP BY queue.id HAVING standing <> 0 OR count(lane.gate) > 0
@@ -142,6 +143,7 @@ SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
 
 _GATE = """id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"""
 GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
+GATES_BY_ID = ManyRows(f"SELECT {_GATE} FROM gate WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
 NAME_GATES = ManyRows("INSERT INTO gate VALUES ", 13, " ON CONFLICT (id) DO NOTHING")
 #: What follows the facts is what it was.
 PUT_GATES = ManyRows(
