@@ -82,7 +82,7 @@ def take_gate(connection: Connection, gate: int, key: GateKey, lanes: int) -> Ga
 
 
 def _take_gates_together(connection: Connection, asked: Sequence[tuple[int, GateKey, int]]) -> list[GatesRead]:
-    names = dict((gate, key) for gate, key, _ in reversed(asked))
+    names = {gate: key for gate, key, _ in reversed(asked)}
     ids = [(gate,) for gate in sorted(names)]
     write(connection, statements.NAME_GATES, [gate_values(gate, names[gate]) for (gate,) in ids])
     write(connection, statements.HOLD_GATES, ids)

@@ -152,8 +152,8 @@ class Writing:
         """Enter the new rows' fingerprints into `seen`; answers the rows whose key was known."""
         died: list[Row] = []
         if not any(batch.forced for batch in batches):
-            rows = [row for batch in batches for row in batch.new]
-            return self._enter(rows, is_forced=False) if rows else died
+            plain = [row for batch in batches for row in batch.new]
+            return self._enter(plain, is_forced=False) if plain else died
         new = ((row.ordinal in batch.forced, row) for batch in batches for row in batch.new)
         for is_forced, rows in groupby(new, key=lambda pair: pair[0]):
             died += self._enter([row for _, row in rows], is_forced=is_forced)
