@@ -47,9 +47,8 @@ class Fifo:
         self._items: deque[Item] = deque()
         self._lock = Lock()
         self._changed = Condition(self._lock)
-        self._is_awaited = (
-            False  #: the taker sleeps: only then a notice, which costs more than all else here, is of use
-        )
+        #: The taker sleeps: only then a notice, which costs more than all else here, is of use.
+        self._is_awaited = False
         self._is_closed = False
 
     def append(self, item: Item) -> bool:

@@ -60,15 +60,7 @@ class Writing:
         if batch.last_number > self._totals.last_ordinal:
             self._totals = self._totals._replace(last_ordinal=batch.last_number)
         self._is_flushed = False
-        placed = self._placed
-        for row, _, _ in batch.ended:
-            self._take_out(row)
-        for old, moved in batch.moved:
-            self._take_out(old)
-            placed[moved.ordinal] = moved
-        if batch.new:
-            settled = batch.settled
-            placed.update((row[3], row) for row in batch.new if row[3] not in settled)
+        self._place(batch)
         self._batches.append(batch)
         if batch.queues or batch.queue_names:
             self._queues.add(batch)
@@ -128,6 +120,18 @@ class Writing:
             queues=queues,
             **{kind.value: outcomes[kind.value] for kind in ENDING},
         )
+
+    def _place(self, batch: Batch) -> None:
+        """Note which rows of `url` leave and come."""
+        placed = self._placed
+        for row, _, _ in batch.ended:
+            self._take_out(row)
+        for old, moved in batch.moved:
+            self._take_out(old)
+            placed[moved.ordinal] = moved
+        if batch.new:
+            settled = batch.settled
+            placed.update((row[3], row) for row in batch.new if row[3] not in settled)
 
     def _take_out(self, row: Row) -> None:
         placed = self._placed.pop(row.ordinal, None)
