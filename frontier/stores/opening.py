@@ -17,7 +17,7 @@ from frontier.stores.dialect import execute, fetch, write
 from frontier.stores.tables import CRAWL, METADATA
 
 #: Version of the tables; raise it with every change that an older program would misread.
-FORMAT = "2"
+FORMAT = "3"
 
 #: A clock may be set right by so much without any time being moved.
 CLOCK_SLACK_S = 1.0

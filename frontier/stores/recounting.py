@@ -59,7 +59,9 @@ def _check_lanes(connection: Connection, queued: int) -> None:
         raise InvariantBroken("the lane ({}, {}) counts {} rows and {} waiting, and holds {} and {}".format(*wrong))
     for wrong in fetch(connection, statements.WRONG_SHELF):
         raise InvariantBroken("the lane ({}, {}) stands at {}, its queue at {}".format(*wrong))
-    ((total,),) = fetch(connection, statements.COUNT_LANES)
+    for wrong in fetch(connection, statements.WRONG_LINE):
+        raise InvariantBroken("the lane ({}, {}) is kept as servable {}, against its counts".format(*wrong))
+    ((total,),) = fetch(connection, statements.SUM_LANES)
     if total != queued:
         raise InvariantBroken(f"the lanes count {total} rows, the table url holds {queued}")
 

@@ -28,8 +28,9 @@ BUSY_S = 0.1
 _CACHE_KIB = 64 * 1024
 #: Statements that stay prepared: each kind that takes rows has one text per power of two (`dialect`).
 _STATEMENTS = 512
-#: Pages in the log before they are folded into the file. 16 MiB: a page that changes in many commits is written once.
-_WAL_PAGES = 4096
+#: Pages in the log before they are folded into the file. 64 MiB: a page that changes in many commits is written once, and a
+#: log of this length is read in a second after a crash.
+_WAL_PAGES = 16_384
 
 _SETTINGS = (
     "PRAGMA journal_mode = WAL",

@@ -71,21 +71,31 @@ READ_LANES = ManyRows(
 )
 PUT_LANES = ManyRows(
     "INSERT INTO lane VALUES ",
-    6,
-    """ ON CONFLICT (queue, gate) DO UPDATE
-    SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting, shelved = excluded.shelved""",
+    7,
+    """ ON CONFLICT (queue, gate) DO UPDATE SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting,
+        shelved = excluded.shelved, servable = excluded.servable""",
+)
+#: For lanes that are there and keep their place in line: no index is touched.
+COUNT_LANES = ManyRows(
+    "INSERT INTO lane VALUES ",
+    7,
+    " ON CONFLICT (queue, gate) DO UPDATE SET count = excluded.count, waiting = excluded.waiting",
 )
 DELETE_LANES = ManyRows("DELETE FROM lane WHERE (queue, gate) IN (SELECT * FROM (VALUES ", 2, ") AS gone)")
 #: A gate's line behind a turn. (gate, turn, limit).
 LINE = """
 SELECT queue, gate, turn, count, waiting FROM lane
-WHERE gate = ? AND turn > ? AND count > waiting AND shelved = 0 ORDER BY turn LIMIT ?
+WHERE gate = ? AND turn > ? AND servable = 1 ORDER BY turn LIMIT ?
 """
 LANES_OF_QUEUE = """
 SELECT queue, gate, turn, count, waiting FROM lane WHERE queue = ? AND gate >= ? AND count > 0 ORDER BY gate LIMIT ?
 """
 ROWS_OF_QUEUE = "SELECT coalesce(sum(count), 0) FROM lane WHERE queue = ?"
-SHELVE = "UPDATE lane SET shelved = ? WHERE queue = ?"
+#: (standing, standing, queue).
+SHELVE = """
+UPDATE lane SET shelved = ?, servable = CASE WHEN count > waiting AND CAST(? AS BIGINT) = 0 THEN 1 ELSE 0 END
+WHERE queue = ?
+"""
 
 # Queues
 
@@ -96,6 +106,7 @@ SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), c
 FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0
 """
 QUEUE = f"SELECT {_QUEUE} FROM queue WHERE id = ?"
+QUEUES_BY_ID = ManyRows(f"SELECT {_QUEUE} FROM queue WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
 QUEUE_FACTS = f"{_SUMS} WHERE queue.id = ? GROUP BY queue.id"
 #: Those that have rows or are not open. (first id, limit).
 QUEUES = f"""{_SUMS} WHERE queue.id >= ? GROUP BY queue.id HAVING standing <> 0 OR count(lane.gate) > 0
@@ -132,6 +143,7 @@ SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
 
 _GATE = """id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"""
 GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
+GATES_BY_ID = ManyRows(f"SELECT {_GATE} FROM gate WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
 NAME_GATES = ManyRows("INSERT INTO gate VALUES ", 13, " ON CONFLICT (id) DO NOTHING")
 #: What follows the facts is what it was.
 PUT_GATES = ManyRows(
@@ -169,13 +181,13 @@ HOLD_GATES = ManyRows(
     "UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS taken)"
 )
 REST_GATES = ManyRows("UPDATE gate SET turn = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS empty)")
-_FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND count > waiting AND shelved = 0"
+_FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND servable = 1"
 #: Gates that an owner held when it ended.
 FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1"
 #: Gates at which a queue can be served again.
 WAKE_GATES_OF_QUEUE = f"""
 UPDATE gate SET turn = ({_FIRST_TURN})
-WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND count > waiting AND shelved = 0)
+WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND servable = 1)
       AND (turn IS NULL OR turn > ({_FIRST_TURN}))
 """
 
@@ -202,7 +214,7 @@ SELECT count(*), max(ordinal), coalesce(sum(CASE WHEN precedence >= ? THEN 1 ELS
 COUNT_DONE = "SELECT outcome, count(*), max(ordinal) FROM done GROUP BY outcome"
 COUNT_SEEN = "SELECT count(*) FROM seen"
 COUNT_QUEUES = "SELECT count(*) FROM queue"
-COUNT_LANES = "SELECT coalesce(sum(count), 0) FROM lane"
+SUM_LANES = "SELECT coalesce(sum(count), 0) FROM lane"
 COUNT_CLOSED = """
 SELECT standing, sum(count) FROM queue JOIN lane ON lane.queue = queue.id WHERE standing <> 0 GROUP BY standing
 """
@@ -214,6 +226,11 @@ SELECT queue, gate, count, waiting, held, held_waiting FROM (
     FROM lane LEFT JOIN url ON url.queue = lane.queue AND url.gate = lane.gate
     GROUP BY lane.queue, lane.gate, lane.count, lane.waiting
 ) AS counted WHERE held <> count OR held_waiting <> waiting LIMIT 1
+"""
+#: A lane that stands in line and should not, or the other way round.
+WRONG_LINE = """
+SELECT queue, gate, servable FROM lane
+WHERE servable <> CASE WHEN count > waiting AND shelved = 0 THEN 1 ELSE 0 END LIMIT 1
 """
 #: A lane that is shelved otherwise than its queue stands.
 WRONG_SHELF = """

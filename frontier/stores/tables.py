@@ -62,7 +62,7 @@ SEEN = Table(
     Column("ordinal", _Int, nullable=False),
 )
 
-#: Columns in the order of `base.LaneRow`, then the standing of its queue: 0 = it may be served.
+#: Columns in the order of `base.LaneRow`, then the standing of its queue, 0 = it may be served, and what follows from all.
 LANE = Table(
     "lane",
     METADATA,
@@ -72,10 +72,12 @@ LANE = Table(
     Column("count", _Int, nullable=False),
     Column("waiting", _Int, nullable=False),
     Column("shelved", _Int, nullable=False),
+    Column("servable", _Int, nullable=False),  # 1: count > waiting AND shelved = 0
     sqlite_with_rowid=False,
 )
-#: A gate's line: its servable lanes by turn.
-_partial_index("lane_turn", LANE.c.gate, LANE.c.turn, where="count > waiting AND shelved = 0")
+#: A gate's line: its servable lanes by turn. Its condition names no count: a count changes with every page that ends, and
+#: would have the index rewritten each time.
+_partial_index("lane_turn", LANE.c.gate, LANE.c.turn, where="servable = 1")
 
 #: Columns in the order of `base.QueueRow`.
 QUEUE = Table(

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -45,28 +45,37 @@ class Fifo:
 
     def __init__(self) -> None:
         self._items: deque[Item] = deque()
-        self._changed = Condition()
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
+        #: The taker sleeps: only then a notice, which costs more than all else here, is of use.
+        self._is_awaited = False
         self._is_closed = False
 
     def append(self, item: Item) -> bool:
         """Put it at the end; False if nobody will take it any more."""
-        with self._changed:
-            if not self._is_closed:
-                self._items.append(item)
+        with self._lock:
+            if self._is_closed:
+                return False
+            self._items.append(item)
+            if self._is_awaited:
+                self._is_awaited = False
                 self._changed.notify()
-            return not self._is_closed
+        return True
 
     def close(self) -> None:
         """Take nothing more; what waits is still handed out."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify()
 
     def groups(self) -> Iterator[list[Item]]:
         """Hand out all that waits, a transaction's worth at a time; wait for more; end when closed and empty."""
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._items or self._is_closed)
+            with self._lock:
+                while not self._items and not self._is_closed:
+                    self._is_awaited = True
+                    self._changed.wait()
+                self._is_awaited = False
                 group = self._take()
             if not group:
                 return

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from typing import Any
 
 from frontier.errors import FrontierError, StoreFull, StoreUnavailable
 from frontier.models import Row
@@ -25,7 +27,9 @@ from frontier.stores import statements
 from frontier.stores.base import Answer, Batch, Counters, Opening, StoreFailed, Synced
 from frontier.stores.database import Database
 from frontier.stores.dialect import fetch, write
+from frontier.stores.lanechanges import KnownLanes
 from frontier.stores.patience import Patience
+from frontier.stores.reading import read_all
 from frontier.stores.thread import Asked, Item, Question
 from frontier.stores.writing import Writing, check_epoch
 
@@ -99,6 +103,7 @@ class Work:
         self._seen = seen
         self._post = post
         self._patience = patience
+        self._lanes = KnownLanes()
         self._marks = 0
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
 
@@ -119,6 +124,7 @@ class Work:
             self._transact(group)
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
             group.has_failed = True
+            self._lanes.forget()
             if self._is_passing(error) and self._patience.wait():
                 return False
             self._fail(group.items, self._session.database.translated(error))
@@ -143,7 +149,7 @@ class Work:
         connection = self._session.connection
         group.worked = None
         self._ask_filter(group)
-        writing = Writing(connection, self._totals, self._epoch)
+        writing = Writing(connection, self._totals, self._epoch, self._lanes)
         with connection.begin():
             tell = self._work_off(group, writing)
             writing.flush()
@@ -161,11 +167,12 @@ class Work:
         writing.flush()
         tell: list[Callable[[], None]] = []
         answers: list[Answer] = []
-        for item in group.items:
-            if isinstance(item, Asked):
-                answers.append(item.read(self._session.connection, *item.arguments))
-            elif isinstance(item, Question):
-                tell.append(self._ask(item))
+        for kind, items in groupby((item for item in group.items if not isinstance(item, Batch)), key=_kind):
+            if kind is Question:
+                tell += [self._ask(item) for item in items if isinstance(item, Question)]
+            else:
+                asked = [item.arguments for item in items if isinstance(item, Asked)]
+                answers += read_all(self._session.connection, kind, asked)
         fresh = answers[group.posted :]
         if fresh:
             group.posted = len(answers)
@@ -239,6 +246,11 @@ class Work:
         self.failure = failure
         refuse(items, failure)
         self._post([StoreFailed(failure)])
+
+
+def _kind(item: Item) -> Callable[..., Any]:
+    """Neighbours of one kind are worked off together: reads by what they read, the others by their type."""
+    return item.read if isinstance(item, Asked) else type(item)
 
 
 def _without_known(batch: Batch, seen: SeenFilter, known: list[Row]) -> Batch:

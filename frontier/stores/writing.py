@@ -14,22 +14,25 @@ from typing import Any
 from sqlalchemy import Connection
 
 from frontier.errors import InvariantBroken, StoreInUse
-from frontier.fingerprints import seen_fingerprint
-from frontier.models import ENDING, Row
+from frontier.fingerprints import seen_fingerprints
+from frontier.models import ENDING, OutcomeKind, Row
 from frontier.stores import statements
 from frontier.stores.base import Batch, Counters, Ended, Place, Standing
 from frontier.stores.dialect import execute, fetch, write
 from frontier.stores.gatechanges import GateChanges
-from frontier.stores.lanechanges import LaneChanges
+from frontier.stores.lanechanges import KnownLanes, LaneChanges
 from frontier.stores.queuechanges import QueueChanges
 from frontier.stores.reading import seen_ordinals
+
+#: `value` of an Enum is a Python call.
+_NAMES = {kind: kind.value for kind in OutcomeKind}
 
 
 class Writing:
     """Writes the batches of one transaction, in their order. O(1) a row, see `statements` for what each costs."""
 
-    def __init__(self, connection: Connection, totals: Counters, epoch: int) -> None:
-        """`totals` are those of the last transaction that was committed, `epoch` the owner's."""
+    def __init__(self, connection: Connection, totals: Counters, epoch: int, lanes: KnownLanes | None = None) -> None:
+        """`totals` are those of the last transaction that was committed, `epoch` the owner's; `lanes` remembers lanes."""
         self._connection = connection
         self._epoch = epoch
         #: Rows of `url` since the last flush, by ordinal, and the places that are to be emptied before they are filled.
@@ -37,7 +40,8 @@ class Writing:
         self._emptied: list[Place] = []
         self._batches: list[Batch] = []
         #: What is written after the rows.
-        self._lanes = LaneChanges()
+        self._known_lanes = KnownLanes() if lanes is None else lanes
+        self._lanes = LaneChanges(self._known_lanes)
         self._queues = QueueChanges()
         self._gates = GateChanges()
         self._outcomes: Counter[str] = Counter()
@@ -56,16 +60,12 @@ class Writing:
         if batch.last_number > self._totals.last_ordinal:
             self._totals = self._totals._replace(last_ordinal=batch.last_number)
         self._is_flushed = False
-        for ended in batch.ended:
-            self._take_out(ended.row)
-        for old, new in batch.moved:
-            self._take_out(old)
-            self._placed[new.ordinal] = new
-        settled = batch.settled
-        self._placed.update((row.ordinal, row) for row in batch.new if row.ordinal not in settled)
+        self._place(batch)
         self._batches.append(batch)
-        self._queues.add(batch)
-        self._gates.add(batch)
+        if batch.queues or batch.queue_names:
+            self._queues.add(batch)
+        if batch.gates or batch.gate_names or batch.woken or batch.left:
+            self._gates.add(batch)
         if batch.standings:
             self._flush_facts()
             for queue, standing in batch.standings:
@@ -121,6 +121,18 @@ class Writing:
             **{kind.value: outcomes[kind.value] for kind in ENDING},
         )
 
+    def _place(self, batch: Batch) -> None:
+        """Note which rows of `url` leave and come."""
+        placed = self._placed
+        for row, _, _ in batch.ended:
+            self._take_out(row)
+        for old, moved in batch.moved:
+            self._take_out(old)
+            placed[moved.ordinal] = moved
+        if batch.new:
+            settled = batch.settled
+            placed.update((row[3], row) for row in batch.new if row[3] not in settled)
+
     def _take_out(self, row: Row) -> None:
         placed = self._placed.pop(row.ordinal, None)
         if placed is None:
@@ -143,6 +155,9 @@ class Writing:
     def _enter_new(self, batches: Sequence[Batch]) -> list[Row]:
         """Enter the new rows' fingerprints into `seen`; answers the rows whose key was known."""
         died: list[Row] = []
+        if not any(batch.forced for batch in batches):
+            plain = [row for batch in batches for row in batch.new]
+            return self._enter(plain, is_forced=False) if plain else died
         new = ((row.ordinal in batch.forced, row) for batch in batches for row in batch.new)
         for is_forced, rows in groupby(new, key=lambda pair: pair[0]):
             died += self._enter([row for _, row in rows], is_forced=is_forced)
@@ -150,7 +165,8 @@ class Writing:
 
     def _enter(self, rows: Sequence[Row], *, is_forced: bool) -> list[Row]:
         # Of equal keys the first row wins if it is not forced, the last one if it is.
-        pairs = [(seen_fingerprint(row.dedup_key()), row.ordinal) for row in rows]
+        fingerprints = seen_fingerprints([row[4].encode() if row[5] is None else row[5] for row in rows])
+        pairs = list(zip(fingerprints, [row[3] for row in rows], strict=True))
         if is_forced:
             write(self._connection, statements.REPLACE_SEEN, sorted(dict(pairs).items()))
             return []
@@ -174,7 +190,8 @@ class Writing:
             return
         (((rows,),), old) = fetch(self._connection, statements.ROWS_OF_QUEUE, (queue,)), Standing(found[0][0])
         execute(self._connection, statements.SET_STANDING, (int(standing), queue))
-        execute(self._connection, statements.SHELVE, (int(standing), queue))
+        execute(self._connection, statements.SHELVE, (int(standing), int(standing), queue))
+        self._known_lanes.forget()
         if standing is Standing.OPEN:
             execute(self._connection, statements.WAKE_GATES_OF_QUEUE, (queue,))
         for one, sign in ((old, -1), (standing, 1)):
@@ -202,4 +219,4 @@ def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:
 
 def _done_row(ended: Ended) -> tuple[Any, ...]:
     row, status, outcome = ended
-    return row.ordinal, row.url, row.key, status, outcome.value, row.attempts
+    return row[3], row[4], row[5], status, _NAMES[outcome], row[8]

@@ -5,7 +5,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontier.fingerprints import name_id, seen_fingerprint
+from frontier.fingerprints import name_id, seen_fingerprint, seen_fingerprints
 
 
 def test_a_fingerprint_is_the_low_half_of_xxh3_128() -> None:
@@ -34,3 +34,9 @@ def test_ids_fit_a_signed_column(key: bytes) -> None:
 def test_a_name_that_is_no_text_has_an_id_too(name: str) -> None:
     """A lone surrogate (bytes of a file name, say) is no error."""
     assert name_id(name) == name_id(name)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=5))
+def test_many_fingerprints_are_those_of_each_key(keys: list[bytes]) -> None:
+    """The store's rows and its questions must mean the same number."""
+    assert seen_fingerprints(keys) == [seen_fingerprint(key) for key in keys]

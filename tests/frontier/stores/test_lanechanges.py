@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frontier.errors import InvariantBroken
-from frontier.stores.base import Announced, Standing
+from frontier.stores.base import Announced, Batch, Standing
+from frontier.stores.lanechanges import KnownLanes
 from frontier.turns import Turn
 from tests.frontier.stores.crawl_file import Crawl, crawl
 from tests.frontier.stores.rows import A_LANE, done, row
@@ -88,3 +89,29 @@ def test_a_lane_comes_to_the_same_whatever_the_transactions(
             store.write(*pending)
             lanes.append(store.values("SELECT * FROM lane WHERE count > 0 ORDER BY queue"))
     assert lanes[0] == lanes[1]
+
+
+def test_a_remembered_lane_is_the_last_one_written() -> None:
+    """Whatever was forgotten meanwhile to make room; what was deleted is not remembered."""
+    known = KnownLanes(remembered=2)
+    for count in range(1, 4):
+        known.put((1, 1), (Turn(5), count, 0, 0))
+        known.put((count, 9), (Turn(6), 1, 0, 0))
+    assert known.get((1, 1)) == (5, 3, 0, 0)
+    assert known.get((1, 9)) is None
+    known.drop((1, 1))
+    assert known.get((1, 1)) is None
+
+
+def test_a_lane_leaves_the_line_with_its_last_row_and_comes_back_with_the_next(store: Crawl) -> None:
+    """The line's index knows of counts only through this column."""
+    store.add(row(1), row(2))
+    for ordinal, servable in ((1, 1), (2, 0)):
+        store.write(ended(store, ordinal))
+        assert store.values("SELECT servable FROM lane") == [(servable,)]
+    store.add(row(3))
+    assert store.values("SELECT count, servable FROM lane") == [(1, 1)]
+
+
+def ended(store: Crawl, ordinal: int) -> Batch:
+    return store.batch(ended=[done(row(ordinal))])

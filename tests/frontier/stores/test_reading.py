@@ -135,3 +135,14 @@ def test_the_number_of_the_last_batch_is_kept(store: Crawl) -> None:
     assert store.values(number) == [("0",)]
     store.write(store.batch([row(1)]), store.batch([row(2)]))
     assert store.values(number) == [("2",)]
+
+
+def test_heads_that_are_read_together_are_those_read_one_by_one(store: Crawl) -> None:
+    """In the order of the questions; a queue that was not asked for is not told."""
+    store.add(row(1, lane=(1, 1)), row(2, lane=(2, 1)), row(3, lane=(2, 1)))
+    asked = [((2, 1), 1, True), ((1, 1), 5, False), ((3, 1), 5, True)]
+    with store.connection.begin():
+        alone = [reading.read_heads(store.connection, *question) for question in asked]
+        assert reading.read_all(store.connection, reading.read_heads, asked) == alone
+    assert [len(read.heads) for read in alone] == [1, 1, 0]
+    assert [read.queue is None for read in alone] == [False, True, True]

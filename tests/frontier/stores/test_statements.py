@@ -15,7 +15,8 @@ HOT = [
     "QUEUED_KEYS", "ENDED_KEYS", "READ_LANES", "DELETE_LANES", "LINE", "LANES_OF_QUEUE", "ROWS_OF_QUEUE",
     "SHELVE", "QUEUE", "QUEUE_FACTS", "QUEUES", "OPEN_QUEUES", "CLOSED_QUEUES", "ANY_CLOSED", "CLOSED",
     "PUT_QUEUES", "STANDING", "SET_STANDING", "GATE", "WAKE_GATES", "LEAVE_GATES", "OPEN_GATES", "NEXT_GATES",
-    "NEXT_WAKE", "HOLD_GATES", "REST_GATES", "FREE_HELD", "WAKE_GATES_OF_QUEUE", "MOVE_RETRIES",
+    "NEXT_WAKE", "HOLD_GATES", "REST_GATES", "FREE_HELD", "WAKE_GATES_OF_QUEUE", "MOVE_RETRIES", "QUEUES_BY_ID",
+    "GATES_BY_ID",
 ]  # fmt: skip
 #: A scan of these costs as much as what is asked for: lists in the statement, and an index of few rows.
 CHEAP = re.compile(
