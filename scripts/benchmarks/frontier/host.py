@@ -7,6 +7,7 @@ and goes on as real time does while the host waits for the store.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import sys
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event
 
-from crawler.cli.crawl import SWITCH_S
+from crawler.cli.crawl import tune_interpreter
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.models import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
 
@@ -55,7 +56,8 @@ class Host:
         self.nones = 0  #: leases asked for in vain
         self.frontier = open_frontier(folder, order, clock=self._clock, on_change=self._changed.set)
         self._switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_S)  # as the crawl command does
+        self._collection = gc.get_threshold()
+        tune_interpreter()  # as the crawl command does
 
     def __enter__(self) -> Host:
         return self
@@ -63,6 +65,7 @@ class Host:
     def __exit__(self, *_: object) -> None:
         self.frontier.close()
         sys.setswitchinterval(self._switch_s)
+        gc.set_threshold(*self._collection)
 
     def schedule(self, batches: Iterable[Sequence[Candidate]]) -> None:
         """Enqueue every batch; while the store is behind, wait for its answer."""
