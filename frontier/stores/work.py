@@ -11,7 +11,6 @@ Whether a COMMIT that failed took place all the same is asked of the database: e
 
 from __future__ import annotations
 
-import copy
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -254,7 +253,7 @@ def _kind(item: Item) -> Callable[..., Any]:
 
 
 def _without_known(batch: Batch, seen: SeenFilter, known: list[Row]) -> Batch:
-    """The batch without the rows that the filter knows; these are added to `known`. Forced ones are not asked about."""
+    """The batch, less the rows that the filter knows: these are added to `known`. Forced ones are not asked about."""
     asked = [row for row in batch.new if row.ordinal not in batch.forced]
     if not asked:
         return batch
@@ -265,9 +264,8 @@ def _without_known(batch: Batch, seen: SeenFilter, known: list[Row]) -> Batch:
         return batch
     known.extend(dead)
     ordinals = {row.ordinal for row in dead}
-    less = copy.copy(batch)
-    less.new = [row for row in batch.new if row.ordinal not in ordinals]
-    return less
+    batch.new = [row for row in batch.new if row.ordinal not in ordinals]
+    return batch
 
 
 class _FilterFailed(StoreUnavailable):
