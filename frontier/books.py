@@ -17,18 +17,8 @@ from frontier.scheduling.gatelines import Line
 from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
 from frontier.scheduling.workqueues import Lane
-from frontier.stores.base import (
-    Answer,
-    Batch,
-    Counters,
-    FrontierStore,
-    GatesRead,
-    HeadsRead,
-    LanesRead,
-    RetriesRead,
-    StoreFailed,
-    Synced,
-)
+from frontier.stores.base import Counters, FrontierStore
+from frontier.stores.messages import Answer, Batch, GatesRead, HeadsRead, LanesRead, RetriesRead, StoreFailed, Synced
 
 #: Lanes of a line that are read at a time, once it has more than it brought along.
 LANES_NEXT = 500

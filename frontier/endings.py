@@ -14,7 +14,7 @@ from frontier.scheduling.gatelines import Line
 from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
 from frontier.scheduling.workqueues import WorkQueue
-from frontier.stores.base import Announced, Ended, Moved
+from frontier.stores.messages import Announced, Ended, Moved
 from frontier.turns import turn_of
 
 #: Leases of a queue without total budget that may end before its row is written: what a crash may leave uncounted.
@@ -136,7 +136,9 @@ class Endings:
 
 def check_outcome(lease: Lease, outcome: Outcome) -> None:
     """Raises: PolicyError for what no gate could keep to and no store can hold: a row that is never due would end no crawl."""
-    _, status, start_s, end_s, after_s, _, _ = outcome
+    kind, status, start_s, end_s, after_s, _, _ = outcome
+    if not isinstance(kind, OutcomeKind):
+        raise PolicyError(f"{lease.url}: it ended as {kind!r}: give an OutcomeKind")
     if not after_s < _INFINITY:
         raise PolicyError(f"{lease.url}: a retry after {after_s} s: give a finite number")
     for time_s in (start_s, end_s):

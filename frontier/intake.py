@@ -19,7 +19,7 @@ from frontier.policies.precedence import is_precedence
 from frontier.policies.queuerules import QueueRules
 from frontier.scheduling.schedule import Schedule
 from frontier.seen import SeenFilter
-from frontier.stores.base import Announced
+from frontier.stores.messages import Announced
 from frontier.turns import Turn, turn_of
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from frontier.scheduling.gatelines import Group, Line
 from frontier.scheduling.workqueues import Lane
-from frontier.stores.base import Batch
+from frontier.stores.messages import Batch
 from frontier.turns import Turn
 
 #: Lanes that a gate brings along when it is read.

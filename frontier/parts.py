@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from frontier.books import Books
@@ -106,13 +107,12 @@ class Parts:
         """Write all, sync the filter, mark the state clean if nothing failed, let go (blocks)."""
         clean = False
         try:
-            try:
+            with ExitStack() as open_ones:
+                open_ones.callback(seen.close)
+                open_ones.callback(lambda: checkpoints.close(final=self.books.failure is None))
                 if self.books.failure is None:
                     self._write_all(store, now_s)
                     checkpoints.marked(self.intake.marked_ordinal)
-                checkpoints.close(final=self.books.failure is None)
-            finally:
-                seen.close()
             clean = self.books.failure is None
         except OSError as error:
             raise StoreFull(f"the filter cannot be written: {error}") from error

@@ -17,7 +17,8 @@ from frontier.parts import Parts
 from frontier.policies.budgets import checked_total, is_over_total
 from frontier.scheduling.lifecycle import QueueState
 from frontier.seen import SeenFilter
-from frontier.stores.base import Ended, FrontierStore, LaneRow, Place, QueueFacts, Standing
+from frontier.stores.base import FrontierStore, QueueFacts
+from frontier.stores.messages import Ended, LaneRow, Place, Standing
 
 #: Heritrix's status of a URL that the operator removed.
 DELETED_BY_USER = -6000

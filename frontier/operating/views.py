@@ -13,7 +13,8 @@ from frontier.parts import Parts
 from frontier.scheduling.gates import Gate
 from frontier.scheduling.lifecycle import QueueState
 from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore, LaneId, LaneRow, Place, QueueFacts, Standing
+from frontier.stores.base import FrontierStore, QueueFacts
+from frontier.stores.messages import LaneId, LaneRow, Place, Standing
 from frontier.turns import precedence_of
 
 #: Gates of a queue that a view looks at.

@@ -9,7 +9,7 @@ from frontier.models import GateKey
 from frontier.outbox import Outbox
 from frontier.scheduling.gatelines import GateHeap, Group, Line
 from frontier.scheduling.gates import Gate
-from frontier.stores.base import LeftGate
+from frontier.stores.messages import LeftGate
 
 
 class GateMaker:

@@ -24,7 +24,7 @@ from typing import Final
 
 from frontier.models import GateKey, HostTrouble
 from frontier.scheduling.backoff import Backoff
-from frontier.stores.base import GateRow
+from frontier.stores.messages import GateRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

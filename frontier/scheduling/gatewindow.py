@@ -17,7 +17,7 @@ from frontier.scheduling.gategroups import GateMaker, Groups
 from frontier.scheduling.gatelines import GateHeap, Group, Line
 from frontier.scheduling.storedgates import StoredGates
 from frontier.scheduling.workqueues import Lane
-from frontier.stores.base import GateRead, GatesRead, LeftGate
+from frontier.stores.messages import GateRead, GatesRead, LeftGate
 from frontier.turns import Turn
 
 #: Gates that may be in memory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from frontier.outbox import Outbox
 from frontier.scheduling.placement import Placement
 from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.stores.base import Standing
+from frontier.stores.messages import Standing
 
 
 class Halting:

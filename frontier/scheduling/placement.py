@@ -15,7 +15,7 @@ from frontier.scheduling.gatelines import Line
 from frontier.scheduling.gatewindow import GateWindow
 from frontier.scheduling.queueindex import QueueIndex
 from frontier.scheduling.workqueues import LOADING, NOWHERE, PARKED, READY, STORED, Lane, WorkQueue
-from frontier.stores.base import LanesRead
+from frontier.stores.messages import LanesRead
 from frontier.turns import Turn, precedence_of
 
 #: Lanes whose heads may be on their way beyond twice the leases that are out.

@@ -18,7 +18,7 @@ from frontier.scheduling.gatelines import Line
 from frontier.scheduling.halting import Halting
 from frontier.scheduling.placement import Placement
 from frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
-from frontier.stores.base import QueueRow
+from frontier.stores.messages import QueueRow
 from frontier.turns import Turn, precedence_of, turn_of, with_precedence
 
 #: Gates that one call looks at in vain before it gives the caller a turn.

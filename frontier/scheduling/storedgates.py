@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from frontier.stores.base import GatesRead
+from frontier.stores.messages import GatesRead
 from frontier.turns import Turn
 
 Missed = Mapping[int, Sequence[tuple[Turn, int]]]  # gate -> (turn, queue) of lanes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from frontier.models import WAITING, Head, QueueKey, Row
 from frontier.scheduling.lifecycle import Holds, QueueState
-from frontier.stores.base import LaneId, QueueRow, Standing
+from frontier.stores.messages import LaneId, QueueRow, Standing
 from frontier.turns import Turn
 
 if TYPE_CHECKING:

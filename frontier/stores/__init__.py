@@ -1,4 +1,4 @@
-"""What keeps the Frontier's rows: one contract (`base`), a store that forgets (`memory`) and one in SQL (`sql`).
+"""What keeps the Frontier's rows: a contract (`base`, `messages`), a store that forgets (`memory`), one in SQL (`sql`).
 
     core ──write, ask_heads──▶ SqlStore ──FIFO──▶ StoreThread ──▶ writing, reading ──▶ the tables
          ◀── take_answers ──── answers ◀───────────────┘

@@ -6,8 +6,8 @@ from sqlalchemy import Connection
 
 from frontier.models import GateKey
 from frontier.stores import statements
-from frontier.stores.base import Batch, GateRow, LeftGate
 from frontier.stores.dialect import Values, write
+from frontier.stores.messages import Batch, GateRow, LeftGate
 from frontier.turns import Turn
 
 #: The window of a gate that was only named: not held, nothing to serve.

@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 from frontier.errors import InvariantBroken
 from frontier.models import WAITING, Row
 from frontier.stores import statements
-from frontier.stores.base import Batch, LaneId, Standing
 from frontier.stores.dialect import fetch, fetch_for, write
+from frontier.stores.messages import Batch, LaneId, Standing
 from frontier.turns import Turn
 
 Facts = tuple[Turn, int, int]  # of a lane: (turn, count, waiting)

@@ -9,8 +9,9 @@ from sqlalchemy import Connection
 
 from frontier.models import Head, OutcomeKind
 from frontier.stores import statements
-from frontier.stores.base import EndedRecord, GateRow, LaneRow, Place, QueueFacts, Standing
+from frontier.stores.base import EndedRecord, QueueFacts
 from frontier.stores.dialect import Values, fetch
+from frontier.stores.messages import GateRow, LaneRow, Place, Standing
 from frontier.stores.reading import FIRST_ID, queue_row, read_queued
 
 

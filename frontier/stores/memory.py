@@ -11,7 +11,9 @@ from typing import Final
 
 from frontier.errors import FormatMismatch, InvariantBroken, StoreInUse
 from frontier.models import GateKey, Head, Row
-from frontier.stores.base import (
+from frontier.stores.base import Opening
+from frontier.stores.memory_questions import MemoryQuestions, identity_of
+from frontier.stores.messages import (
     Answer,
     Batch,
     GateRead,
@@ -19,13 +21,11 @@ from frontier.stores.base import (
     HeadsRead,
     LaneId,
     LanesRead,
-    Opening,
     QueueRow,
     RetriesRead,
     Standing,
     Synced,
 )
-from frontier.stores.memory_questions import MemoryQuestions, identity_of
 from frontier.turns import Turn
 
 _new: Final = tuple.__new__

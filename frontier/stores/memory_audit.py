@@ -6,9 +6,9 @@ from collections import Counter
 
 from frontier.errors import InvariantBroken
 from frontier.models import WAITING
-from frontier.stores.base import Standing
 from frontier.stores.memory_lane import Lane, place_in_lane
 from frontier.stores.memory_lanes import Lanes
+from frontier.stores.messages import Standing
 from frontier.turns import Turn
 
 

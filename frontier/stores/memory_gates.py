@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from frontier.models import GateKey
-from frontier.stores.base import GateRow
 from frontier.stores.memory_order import Ascending
+from frontier.stores.messages import GateRow
 from frontier.turns import Turn
 
 

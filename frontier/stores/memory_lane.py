@@ -8,8 +8,8 @@ from heapq import merge
 from itertools import chain, islice
 
 from frontier.models import WAITING, Row
-from frontier.stores.base import LaneRow, Standing
 from frontier.stores.memory_order import Ascending
+from frontier.stores.messages import LaneRow, Standing
 from frontier.turns import Turn
 
 

@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from frontier.models import WAITING, Row
-from frontier.stores.base import LaneId, LaneRow, Standing
 from frontier.stores.memory_lane import Lane
 from frontier.stores.memory_order import Ascending
+from frontier.stores.messages import LaneId, LaneRow, Standing
 from frontier.turns import Turn
 
 

@@ -12,22 +12,13 @@ from heapq import nlargest
 from itertools import islice
 
 from frontier.models import WAITING, Head, OutcomeKind, Row, UrlRecord, UrlState
-from frontier.stores.base import (
-    Counters,
-    EndedRecord,
-    GateRow,
-    LaneId,
-    LaneRow,
-    Place,
-    QueueFacts,
-    QueueRow,
-    Standing,
-)
+from frontier.stores.base import Counters, EndedRecord, QueueFacts
 from frontier.stores.memory_audit import check_lanes
 from frontier.stores.memory_ended import EndedRows, SortedKeys
 from frontier.stores.memory_gates import Gates
 from frontier.stores.memory_lane import Lane
 from frontier.stores.memory_lanes import Lanes
+from frontier.stores.messages import GateRow, LaneId, LaneRow, Place, QueueRow, Standing
 
 
 def identity_of(key: bytes) -> str | bytes:

@@ -6,8 +6,8 @@ from sqlalchemy import Connection
 
 from frontier.models import QueueKey
 from frontier.stores import statements
-from frontier.stores.base import Batch, QueueRow, Standing
 from frontier.stores.dialect import write
+from frontier.stores.messages import Batch, QueueRow, Standing
 
 
 class QueueChanges:

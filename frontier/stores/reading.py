@@ -14,7 +14,9 @@ from frontier.errors import InvariantBroken
 from frontier.fingerprints import seen_fingerprint
 from frontier.models import WAITING, GateKey, Head, Row, UrlRecord, UrlState
 from frontier.stores import statements
-from frontier.stores.base import (
+from frontier.stores.dialect import Values, execute, fetch, fetch_for, write
+from frontier.stores.gatechanges import gate_values
+from frontier.stores.messages import (
     Answer,
     GateRead,
     GateRow,
@@ -28,8 +30,6 @@ from frontier.stores.base import (
     RetriesRead,
     Standing,
 )
-from frontier.stores.dialect import Values, execute, fetch, fetch_for, write
-from frontier.stores.gatechanges import gate_values
 from frontier.turns import Turn
 
 #: Before every id, and every place in `url`.

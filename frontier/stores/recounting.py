@@ -10,8 +10,9 @@ from frontier.errors import InvariantBroken
 from frontier.fingerprints import seen_fingerprint
 from frontier.models import WAITING, OutcomeKind
 from frontier.stores import statements
-from frontier.stores.base import Counters, Standing
+from frontier.stores.base import Counters
 from frontier.stores.dialect import fetch
+from frontier.stores.messages import Standing
 from frontier.stores.opening import counters_of
 from frontier.stores.reading import ended_keyed, queued_keyed, seen_ordinals
 

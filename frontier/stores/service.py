@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 
 from frontier.errors import FrontierError, StoreUnavailable
 from frontier.seen import SeenFilter
-from frontier.stores.base import Answer, Opening
+from frontier.stores.base import Opening
 from frontier.stores.database import Database
+from frontier.stores.messages import Answer
 from frontier.stores.opening import mark
 from frontier.stores.owner import owner_line
 from frontier.stores.patience import Patience

@@ -16,20 +16,9 @@ from frontier.errors import FrontierError, StoreInUse, StoreUnavailable
 from frontier.models import GateKey, Head, UrlRecord
 from frontier.seen import SeenFilter
 from frontier.stores import listing, reading
-from frontier.stores.base import (
-    Answer,
-    Batch,
-    Counters,
-    EndedRecord,
-    GateRow,
-    LaneId,
-    LaneRow,
-    Opening,
-    Place,
-    QueueFacts,
-    Standing,
-)
+from frontier.stores.base import Counters, EndedRecord, Opening, QueueFacts
 from frontier.stores.database import Database, SqliteFile
+from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Place, Standing
 from frontier.stores.opening import open_tables, put_notes
 from frontier.stores.recounting import recount
 from frontier.stores.service import Service

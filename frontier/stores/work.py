@@ -23,10 +23,11 @@ from frontier.errors import FrontierError, StoreFull, StoreUnavailable
 from frontier.models import Row
 from frontier.seen import SeenFilter
 from frontier.stores import statements
-from frontier.stores.base import Answer, Batch, Counters, Opening, StoreFailed, Synced
+from frontier.stores.base import Counters, Opening
 from frontier.stores.database import Database
 from frontier.stores.dialect import fetch, write
 from frontier.stores.lanechanges import KnownLanes
+from frontier.stores.messages import Answer, Batch, StoreFailed, Synced
 from frontier.stores.patience import Patience
 from frontier.stores.reading import read_all
 from frontier.stores.thread import Asked, Item, Question

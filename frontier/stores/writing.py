@@ -17,10 +17,11 @@ from frontier.errors import InvariantBroken, StoreInUse
 from frontier.fingerprints import seen_fingerprints
 from frontier.models import ENDING, OutcomeKind, Row
 from frontier.stores import statements
-from frontier.stores.base import Batch, Counters, Ended, Place, Standing
+from frontier.stores.base import Counters
 from frontier.stores.dialect import execute, fetch, write
 from frontier.stores.gatechanges import GateChanges
 from frontier.stores.lanechanges import KnownLanes, LaneChanges
+from frontier.stores.messages import Batch, Ended, Place, Standing
 from frontier.stores.queuechanges import QueueChanges
 from frontier.stores.reading import seen_ordinals
 

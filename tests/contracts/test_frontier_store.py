@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from frontier.models import FRONT, NORMAL, WAITING, Head, OutcomeKind, UrlRecord, UrlState
-from frontier.stores.base import Counters, Ended, EndedRecord, FrontierStore, HeadsRead, Moved, QueueFacts
+from frontier.stores.base import Counters, EndedRecord, FrontierStore, QueueFacts
+from frontier.stores.messages import Ended, HeadsRead, Moved
 from tests.frontier.stores.rows import (
     A_LANE,
     KINDS,

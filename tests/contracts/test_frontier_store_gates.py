@@ -7,17 +7,8 @@ from pathlib import Path
 import pytest
 
 from frontier.models import Row
-from frontier.stores.base import (
-    Announced,
-    Counters,
-    GateRead,
-    GatesRead,
-    LaneId,
-    LaneRow,
-    LeftGate,
-    Moved,
-    Standing,
-)
+from frontier.stores.base import Counters
+from frontier.stores.messages import Announced, GateRead, GatesRead, LaneId, LaneRow, LeftGate, Moved, Standing
 from frontier.turns import turn_of
 from tests.frontier.stores.rows import (
     A_LANE,

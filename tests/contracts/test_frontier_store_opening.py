@@ -8,7 +8,8 @@ import pytest
 
 from frontier.errors import FormatMismatch, StoreInUse
 from frontier.models import FRONT, OutcomeKind
-from frontier.stores.base import Counters, Ended, LeftGate, Moved, Standing
+from frontier.stores.base import Counters
+from frontier.stores.messages import Ended, LeftGate, Moved, Standing
 from frontier.turns import turn_of
 from tests.frontier.stores.rows import (
     A_LANE,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frontier.models import FRONT, NORMAL, OutcomeKind, Row
-from frontier.stores.base import (
+from frontier.stores.messages import (
     Answer,
     Ended,
     GatesRead,
@@ -92,6 +92,7 @@ class Pair:
     expected: list[Answer] = field(default_factory=list)
     told: list[Answer] = field(default_factory=list)
     has_asked: bool = False  #: since all was compared
+    named: set[int] = field(default_factory=set)  #: gates that have a row: no other one is ever woken, or leaves
 
     @property
     def tellers(self) -> tuple[Teller, Teller]:
@@ -106,8 +107,9 @@ class Pair:
         needed = {found[:2] for found in rows} | {found.new[:2] for found in moved}
         announced = {found: self._turn(3) for found in [*said["announced"], *sorted(needed)]}
         turns = {found: self._turn(precedence) for found, precedence in said["turned"]}
-        woken = [(gate, self._turn(3)) for gate in said["woken"]]
-        left = [self._left(gate, how) for gate, how in said["left"]]
+        self.named |= {gate for _, gate in announced}
+        woken = [(gate, self._turn(3)) for gate in said["woken"] if gate in self.named]
+        left = [self._left(gate, how) for gate, how in said["left"] if gate in self.named]
         for teller in self.tellers:
             teller.last_number = self.last_number
             lists = {"standings": said["standings"], "woken": woken, "left": left, "removed": said["removed"]}
@@ -129,6 +131,7 @@ class Pair:
             elif what == "lanes":
                 store.ask_lanes(about, turn_of(3, self.last_number // 2), limit)  # type: ignore[arg-type]
             elif what == "gate":
+                self.named.add(about)  # type: ignore[arg-type]
                 store.ask_gate(about, gate_key(about), limit)  # type: ignore[arg-type]
             elif what == "gates":
                 store.ask_gates(self.now_s + about, len(GATE_IDS), limit)  # type: ignore[operator]

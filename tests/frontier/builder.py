@@ -33,8 +33,9 @@ from frontier.scheduling.gatelines import Line
 from frontier.scheduling.gates import Politeness
 from frontier.scheduling.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
-from frontier.stores.base import Answer, Batch, LaneId, Opening, StoreFailed, Synced
+from frontier.stores.base import Opening
 from frontier.stores.memory import MemoryStore
+from frontier.stores.messages import Answer, Batch, LaneId, StoreFailed, Synced
 from frontier.turns import Turn
 from tests.frontier.ledger import PolitenessLedger
 

@@ -15,8 +15,8 @@ from frontier.operating.steps import Steps, asked
 from frontier.policies.budgets import Budgets
 from frontier.scheduling.gates import Politeness
 from frontier.seen import SeenFilter
-from frontier.stores.base import StoreFailed
 from frontier.stores.memory import MemoryStore
+from frontier.stores.messages import StoreFailed
 from tests.frontier.builder import (
     HASTE,
     START_S,

@@ -4,7 +4,7 @@ import pytest
 
 from frontier.errors import PolicyError, StoreUnavailable
 from frontier.models import GateKey, Outcome, OutcomeKind
-from frontier.stores.base import RetriesRead, StoreFailed, Synced
+from frontier.stores.messages import RetriesRead, StoreFailed, Synced
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, candidates, pages
 
 

@@ -253,7 +253,7 @@ def test_a_delay_without_end_is_refused(number: float) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{side: number} for side in ("start_s", "end_s") for number in (float("nan"), float("inf"), float("-inf"))]
-    + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}],
+    + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}, {"kind": "done"}],
 )
 def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -> None:
     """Before any change: neither its links nor its end are taken, and the lease can be ended in order."""
@@ -265,7 +265,7 @@ def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -
         rig.core.finish(lease, outcome, candidates("http://b.test/"))
     assert "\n" not in str(refused.value)
     assert (rig.core.in_flight, rig.core.get(b"http://b.test/")) == (1, None)
-    rig.core.finish(lease, outcome._replace(status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s))
+    rig.core.finish(lease, outcome._replace(kind=OutcomeKind.DONE, status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s))
     assert rig.core.is_done
     rig.core.check()
 

@@ -8,7 +8,7 @@ from frontier.errors import PolicyError
 from frontier.models import NEW, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey, UrlState
 from frontier.policies.budgets import Budgets
 from frontier.scheduling.gates import Politeness
-from frontier.stores.base import Standing
+from frontier.stores.messages import Standing
 from tests.frontier.builder import HASTE, START_S, CountingStore, Rig, build, candidates, pages
 
 URL = "http://a.test/page0"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from frontier.models import ENDING, OutcomeKind
 from frontier.policies.budgets import is_over_total, spend
-from frontier.stores.base import Standing
+from frontier.stores.messages import Standing
 
 
 @dataclass

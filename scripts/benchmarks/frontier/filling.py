@@ -14,7 +14,7 @@ from frontier.composition import STORE_FILE, FrontierOrder
 from frontier.fingerprints import name_id
 from frontier.models import NORMAL, GateKey, QueueKey, Row
 from frontier.policies.precedence import QUEUE_BASE
-from frontier.stores.base import Announced, Batch
+from frontier.stores.messages import Announced, Batch
 from frontier.stores.sql import SqlStore
 from frontier.turns import turn_of
 from scripts.benchmarks.frontier.host import START_S

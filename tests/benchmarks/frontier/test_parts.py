@@ -8,7 +8,8 @@ import pytest
 from frontier.backlog import MAX_ROWS
 from frontier.composition import FrontierOrder
 from frontier.models import NEW, SEEN, Candidate, GateKey, Head
-from frontier.stores.base import LaneRow, QueueFacts
+from frontier.stores.base import QueueFacts
+from frontier.stores.messages import LaneRow
 from frontier.turns import Turn
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.dedup.lasting import in_child

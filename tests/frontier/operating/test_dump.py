@@ -12,18 +12,9 @@ from frontier.models import FRONT, NORMAL, WAITING, GateKey, Head, OutcomeKind, 
 from frontier.operating.dump import dump_lines
 from frontier.operating.dumpreading import Dump
 from frontier.operating.load import Known, Queued
-from frontier.stores.base import (
-    Announced,
-    Batch,
-    Ended,
-    EndedRecord,
-    Moved,
-    Place,
-    QueueFacts,
-    QueueRow,
-    Standing,
-)
+from frontier.stores.base import EndedRecord, QueueFacts
 from frontier.stores.memory import MemoryStore
+from frontier.stores.messages import Announced, Batch, Ended, Moved, Place, QueueRow, Standing
 from frontier.turns import turn_of
 
 

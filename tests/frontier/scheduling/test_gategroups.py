@@ -11,7 +11,7 @@ from frontier.scheduling.gategroups import GateMaker, Groups
 from frontier.scheduling.gatelines import GateHeap, Group, Line
 from frontier.scheduling.gates import Gate, Politeness
 from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.stores.base import LeftGate
+from frontier.stores.messages import LeftGate
 from frontier.turns import Turn
 
 KEY = GateKey("group:one")

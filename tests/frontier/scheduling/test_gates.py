@@ -10,7 +10,7 @@ from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, Q
 from frontier.operating.gatewords import why_closed
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Gate, Politeness
-from frontier.stores.base import GateRow
+from frontier.stores.messages import GateRow
 from tests.frontier.ledger import PolitenessLedger
 
 NOW_S = 1000.0

@@ -12,7 +12,7 @@ from frontier.models import Outcome, OutcomeKind, WaitsFor
 from frontier.policies.budgets import Budgets
 from frontier.scheduling import gatewindow
 from frontier.scheduling.gates import Politeness
-from frontier.stores.base import GateRow
+from frontier.stores.messages import GateRow
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, pages
 
 DONE = Outcome(OutcomeKind.DONE)

@@ -8,7 +8,7 @@ from frontier.outbox import LANES_AT_ONCE, Outbox
 from frontier.scheduling.lifecycle import QueueState
 from frontier.scheduling.placement import ASKED_AT_LEAST, Placement
 from frontier.scheduling.workqueues import Lane, Place
-from frontier.stores.base import GateRead, GateRow, GatesRead, LaneRow, LanesRead, Standing
+from frontier.stores.messages import GateRead, GateRow, GatesRead, LaneRow, LanesRead, Standing
 from frontier.turns import turn_of
 from tests.frontier.builder import HASTE, build, head
 

@@ -11,7 +11,7 @@ from frontier.scheduling.gates import Gate, Politeness
 from frontier.scheduling.lifecycle import QueueState
 from frontier.scheduling.queueindex import QueueIndex
 from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.stores.base import Standing
+from frontier.stores.messages import Standing
 from frontier.turns import Turn
 from tests.frontier.builder import head
 

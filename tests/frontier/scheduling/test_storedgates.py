@@ -6,7 +6,7 @@ import pytest
 
 from frontier.models import GateKey
 from frontier.scheduling.storedgates import StoredGates
-from frontier.stores.base import GateRead, GateRow, GatesRead
+from frontier.stores.messages import GateRead, GateRow, GatesRead
 from frontier.turns import Turn
 
 NOW_S = 1000.0

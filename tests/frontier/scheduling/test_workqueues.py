@@ -11,7 +11,7 @@ from frontier.scheduling.gates import Gate, Politeness
 from frontier.scheduling.lifecycle import Holds, QueueState
 from frontier.scheduling.queueindex import QueueIndex
 from frontier.scheduling.workqueues import LOW_WINDOW, WINDOW, Lane, Place, WorkQueue
-from frontier.stores.base import QueueRow, Standing
+from frontier.stores.messages import QueueRow, Standing
 from frontier.turns import Turn
 from tests.frontier.builder import head, row
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from frontier.fingerprints import name_id
 from frontier.models import NORMAL, GateKey, OutcomeKind, QueueKey, Row
-from frontier.stores.base import Announced, Answer, Batch, Ended, StoreFailed, Synced
+from frontier.stores.messages import Announced, Answer, Batch, Ended, StoreFailed, Synced
 from frontier.stores.sql import SqlStore
 from frontier.turns import turn_of
 

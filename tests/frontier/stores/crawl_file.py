@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from frontier.models import Row
 from frontier.stores import sqlite
-from frontier.stores.base import Announced, Batch, Counters, Ended, GateRow, Moved, Opening, QueueRow, Standing
+from frontier.stores.base import Counters, Opening
+from frontier.stores.messages import Announced, Batch, Ended, GateRow, Moved, QueueRow, Standing
 from frontier.stores.opening import open_tables
 from frontier.stores.writing import Writing
 from frontier.turns import turn_of

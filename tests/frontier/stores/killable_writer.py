@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from queue import SimpleQueue
 
-from frontier.stores.base import Batch, Counters, Synced
+from frontier.stores.base import Counters
+from frontier.stores.messages import Batch, Synced
 from frontier.stores.sql import SqlStore
 from tests.frontier.stores.batches import IDENTITY, NOW_S, batch
 

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 from frontier.fingerprints import name_id
 from frontier.models import NORMAL, WAITING, GateKey, OutcomeKind, QueueKey, Row
-from frontier.stores.base import (
+from frontier.stores.base import FrontierStore, Opening
+from frontier.stores.memory import MemoryStore
+from frontier.stores.messages import (
     Announced,
     Answer,
     Batch,
     Ended,
-    FrontierStore,
     GateRead,
     GateRow,
     GatesRead,
@@ -25,13 +26,11 @@ from frontier.stores.base import (
     LaneId,
     LaneRow,
     LanesRead,
-    Opening,
     QueueRow,
     RetriesRead,
     Standing,
     Synced,
 )
-from frontier.stores.memory import MemoryStore
 from frontier.stores.sql import SqlStore
 from frontier.turns import Turn, precedence_of, turn_of
 from tests.postgres_server import server

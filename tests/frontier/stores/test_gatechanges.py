@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from frontier.stores.base import LeftGate
+from frontier.stores.messages import LeftGate
 from frontier.stores.reading import take_gate
 from frontier.turns import Turn
 from tests.frontier.stores.crawl_file import Crawl, crawl, gate_facts

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from frontier.errors import InvariantBroken
-from frontier.stores.base import Counters, HeadsRead, Moved, Standing, Synced
+from frontier.stores.base import Counters
 from frontier.stores.memory import MemoryStore
 from frontier.stores.memory_audit import check_lanes
+from frontier.stores.messages import HeadsRead, Moved, Standing, Synced
 from tests.frontier.stores.rows import (
     A_LANE,
     IDENTITY,

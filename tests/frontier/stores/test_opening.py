@@ -6,8 +6,9 @@ import pytest
 
 from frontier.errors import FormatMismatch
 from frontier.stores import opening, sqlite
-from frontier.stores.base import Counters, GateRow, LaneId, LeftGate, Moved
+from frontier.stores.base import Counters
 from frontier.stores.dialect import fetch
+from frontier.stores.messages import GateRow, LaneId, LeftGate, Moved
 from frontier.stores.opening import mark, open_tables, put_notes
 from frontier.stores.reading import read_retries, take_gate, take_gates
 from frontier.turns import Turn, turn_of

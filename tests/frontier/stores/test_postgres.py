@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreInUse, StoreUnavailable
-from frontier.stores.base import HeadsRead
+from frontier.stores.messages import HeadsRead
 from frontier.stores.owner import owner_line
 from frontier.stores.patience import Patience
 from frontier.stores.postgres import PostgresDatabase

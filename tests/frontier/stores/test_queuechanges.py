@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from frontier.models import QueueKey
-from frontier.stores.base import QueueRow, Standing
+from frontier.stores.messages import QueueRow, Standing
 from frontier.stores.reading import read_queue
 from tests.frontier.stores.crawl_file import Crawl, crawl, queue_facts
 

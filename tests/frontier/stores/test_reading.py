@@ -9,7 +9,7 @@ from frontier.errors import InvariantBroken
 from frontier.fingerprints import seen_fingerprint
 from frontier.models import NORMAL, Head, Row, UrlState
 from frontier.stores import reading
-from frontier.stores.base import LeftGate, Moved
+from frontier.stores.messages import LeftGate, Moved
 from frontier.stores.reading import look_up, read_heads, take_gate, take_gates
 from frontier.turns import Turn, turn_of
 from tests.frontier.stores.crawl_file import Crawl, crawl

@@ -17,7 +17,8 @@ import pytest
 from frontier.errors import FormatMismatch, StoreFull, StoreInUse, StoreUnavailable
 from frontier.models import GateKey
 from frontier.stores import thread
-from frontier.stores.base import HeadsRead, Opening, StoreFailed
+from frontier.stores.base import Opening
+from frontier.stores.messages import HeadsRead, StoreFailed
 from frontier.stores.owner import owner_line
 from frontier.stores.patience import Patience
 from frontier.stores.sql import SqlStore

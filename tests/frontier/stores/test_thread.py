@@ -2,7 +2,7 @@
 
 import threading
 
-from frontier.stores.base import Batch
+from frontier.stores.messages import Batch
 from frontier.stores.thread import MAX_ROWS, Fifo, Item, Question
 from tests.frontier.stores.rows import row
 

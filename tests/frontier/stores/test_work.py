@@ -17,7 +17,7 @@ from frontier.fingerprints import name_id
 from frontier.models import GateKey
 from frontier.seen import ExactFilter
 from frontier.stores import patience
-from frontier.stores.base import Announced, GatesRead, HeadsRead, Synced
+from frontier.stores.messages import Announced, GatesRead, HeadsRead, Synced
 from frontier.stores.patience import Patience
 from frontier.stores.sql import SqlStore
 from frontier.stores.thread import Question

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from frontier.errors import InvariantBroken, StoreInUse
 from frontier.models import Row
-from frontier.stores.base import Counters, Moved, Standing
+from frontier.stores.base import Counters
+from frontier.stores.messages import Moved, Standing
 from frontier.stores.recounting import recount
 from frontier.stores.writing import Writing
 from tests.frontier.stores.crawl_file import Crawl, crawl

@@ -1,0 +1,210 @@
+"""What the core and its store tell each other: rows, the batch of one call, and the answers.
+
+Every record has the columns of its table in their order, so that a store can write it as it is.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from frontier.errors import StoreUnavailable
+from frontier.models import GateKey, Head, OutcomeKind, QueueKey, Row
+from frontier.turns import Turn
+
+LaneId = tuple[int, int]  # (queue id, gate id)
+
+
+Place = tuple[int, int, int, int]  # (queue, gate, precedence, ordinal): where a row stands in `url`
+
+
+class Ended(NamedTuple):
+    """A row that leaves its queue for the table `done`."""
+
+    row: Row
+    status: int
+    outcome: OutcomeKind
+
+
+class Moved(NamedTuple):
+    """A row that goes to wait for its retry, or comes back from there: same queue, gate and ordinal."""
+
+    old: Row
+    new: Row
+
+
+class Standing(IntEnum):
+    """Whether a queue may be served at all; the value is what the table `queue` keeps."""
+
+    OPEN = 0
+    PAUSED = 1  #: by the operator
+    RETIRED = 2  #: over its total budget, or by the operator
+
+
+class QueueRow(NamedTuple):
+    """What is known of a queue beside its URLs. Columns of the table `queue` in their order."""
+
+    id: int
+    key: QueueKey
+    standing: Standing
+    precedence: int  #: smaller is served first
+    spent: int  #: cost units so far
+    budget: int | None  #: its own total budget, -1 = without end; None = the order's
+    successes: int
+    errors: int
+
+
+class GateRow(NamedTuple):
+    """What of a gate must survive a restart. Columns of the table `gate` in their order; `held` and two more follow there."""
+
+    id: int
+    key: GateKey
+    rests_until_s: float  #: when the last of its slots has rested
+    blocked_until_s: float  #: closed for other reasons (429, an operator)
+    spacing_s: float  #: the host's Crawl-delay, 0 = none
+    last_rest_s: float  #: the latest rest d, kept for an unclean end
+    throttle_s: float  #: starts are at least so far apart since a 429, 0 = none
+    troubles: int  #: in a row, until forgiven
+    troubled_s: float  #: when the last one was
+    slots: int | None  #: set by the host or the operator; None = the order's
+
+
+class LaneRow(NamedTuple):
+    """One lane. Columns of the table `lane` in their order; `shelved` follows there.
+
+    A lane is *servable* while `count > waiting` and its queue's standing is OPEN.
+    """
+
+    queue: int
+    gate: int
+    turn: Turn
+    count: int  # type: ignore[assignment]  #: its rows, leased and waiting ones included; not what tuples count
+    waiting: int  #: rows of these that wait for a retry
+
+
+class Announced(NamedTuple):
+    """A lane that is not in memory and gets rows: its row is made if there is none.
+
+    The turn is taken if the lane is new or was not servable; a servable lane keeps its own.
+    """
+
+    queue: int
+    gate: int
+    turn: Turn
+
+
+class LeftGate(NamedTuple):
+    """A gate that leaves the core's memory: with a turn if lanes wait, and a time if it is closed, too; else with neither."""
+
+    id: int
+    turn: Turn | None
+    wakes_s: float | None  #: when it may be read again; only together with a turn
+
+
+class Batch:
+    """All that one call of the core says; committed together. A plain class of lists: one is made per call."""
+
+    __slots__ = (
+        "announced", "ended", "forced", "gate_names", "gates", "last_number", "left", "moved", "new", "now_s", "number",
+        "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
+    )  # fmt: skip
+
+    def __init__(self, number: int, now_s: float = 0.0) -> None:
+        self.number = number  #: rises by one with each batch
+        self.now_s = now_s  #: the core's time; kept, so that an opening notices a clock that went back
+        self.last_number = 0  #: how far the sequence of ordinals and turns has come; kept as `Counters.last_ordinal`
+        self.new: list[Row] = []  #: rows to add, unless their key is in the table `seen`
+        self.forced: set[int] = set()  #: ordinals in `new` that are added though seen
+        #: Ordinals in `new` that go to `done` at once, if they are new: (status, kind). They need no lane and count in none.
+        self.settled: dict[int, tuple[int, OutcomeKind]] = {}
+        self.ended: list[Ended] = []
+        self.moved: list[Moved] = []
+        #: Names for ids that may be new: (id, key, precedence), (id, key). Known ones are left as they are.
+        self.queue_names: list[tuple[int, QueueKey, int]] = []
+        self.gate_names: list[tuple[int, GateKey]] = []
+        self.announced: list[Announced] = []  #: before rows are counted
+        self.turns: list[tuple[LaneId, Turn]] = []  #: lanes that changed their turn; unknown ones are ignored
+        self.removed: list[LaneId] = []  #: lanes whose rows may be deleted if they count nothing
+        self.queues: list[QueueRow] = []  #: queues that changed; `standing` is not taken from here
+        self.standings: list[tuple[int, Standing]] = []  #: queues to open, pause, retire, with all their lanes
+        self.gates: list[GateRow] = []  #: gates that are new or changed
+        self.woken: list[tuple[int, Turn]] = []  #: gates not in memory, each with a row, that got something to serve
+        self.left: list[LeftGate] = []  #: gates that leave memory
+
+    @property
+    def rows(self) -> int:
+        """How many rows of URLs it writes."""
+        return len(self.new) + len(self.ended) + len(self.moved)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the URLs and payloads that it adds."""
+        return sum(len(row.url) + len(row.payload or b"") for row in self.new) if self.new else 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is said."""
+        return not (self.ended or self.new or self.moved or self.gates or self._says_of_lanes or self._says_of_names)
+
+    @property
+    def _says_of_lanes(self) -> bool:
+        return bool(self.turns or self.left or self.woken or self.removed or self.announced)
+
+    @property
+    def _says_of_names(self) -> bool:
+        return bool(self.queues or self.standings or self.queue_names or self.gate_names)
+
+
+class HeadsRead(NamedTuple):
+    """Answer to `ask_heads`: the first rows of a lane, waiting ones left out, by (precedence, ordinal)."""
+
+    lane: LaneId
+    heads: list[Head]
+    queue: QueueRow | None  #: if it was asked for
+
+
+class LanesRead(NamedTuple):
+    """Answer to `ask_lanes`: a gate's servable lanes behind a turn, by turn. Fewer than the limit: there are no more."""
+
+    gate: int
+    lanes: list[LaneRow]
+
+
+class GateRead(NamedTuple):
+    """One gate that is in the core's memory from now on (`held`), with the first of its servable lanes."""
+
+    row: GateRow
+    lanes: list[LaneRow]
+
+
+class GatesRead(NamedTuple):
+    """Answer to `ask_gate` (one gate) and `ask_gates` (by turn; fewer than the limit: no other one is servable now)."""
+
+    gates: list[GateRead]
+    asked: int | None  #: the gate that was asked for; None: answer to `ask_gates`
+    wakes_s: float | None  #: answer to `ask_gates`: when the next gate that is not in memory opens, if one is closed
+
+
+class RetriesRead(NamedTuple):
+    """Answer to `ask_retries`: waiting rows behind a place, by (due_s, ordinal). Fewer than the limit: there are no more."""
+
+    rows: list[Row]
+
+
+class Synced(NamedTuple):
+    """All batches up to `number` are committed and synced."""
+
+    number: int
+    duplicates: list[Row]  #: new rows of these batches that died because their key was known
+    retired: int  #: `Counters.retired` after them
+    paused: int  #: `Counters.paused` after them
+    queues: int  #: `Counters.queues` after them
+
+
+class StoreFailed(NamedTuple):
+    """The store cannot go on; nothing after the last `Synced` is kept."""
+
+    error: StoreUnavailable
+
+
+Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | StoreFailed
