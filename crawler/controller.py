@@ -17,27 +17,27 @@ from functools import partial
 from typing import Any
 
 from crawler.chain import Processor
-from crawler.control import Control
-from crawler.dns import Resolver
-from crawler.endings import FORESEEABLE, WhyEnded, exit_code, first_of
-from crawler.errors import storage_errors
-from crawler.exits import ExitCode
-from crawler.job import JobFolder
-from crawler.journal import Journal
-from crawler.opening import SEED_BOOK, open_job
-from crawler.operating import answer_beside
-from crawler.order import CrawlOrder, dump_order
+from crawler.fetching.fetcher import Fetcher
+from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import Journal
+from crawler.jobs.opening import SEED_BOOK, open_job
+from crawler.jobs.seeding import Seeding
+from crawler.jobs.seeds import Seed, SeedBook
+from crawler.network.dns import Resolver
+from crawler.operating.control import Control
+from crawler.operating.verbs import answer_beside
+from crawler.orders.order import CrawlOrder, dump_order
+from crawler.outcomes.endings import FORESEEABLE, WhyEnded, exit_code, first_of
+from crawler.outcomes.errors import storage_errors
+from crawler.outcomes.exits import ExitCode
 from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
-from crawler.processors.fetch import Fetcher
 from crawler.processors.page import ExtractPage, FetchPage
 from crawler.processors.preconditions import NoRobots, RobotsPrecondition
-from crawler.progress import CrawlSnapshot
-from crawler.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
-from crawler.scope import Scope
-from crawler.seeding import Seeding
-from crawler.seeds import Seed, SeedBook
-from crawler.statistics import CrawlStatistics
+from crawler.reporting.progress import CrawlSnapshot
+from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
+from crawler.reporting.statistics import CrawlStatistics
+from crawler.scope.ruling import Scope
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.clocks import steady_clock

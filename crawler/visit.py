@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from crawler.failures import HOST_BUSY, FetchError
-from crawler.processors.extract import Link
-from crawler.processors.fetch import Response
-from crawler.status import FetchStatus
+from crawler.extracting.html import Link
+from crawler.fetching.fetcher import Response
+from crawler.outcomes.failures import HOST_BUSY, FetchError
+from crawler.outcomes.status import FetchStatus
 from frontier.models import Candidate, Lease
 
 

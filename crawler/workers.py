@@ -10,9 +10,9 @@ from typing import Any
 import structlog
 
 from crawler.chain import Processor, run_chain
-from crawler.errors import CrawlerError
-from crawler.failures import FetchError
-from crawler.statistics import CrawlStatistics
+from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.failures import FetchError
+from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier, Drained
 from frontier.cancellation import to_the_end

@@ -29,25 +29,25 @@ ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
 
 #: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "ada_url": ("crawler/urls.py",),
-    "aiodns": ("crawler/dns.py",),
-    "aiohttp": ("crawler/processors/fetch.py", "crawler/connector.py", "crawler/lab/miniweb*"),
+    "ada_url": ("crawler/urls/parsing.py",),
+    "aiodns": ("crawler/network/dns.py",),
+    "aiohttp": ("crawler/fetching/fetcher.py", "crawler/network/connector.py", "crawler/lab/miniweb*"),
     "matplotlib": ("crawler/lab/plots.py",),
-    "multidict": ("crawler/processors/fetch.py",),  # the type of aiohttp's headers
+    "multidict": ("crawler/fetching/fetcher.py",),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
-    "protego": ("crawler/robots.py",),
+    "protego": ("crawler/robots/rules.py",),
     "publicsuffixlist": ("frontier/policies/domains.py",),
-    "pycares": ("crawler/dns.py",),
-    "pydantic": ("crawler/order*",),
-    "pydantic_core": ("crawler/order*",),  # its errors
-    "pydantic_settings": ("crawler/order*",),
+    "pycares": ("crawler/network/dns.py",),
+    "pydantic": ("crawler/orders/*",),
+    "pydantic_core": ("crawler/orders/*",),  # its errors
+    "pydantic_settings": ("crawler/orders/*",),
     "redis": ("dedup/leaves/redis.py",),
-    "rich": ("crawler/cli/*", "crawler/progress*"),
-    "selectolax": ("crawler/processors/extract.py",),
+    "rich": ("crawler/cli/*", "crawler/reporting/progress*"),
+    "selectolax": ("crawler/extracting/html.py",),
     "sqlalchemy": ("frontier/stores/*", "dedup/similarity/url_db.py"),
     "sqlite3": ("frontier/stores/*", "dedup/similarity/url_db.py"),
     "structlog": ("crawler/*",),
-    "tomli_w": ("crawler/order*",),
+    "tomli_w": ("crawler/orders/*",),
     "typer": ("crawler/cli/*",),
     "xxhash": (
         "dedup/fingerprint.py",
@@ -55,7 +55,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "dedup/exact/sortedruns.py",
         "frontier/fingerprints.py",
     ),
-    "yarl": ("crawler/processors/fetch.py", "crawler/lab/miniweb*"),  # the type of aiohttp's URLs
+    "yarl": ("crawler/fetching/fetcher.py", "crawler/lab/miniweb*"),  # the type of aiohttp's URLs
 }
 
 #: Names under which things without a home gather: a helper lives with its user.
@@ -234,12 +234,12 @@ def test_rooms_import_only_along_the_arrows(rooms: list[Source]) -> None:
     ("path", "text"),
     [
         ("dedup/smm/store.py", "import frontier.core"),
-        ("dedup/smm/store.py", "if TYPE_CHECKING:\n    from crawler.urls import Urls"),
+        ("dedup/smm/store.py", "if TYPE_CHECKING:\n    from crawler.urls.parsing import Urls"),
         ("frontier/core.py", "from dedup.uniq import UniqFilter"),
         ("frontier/composition.py", "from crawler import urls"),
         ("crawler/workers.py", "def f():\n    import dedup"),
         ("crawler/workers.py", "from tests.site import server"),
-        ("crawler/processors/fetch.py", "from ...dedup import smm"),
+        ("crawler/fetching/fetcher.py", "from ...dedup import smm"),
     ],
 )
 def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
@@ -265,8 +265,8 @@ def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
         ("crawler/workers.py", "from aiohttp import ClientSession"),
         ("frontier/core.py", "import sqlite3"),
         ("frontier/core.py", "import sqlalchemy.exc as exc"),
-        ("crawler/reports.py", "def f():\n    from rich.table import Table"),
-        ("crawler/urls.py", "import requests"),
+        ("crawler/reporting/reports.py", "def f():\n    from rich.table import Table"),
+        ("crawler/urls/parsing.py", "import requests"),
     ],
 )
 def test_a_misplaced_library_is_found(path: str, text: str) -> None:
@@ -276,7 +276,7 @@ def test_a_misplaced_library_is_found(path: str, text: str) -> None:
 
 def test_a_library_in_its_place_is_allowed() -> None:
     """Places may be patterns; the standard library and the rooms themselves are free."""
-    command = source("crawler/cli/crawl.py", "import json\nimport typer\nfrom crawler.urls import Urls")
+    command = source("crawler/cli/crawl.py", "import json\nimport typer\nfrom crawler.urls.parsing import Urls")
     assert misplaced_libraries([command, source("crawler/lab/miniweb.py", "import aiohttp")]) == []
 
 

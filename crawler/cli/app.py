@@ -35,7 +35,7 @@ NO_KEYS = frozenset({"sources", "order_file", "job", "fresh", "yes", "verbose", 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from crawler.order import VERSION  # noqa: PLC0415 - only when asked
+        from crawler.orders.order import VERSION  # noqa: PLC0415 - only when asked
 
         typer.echo(f"anabranch {VERSION}")
         raise typer.Exit

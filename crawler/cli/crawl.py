@@ -15,16 +15,16 @@ import structlog
 from rich.console import Console
 
 from crawler.controller import CrawlController, Outside
-from crawler.endings import FORESEEABLE, failure_code
-from crawler.errors import NoSeeds, UsageError
-from crawler.exits import ExitCode
-from crawler.job import JobFolder, job_name
-from crawler.logs import configure_logs
-from crawler.opening import frontier_order, has_seeds
-from crawler.order import CrawlOrder, with_sources
-from crawler.order_sources import load_order
-from crawler.progress import CrawlSnapshot, Progress
-from crawler.seeds import Seed, read_seeds
+from crawler.jobs.job import JobFolder, job_name
+from crawler.jobs.opening import frontier_order, has_seeds
+from crawler.jobs.seeds import Seed, read_seeds
+from crawler.orders.order import CrawlOrder, with_sources
+from crawler.orders.sources import load_order
+from crawler.outcomes.endings import FORESEEABLE, failure_code
+from crawler.outcomes.errors import NoSeeds, UsageError
+from crawler.outcomes.exits import ExitCode
+from crawler.reporting.logs import configure_logs
+from crawler.reporting.progress import CrawlSnapshot, Progress
 
 log = structlog.get_logger(__name__)
 

@@ -18,9 +18,9 @@ from crawler.cli.dedup_source import Source, descriptor, lines_of
 from crawler.cli.live_totals import live_totals
 from crawler.cli.saying import say, with_flag
 from crawler.cli.stopping import StopSignals
-from crawler.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
-from crawler.exits import ExitCode
-from crawler.quantities import format_bytes
+from crawler.orders.quantities import format_bytes
+from crawler.outcomes.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
+from crawler.outcomes.exits import ExitCode
 from dedup.capture.lines import captured_lines
 from dedup.capture.statistics import CaptureStatistics
 from dedup.capture.urls import urls_from_file, urls_from_interface

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from crawler.cli.saying import say
-from crawler.errors import UsageError
+from crawler.outcomes.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,16 +20,16 @@ from typing import Any
 from crawler.cli.frontier_files import is_journal, load_file, write_dump
 from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
 from crawler.cli.saying import say
-from crawler.control import ControlRefused, ask
-from crawler.endings import FORESEEABLE, failure_code
-from crawler.errors import UsageError, storage_error
-from crawler.exits import ExitCode
-from crawler.job import JobFolder, is_job
-from crawler.logs import configure_logs
-from crawler.opening import open_job
-from crawler.operating import answer
-from crawler.order import VERSION, CrawlOrder
-from crawler.order_sources import load_order
+from crawler.jobs.job import JobFolder, is_job
+from crawler.jobs.opening import open_job
+from crawler.operating.control import ControlRefused, ask
+from crawler.operating.verbs import answer
+from crawler.orders.order import VERSION, CrawlOrder
+from crawler.orders.sources import load_order
+from crawler.outcomes.endings import FORESEEABLE, failure_code
+from crawler.outcomes.errors import UsageError, storage_error
+from crawler.outcomes.exits import ExitCode
+from crawler.reporting.logs import configure_logs
 from frontier.composition import has_store
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue

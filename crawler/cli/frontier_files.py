@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from crawler.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
-from crawler.errors import UsageError, storage_error, storage_errors
-from crawler.urls import canonical
+from crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
+from crawler.outcomes.errors import UsageError, storage_error, storage_errors
+from crawler.urls.parsing import canonical
 from frontier.core import Frontier
 from frontier.operating.dumpreading import load_dump
 from frontier.operating.load import LoadReport

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crawler.cli.option_types import Number, Text
-from crawler.quantities import parse_duration
+from crawler.orders.quantities import parse_duration
 
 frontier = typer.Typer(
     help="Look at a job's queues and change them, while it is stopped or running.",

@@ -1,4 +1,4 @@
-"""What the verbs of `crawler.operating` answer, as lines for the eye. Pure.
+"""What the verbs of `crawler.operating.verbs` answer, as lines for the eye. Pure.
 
 Names come from the web: what is not plain printable text is escaped, and long ones are cut.
 """

@@ -21,12 +21,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from crawler.cli.lab_tables import PIPE_WIDTH, report_text
 from crawler.cli.saying import say
-from crawler.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
-from crawler.exits import ExitCode
 from crawler.lab.experiments import run_experiment
 from crawler.lab.plots import draw, require_plots
 from crawler.lab.report import Report, Tell, csv_of
 from crawler.lab.urls import require_readable
+from crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
+from crawler.outcomes.exits import ExitCode
 
 #: Seconds between two lines of progress where no terminal shows it live.
 PLAIN_INTERVAL_S = 10.0

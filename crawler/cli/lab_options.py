@@ -13,7 +13,7 @@ import typer
 
 from crawler.cli.dedup_options import parse_count, parse_levels
 from crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Whole
-from crawler.quantities import parse_duration
+from crawler.orders.quantities import parse_duration
 
 lab = typer.Typer(
     help="Run a published experiment, or one of your own: tables, a picture, a CSV file.",

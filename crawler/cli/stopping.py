@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
-from crawler.exits import ExitCode
+from crawler.outcomes.exits import ExitCode
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from crawler.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
 from crawler.lab.report import Report, Tell
+from crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
 from dedup.errors import BadParameters, DedupError
 
 #: What an experiment may be told: the fields of its options; what is missing has the default.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.processors.extract import Link
-from crawler.scope import Scope
-from crawler.urls import canonical
+from crawler.extracting.html import Link
+from crawler.scope.ruling import Scope
+from crawler.urls.parsing import canonical
 from crawler.visit import Visit
 from frontier.models import Candidate
 

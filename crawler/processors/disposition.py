@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import structlog
 
-from crawler.crawl_log import CrawlLogEntry, crawl_log_line, page_line
-from crawler.failures import TROUBLES, retry_after, told_by
-from crawler.journal import Journal
-from crawler.processors.fetch import Response
-from crawler.statistics import CrawlStatistics
-from crawler.status import StatusClass, class_of
+from crawler.fetching.fetcher import Response
+from crawler.jobs.journal import Journal
+from crawler.outcomes.failures import TROUBLES, retry_after, told_by
+from crawler.outcomes.status import StatusClass, class_of
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
+from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
 from frontier.errors import LeaseLost

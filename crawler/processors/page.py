@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.processors.extract import extract_links
-from crawler.processors.fetch import Response
-from crawler.urls import LinkResolver
+from crawler.extracting.html import extract_links
+from crawler.fetching.fetcher import Response
+from crawler.urls.parsing import LinkResolver
 from crawler.visit import Visit
 
 #: Larger bodies are read in a thread of their own: they could hold the loop for seconds.

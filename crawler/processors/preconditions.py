@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.failures import HOST_BUSY, HOST_BUSY_TRIES, FetchError, RobotsUnavailable
-from crawler.processors.fetch import Fetcher, Response
-from crawler.robots import DISALLOW_ALL, RobotsCache, RobotsRules, parse_robots, robots_url
-from crawler.urls import canonical
+from crawler.fetching.fetcher import Fetcher, Response
+from crawler.outcomes.failures import HOST_BUSY, HOST_BUSY_TRIES, FetchError, RobotsUnavailable
+from crawler.robots.rules import DISALLOW_ALL, RobotsCache, RobotsRules, parse_robots, robots_url
+from crawler.urls.parsing import canonical
 from crawler.visit import Ending, Visit
 from frontier.models import GateKey
 

@@ -14,8 +14,8 @@ from collections import Counter
 
 import pytest
 
-from crawler.errors import UsageError
 from crawler.lab.filters.redis_servers import RedisServer
+from crawler.outcomes.errors import UsageError
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
 #: A filter of this size is made in no time.

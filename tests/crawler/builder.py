@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.failures import FetchError
-from crawler.journal import Journal
-from crawler.processors.fetch import Response
+from crawler.fetching.fetcher import Response
+from crawler.jobs.journal import Journal
+from crawler.outcomes.failures import FetchError
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
 from frontier.composition import FrontierOrder, open_frontier

@@ -12,15 +12,15 @@ import pytest
 
 from crawler import controller as controller_module
 from crawler.controller import CrawlController, Outside
-from crawler.endings import WhyEnded
-from crawler.errors import CrawlerError, JobUnfinished, JournalFull
-from crawler.exits import ExitCode
-from crawler.job import JobFolder
-from crawler.journal import Journal
-from crawler.opening import open_job
-from crawler.order import CrawlOrder
-from crawler.processors.fetch import Fetcher
-from crawler.seeds import Seed
+from crawler.fetching.fetcher import Fetcher
+from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import Journal
+from crawler.jobs.opening import open_job
+from crawler.jobs.seeds import Seed
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.errors import CrawlerError, JobUnfinished, JournalFull
+from crawler.outcomes.exits import ExitCode
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import GateKey, WaitsFor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.failures import ConnectFailed, RobotsUnavailable
+from crawler.outcomes.failures import ConnectFailed, RobotsUnavailable
 from crawler.visit import Ending
 from tests.crawler.builder import END_S, START_S, response, visit
 

@@ -6,11 +6,11 @@ import pytest
 import structlog
 
 from crawler.chain import Step
-from crawler.errors import DiskFull, JournalFailed
-from crawler.failures import Unfetchable
-from crawler.journal import Journal
+from crawler.jobs.journal import Journal
+from crawler.outcomes.errors import DiskFull, JournalFailed
+from crawler.outcomes.failures import Unfetchable
 from crawler.processors.disposition import Disposition
-from crawler.statistics import CrawlStatistics
+from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending
 from crawler.workers import PageLimit, WorkerPool
 from frontier.errors import FrontierError, StoreUnavailable

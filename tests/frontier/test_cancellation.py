@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from crawler.errors import DiskFull
+from crawler.outcomes.errors import DiskFull
 from frontier.cancellation import to_the_end
 from tests.crawler.builder import settle
 

@@ -265,7 +265,9 @@ def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -
         rig.core.finish(lease, outcome, candidates("http://b.test/"))
     assert "\n" not in str(refused.value)
     assert (rig.core.in_flight, rig.core.get(b"http://b.test/")) == (1, None)
-    rig.core.finish(lease, outcome._replace(kind=OutcomeKind.DONE, status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s))
+    rig.core.finish(
+        lease, outcome._replace(kind=OutcomeKind.DONE, status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s)
+    )
     assert rig.core.is_done
     rig.core.check()
 

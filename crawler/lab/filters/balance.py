@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.errors import DiskFull, UsageError
 from crawler.lab.filters.balance_report import Kind, report
 from crawler.lab.report import Report, Tell
 from crawler.lab.urls import distinct_urls
-from crawler.quantities import format_bytes
+from crawler.orders.quantities import format_bytes
+from crawler.outcomes.errors import DiskFull, UsageError
 from dedup.baselines import FilterReport, PerDomainFilters
 from dedup.batch import BoolArray, Fingerprints
 from dedup.dsbf.bloom import DsbfParameters, false_positive_rates, leaves_for

@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 
 from crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
-from crawler.quantities import format_bytes
+from crawler.orders.quantities import format_bytes
 from dedup.baselines import FilterReport
 
 _PROSE = (

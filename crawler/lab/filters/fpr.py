@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.errors import UsageError
 from crawler.lab.filters.fpr_report import Asked, Point, report, same_leaf_size, same_memory
 from crawler.lab.report import Report, Tell
 from crawler.lab.urls import distinct_urls
+from crawler.outcomes.errors import UsageError
 from dedup.batch import BoolArray, Fingerprints, IntArray
 from dedup.dsbf.bloom import best_hashes, capacity_with, false_positive_rates
 from dedup.dsbf.tree import Tree

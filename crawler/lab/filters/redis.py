@@ -21,11 +21,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crawler.errors import UsageError
 from crawler.lab.filters.redis_report import Measured, Setup, report
 from crawler.lab.filters.redis_servers import RedisServer
 from crawler.lab.report import Report, Tell
 from crawler.lab.urls import distinct_urls
+from crawler.outcomes.errors import UsageError
 from dedup.batch import BoolArray
 from dedup.dsbf.bloom import DsbfParameters
 from dedup.dsbf.sharedfilter import SharedDsbf

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TypeVar
 
-from crawler.errors import UsageError
 from crawler.lab.filters.smm_passes import (
     BloomRun,
     Measured,
@@ -32,6 +31,7 @@ from crawler.lab.filters.smm_published import BLOOM_BITS, BLOOM_HASHES, MEAN_URL
 from crawler.lab.filters.smm_report import report_of
 from crawler.lab.report import Report, Tell
 from crawler.lab.urls import packet_urls, repeated, urls_of_file
+from crawler.outcomes.errors import UsageError
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from crawler.cli import crawl as crawl_module
 from crawler.cli import main
 from crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
-from crawler.order import VERSION, CrawlOrder
-from crawler.order_sources import load_order
+from crawler.orders.order import VERSION, CrawlOrder
+from crawler.orders.sources import load_order
 from frontier.policies.assignment import known_policies
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -14,10 +14,10 @@ from rich.console import Console
 from crawler.cli import crawl as crawl_module
 from crawler.cli.crawl import CrawlCommand, run_crawl
 from crawler.controller import CrawlController
-from crawler.errors import CrawlerError, DiskFull, UsageError
-from crawler.exits import ExitCode
-from crawler.job import JobFolder
-from crawler.order_sources import load_order
+from crawler.jobs.job import JobFolder
+from crawler.orders.sources import load_order
+from crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
+from crawler.outcomes.exits import ExitCode
 from frontier.errors import (
     FormatMismatch,
     FrontierError,

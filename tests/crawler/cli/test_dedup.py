@@ -21,7 +21,7 @@ from crawler.cli.app import app
 from crawler.cli.dedup import capture_fault, capture_words, exit_code, run_dedup
 from crawler.cli.dedup_command import DedupCommand
 from crawler.cli.dedup_options import parse_count, parse_levels
-from crawler.errors import DiskReadOnly, UsageError
+from crawler.outcomes.errors import DiskReadOnly, UsageError
 from dedup.capture.statistics import CaptureStatistics
 from dedup.capture.urls import CaptureError
 from dedup.errors import BadParameters, FilterInUse, FormatMismatch, InvariantBroken, StoreFull

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawler.cli.dedup_source import descriptor, lines_of
-from crawler.errors import UsageError
+from crawler.outcomes.errors import UsageError
 
 
 def test_a_file_is_open_as_long_as_it_is_read(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from crawler.cli import frontier_files
 from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
-from crawler.errors import UsageError
-from crawler.exits import ExitCode
-from crawler.job import JobFolder
-from crawler.opening import open_job
-from crawler.order import CrawlOrder, dump_order
+from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import open_job
+from crawler.orders.order import CrawlOrder, dump_order
+from crawler.outcomes.errors import UsageError
+from crawler.outcomes.exits import ExitCode
 from frontier.models import Candidate, Outcome, OutcomeKind
 
 SLOW = {"min_delay": "100s", "max_delay": "100s"}

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from crawler.cli import lab as lab_module
 from crawler.cli.lab import PLAIN_INTERVAL_S, LabCommand, run_lab, telling
-from crawler.errors import DiskFull
-from crawler.exits import ExitCode
 from crawler.lab.report import Curve, Panel, Report, Table
+from crawler.outcomes.errors import DiskFull
+from crawler.outcomes.exits import ExitCode
 from tests.acceptance.command import environment
 
 TABLE = Table(title="Times", columns=("what", "µs"), rows=(("query", 1.25), ("insert", 2_000.0)), note="A note.")

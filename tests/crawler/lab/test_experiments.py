@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from crawler.errors import CrawlerError, DiskFull, NotPermitted, StorageError, UsageError
-from crawler.exits import ExitCode
 from crawler.lab import experiments
 from crawler.lab.experiments import EXPERIMENTS, run_experiment
 from crawler.lab.report import Report
+from crawler.outcomes.errors import CrawlerError, DiskFull, NotPermitted, StorageError, UsageError
+from crawler.outcomes.exits import ExitCode
 from dedup.errors import BadParameters, FilterClosed, StoreFull
 
 REPORT = Report(name="x", tables=(), panels=(), closing=())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.errors import UsageError
 from crawler.lab import plots
 from crawler.lab.report import Curve, Panel, Report
+from crawler.outcomes.errors import UsageError
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 

@@ -3,9 +3,9 @@
 import pytest
 
 from crawler.chain import Step
+from crawler.extracting.html import Link
 from crawler.processors.candidates import Candidates, is_seed_redirect, redirect_of
-from crawler.processors.extract import Link
-from crawler.scope import Scope
+from crawler.scope.ruling import Scope
 from frontier.models import Candidate
 from tests.crawler.builder import response, visit
 

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from crawler.failures import (
+from crawler.jobs.journal import Journal
+from crawler.outcomes.failures import (
     AddressRefused,
     ConnectFailed,
     ConnectionLost,
@@ -15,9 +16,8 @@ from crawler.failures import (
     RobotsUnavailable,
     Unfetchable,
 )
-from crawler.journal import Journal
 from crawler.processors.disposition import Disposition, annotations_of, decide, digest_of
-from crawler.statistics import CrawlStatistics
+from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
 from frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
 from tests.crawler.builder import END_S, START_S, HeldJournal, clock, memory_frontier, response, visit

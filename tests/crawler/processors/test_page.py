@@ -3,9 +3,9 @@
 import pytest
 
 from crawler.chain import Step
-from crawler.failures import ConnectFailed
+from crawler.extracting.html import Link
+from crawler.outcomes.failures import ConnectFailed
 from crawler.processors import page
-from crawler.processors.extract import Link
 from crawler.processors.page import ExtractPage, FetchPage
 from tests.crawler.builder import response, visit
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 
 from crawler.chain import Step
-from crawler.dns import Resolver
-from crawler.failures import ConnectFailed, ConnectionLost, RobotsUnavailable
+from crawler.fetching.fetcher import Fetcher
+from crawler.network.dns import Resolver
+from crawler.outcomes.failures import ConnectFailed, ConnectionLost, RobotsUnavailable
 from crawler.processors.disposition import decide
-from crawler.processors.fetch import Fetcher
 from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsPrecondition
-from crawler.robots import LIFETIME_S, UNREACHABLE_LIFETIME_S
+from crawler.robots.rules import LIFETIME_S, UNREACHABLE_LIFETIME_S
 from crawler.visit import Ending
 from frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.errors import DiskFull, UsageError
 from crawler.lab.filters import balance
 from crawler.lab.filters.balance import BalanceOptions, run, sized
 from crawler.lab.report import NOT_RECOVERABLE, Cell, Report, Table
 from crawler.lab.urls import portal_urls
+from crawler.outcomes.errors import DiskFull, UsageError
 from dedup.baselines import host_of
 from dedup.dsbf.bloom import DsbfParameters
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.errors import UsageError
 from crawler.lab.filters.fpr import FixedTree, FprOptions, measured, run, whole_bits
 from crawler.lab.report import NOT_RECOVERABLE, Cell, Report
 from crawler.lab.urls import portal_urls
+from crawler.outcomes.errors import UsageError
 from dedup.dsbf.bloom import DsbfParameters, capacity_with
 from dedup.dsbf.filter import Dsbf
 from dedup.fingerprint import fingerprints

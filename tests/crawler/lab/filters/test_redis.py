@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crawler.errors import UsageError
 from crawler.lab.filters import redis as lab
 from crawler.lab.filters.redis import RedisOptions, Wire, run, shape_for, timed
 from crawler.lab.report import Report
+from crawler.outcomes.errors import UsageError
 from dedup.batch import BoolArray
 from tests.redis_server import redis_servers
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.errors import UsageError
 from crawler.lab.filters.redis_servers import VARIABLE, RedisServer, find_program
+from crawler.outcomes.errors import UsageError
 from tests.redis_server import redis_servers
 
 

@@ -4,11 +4,11 @@ import tempfile
 
 import pytest
 
-from crawler.errors import UsageError
 from crawler.lab.filters import smm
 from crawler.lab.filters.smm import SmmOptions, run
 from crawler.lab.report import NOT_RECOVERABLE
 from crawler.lab.urls import packet_urls
+from crawler.outcomes.errors import UsageError
 
 
 def tiny(**more):

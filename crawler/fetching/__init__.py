@@ -1,0 +1,1 @@
+"""One HTTP exchange (`fetcher`): a URL in, a response or a `FetchError` out."""

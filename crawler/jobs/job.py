@@ -1,0 +1,230 @@
+"""The job folder: all that a crawl writes, in one place, held by one process at a time.
+
+    order.toml  pages.jsonl  logs/crawl.log  reports/  state/{format.json, lock, …}
+
+A folder is a job if it has `state/format.json`. A new job has it before anything but its lock, and it outlives all else when a
+job is started afresh; so a process may be killed at any point of either, and the next one knows what it finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
+from crawler.jobs.seeds import STDIN, is_file
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
+from crawler.urls.parsing import host_of, seed_url
+
+__all__ = ["JobFolder", "is_job", "job_name"]
+
+FORMAT = "anabranch job"
+VERSION = 1
+
+_FORMAT_FILE = "format.json"
+_LOCK_FILE = "lock"
+_FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is opened again
+_FRESH_MARK = "fresh"  # stands while the old job is being removed
+
+#: What a job writes beside its state.
+_WRITTEN = ("order.toml", f"order.toml{UNFINISHED}", "pages.jsonl", "logs", "reports")
+
+_UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class JobFolder:
+    """An open job folder. Its lock is held until `close`, or until the process ends, however it ends."""
+
+    def __init__(self, directory: Path, lock: int, *, existed: bool) -> None:
+        self.directory = directory
+        self.existed = existed  #: there was a job to go on with
+        self.state = directory / "state"
+        self.crawl_log = directory / "logs" / "crawl.log"
+        self.pages = directory / "pages.jsonl"
+        self.reports = directory / "reports"
+        self._lock: int | None = lock
+
+    @classmethod
+    def open(cls, directory: Path, *, fresh: bool = False, even_unfinished: bool = True) -> JobFolder:
+        """Take the job of a folder, or make a new one; `fresh` first removes what an old job wrote, nothing else.
+
+        Raises: JobInUse, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version),
+        JobUnfinished (`fresh` without `even_unfinished`), StorageError (DiskFull and its kind if nothing can be written).
+        """
+        with storage_errors(directory):
+            _refuse_strangers(directory)
+            _make_folder(directory / "state")
+            lock = _take_lock(directory)
+            try:
+                if fresh and not even_unfinished:
+                    _refuse_unfinished(directory)
+                existed = _settle(directory, fresh=fresh)
+            except BaseException:
+                os.close(lock)
+                raise
+        return cls(directory, lock, existed=existed)
+
+    def write_order(self, text: str) -> None:
+        """Keep the order that this run works by in `order.toml`. Raises: StorageError."""
+        with storage_errors(self.directory / "order.toml"):
+            replace_file(self.directory / "order.toml", text.encode())
+
+    def mark_finished(self) -> None:
+        """Keep that nothing is left to do, so that `fresh` needs no consent. Opening forgets it. Raises: StorageError."""
+        with storage_errors(self.state / _FINISHED_MARK):
+            replace_file(self.state / _FINISHED_MARK, b"")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back. A second call does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):  # the pid is for the eye; what counts is the lock
+                os.ftruncate(lock, 0)
+            os.close(lock)
+
+
+def is_job(directory: Path) -> bool:
+    """The folder is a job's: it says so itself. A path that no file can have is none."""
+    try:
+        return (directory / "state" / _FORMAT_FILE).is_file()
+    except OSError:
+        return False
+
+
+def job_name(order: CrawlOrder, arguments: Sequence[str]) -> str:
+    """The name of the job's folder: `[job] name`, else the first seed file's stem, else the first seed's host."""
+    if order.job.name is not None:
+        return order.job.name
+    files = [Path(argument) for argument in arguments if argument != STDIN and is_file(argument)]
+    files += order.job.seed_files
+    if files:
+        return _fit(files[0].stem)
+    urls = filter(None, map(seed_url, (*arguments, *order.job.seeds)))
+    return _fit(next((host_of(url) for url in urls), ""))
+
+
+def _fit(name: str) -> str:
+    return _UNFIT_FOR_NAMES.sub("-", name).strip("-.") or "crawl"
+
+
+def _refuse_strangers(directory: Path) -> None:
+    """Raises NotAJobFolder if the folder holds things and no job: nobody's files are to be mixed with a crawl's."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise NotAJobFolder(f"{directory}: is not a folder; choose another --job")
+    entries = {entry.name for entry in directory.iterdir()}
+    if not entries or (directory / "state" / _FORMAT_FILE).is_file():
+        return
+    if entries == {"state"} and _is_being_made(directory / "state"):
+        return
+    raise NotAJobFolder(f"{directory}: is not a job folder; choose another --job")
+
+
+def _is_being_made(state: Path) -> bool:
+    """The state of a job whose making was broken off, or goes on elsewhere: it has its lock and little else."""
+    names = {entry.name for entry in state.iterdir()} if state.is_dir() else {""}
+    return names <= {_LOCK_FILE, _FORMAT_FILE, _FORMAT_FILE + UNFINISHED}
+
+
+def _take_lock(directory: Path) -> int:
+    """The lock's descriptor; what the file says counts for nothing as long as nobody holds it."""
+    lock = os.open(directory / "state" / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError as error:
+        holder = os.pread(lock, 32, 0).strip()
+        os.close(lock)
+        raise JobInUse(directory, int(holder) if holder.isdigit() else None) from error
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _refuse_unfinished(directory: Path) -> None:
+    state = directory / "state"
+    if (state / _FORMAT_FILE).exists() and not any((state / mark).exists() for mark in (_FINISHED_MARK, _FRESH_MARK)):
+        raise JobUnfinished(
+            f"{directory}: the job is unfinished; add --yes to throw away what it has, or leave out --fresh"
+        )
+
+
+def _settle(directory: Path, *, fresh: bool) -> bool:
+    """Under the lock: make the folder a job of this format; True if it was one to go on with."""
+    state = directory / "state"
+    version = _version(state / _FORMAT_FILE)
+    is_fresh = version is not None and (fresh or (state / _FRESH_MARK).exists())
+    if version not in {None, VERSION} and not is_fresh:
+        raise ForeignJobFormat(
+            f"{directory}: written in job format {version}, this version reads {VERSION}; "
+            "use --fresh to start over, or choose another --job"
+        )
+    if is_fresh:
+        _remove_old(directory)
+    if version != VERSION:
+        said = json.dumps({"format": FORMAT, "version": VERSION})
+        replace_file(state / _FORMAT_FILE, f"{said}\n".encode())
+    for folder in (directory / "logs", directory / "reports"):
+        _make_folder(folder)
+    for mark in (_FRESH_MARK, _FINISHED_MARK):
+        (state / mark).unlink(missing_ok=True)
+    sync_folder(state)
+    return version is not None and not is_fresh
+
+
+def _version(file: Path) -> int | None:
+    """The format version that a folder says it has; None if it says nothing yet."""
+    try:
+        said = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ForeignJobFormat(f"{file}: cannot be read as a job's format; choose another --job") from error
+    version = said.get("version") if isinstance(said, dict) and said.get("format") == FORMAT else None
+    if not isinstance(version, int):
+        raise ForeignJobFormat(f"{file}: is not the format of a job; choose another --job")
+    return version
+
+
+def _remove_old(directory: Path) -> None:
+    """Remove what the old job wrote. The mark stands until the end, so that a broken-off removal is gone on with.
+
+    The lock stays: a lock on a file that has no name would keep nobody out.
+    """
+    state = directory / "state"
+    replace_file(state / _FRESH_MARK, b"")
+    kept = {_LOCK_FILE, _FORMAT_FILE, _FRESH_MARK}
+    doomed = [entry for entry in state.iterdir() if entry.name not in kept]
+    for path in (*doomed, *(directory / name for name in _WRITTEN)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    sync_folder(directory)
+    sync_folder(state)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and make their names durable."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)

@@ -1,0 +1,168 @@
+"""From a crawl order to the job's open Frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.errors import StoreLost
+from crawler.processors.preconditions import MAX_REDIRECTS
+from frontier.clocks import Clock
+from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
+from frontier.core import Frontier
+from frontier.models import QueueKey
+from frontier.policies.assignment import PolitenessScope
+from frontier.policies.authority import IpOf
+from frontier.policies.budgets import Budgets
+from frontier.policies.sheets import Override, Settings
+from frontier.scheduling.backoff import Backoff
+from frontier.scheduling.gates import Politeness
+from frontier.stores.base import FrontierStore
+
+#: The job's durable list of seeds, in its state folder.
+SEED_BOOK = "seeds.jsonl"
+
+#: Fetches of one visit at most: robots.txt with its redirects, and the page.
+_FETCHES = MAX_REDIRECTS + 2
+
+
+def has_seeds(directory: Path) -> bool:
+    """The folder is a job that has seeds to go on with."""
+    book = directory / "state" / SEED_BOOK
+    return book.is_file() and book.stat().st_size > 0
+
+
+def unknown_address(host: str) -> None:
+    """No host's address is known: for commands that do not crawl, and so ask no name server."""
+
+
+def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> FrontierOrder:
+    """What the crawl order asks of the Frontier; `ip_of` knows addresses and never waits. Raises: PolicyError."""
+    frontier, politeness = order.frontier, order.politeness
+    asked = FrontierOrder(
+        policy=frontier.policy,
+        scope=PolitenessScope(frontier.politeness),
+        politeness=_host_politeness(politeness),
+        backoff=_backoff(politeness),
+        group=politeness.group or politeness.groups or None,
+        group_politeness=_group_politeness(politeness),
+        overrides=[_override(entry) for entry in order.override],
+        budgets=_budgets(frontier),
+        cost=frontier.cost,
+        uri_precedence=frontier.uri_precedence,
+        queue_precedence=frontier.queue_precedence,
+        precedence_floor=frontier.precedence_floor,
+        per_queue=frontier.per_queue,
+        max_unacknowledged=order.crawl.workers,
+        lease_s=frontier.lease_s or None,
+        fetch_limit_s=_FETCHES * order.fetch.timeout_s,
+        checkpoint_s=frontier.checkpoint_s,
+        gates_in_memory=frontier.gates_in_memory,
+        ip_of=ip_of,
+    )
+    check_order(asked)
+    return asked
+
+
+def open_job(
+    state: Path,
+    order: CrawlOrder,
+    *,
+    clock: Clock | None = None,
+    ip_of: IpOf = unknown_address,
+    on_change: Callable[[], None] = lambda: None,
+) -> Frontier:
+    """Open the Frontier of the job with this state folder, by its order; blocks.
+
+    Raises: as `open_frontier`, and StoreLost if the rows are not where the job's seeds and filter belong to.
+    """
+    is_old = has_seeds(state.parent)
+    asked, store = frontier_order(order, ip_of), _database(state, order)
+    if store is None and is_old and not has_store(state):
+        raise StoreLost(
+            f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
+            "restore it from a copy, or start over with --fresh --yes"
+        )
+    frontier = open_frontier(state, asked, store=store, clock=clock, on_change=on_change)
+    try:
+        if store is not None and not is_old:
+            _check_is_empty(frontier, order.frontier.store)
+    except BaseException:
+        frontier.close()
+        raise
+    return frontier
+
+
+def _database(state: Path, order: CrawlOrder) -> FrontierStore | None:
+    """The order's database; None for the file in the folder. Raises: StoreLost, PolicyError for a URL of another kind."""
+    address = order.frontier.store
+    if not address:
+        return None
+    if has_store(state):
+        raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in a database; leave out [frontier] store")
+    from frontier.stores.sql import SqlStore  # noqa: PLC0415 - most jobs have no database
+
+    return SqlStore(address)
+
+
+def _check_is_empty(frontier: Frontier, address: str) -> None:
+    """A new job takes over nobody's rows. (One whose rows are gone is known by its filter.)"""
+    counts = frontier.counts()
+    if any((counts.pending, counts.retired, counts.done, counts.failed, counts.disregarded)):
+        raise StoreLost(
+            f"{address}: holds the queue of another job; name another database or schema, or drop its tables"
+        )
+
+
+def _budgets(frontier: FrontierSection) -> Budgets:
+    return Budgets(
+        balance_replenish=frontier.balance_replenish,
+        total_budget=frontier.total_budget,
+        error_penalty=frontier.error_penalty,
+    )
+
+
+def _backoff(politeness: PolitenessSection) -> Backoff:
+    return Backoff(
+        base_s=politeness.backoff_base_s,
+        cap_s=politeness.backoff_cap_s,
+        jitter=politeness.backoff_jitter,
+        forgive_s=politeness.backoff_forgive_s,
+        longest_retry_after_s=politeness.max_retry_after_s,
+    )
+
+
+def _host_politeness(politeness: PolitenessSection) -> Politeness:
+    return Politeness(
+        delay_factor=politeness.delay_factor,
+        min_delay_s=politeness.min_delay_s,
+        max_delay_s=politeness.max_delay_s,
+        slots=politeness.max_connections,
+    )
+
+
+def _group_politeness(politeness: PolitenessSection) -> Politeness:
+    return Politeness(
+        delay_factor=politeness.group_delay_factor,
+        min_delay_s=politeness.group_min_delay_s,
+        max_delay_s=politeness.group_max_delay_s,
+        slots=politeness.group_max_connections,
+    )
+
+
+def _override(entry: OverrideEntry) -> Override:
+    """Raises: PolicyError, which names the entry by its first prefix."""
+    settings = Settings(
+        delay_factor=entry.delay_factor,
+        min_delay_s=entry.min_delay_s,
+        max_delay_s=entry.max_delay_s,
+        max_connections=entry.max_connections,
+        session_budget=entry.balance_replenish,
+        total_budget=entry.total_budget,
+        queue_precedence=entry.queue_precedence,
+        key=None if entry.key is None else QueueKey(entry.key),
+        uri_precedence=entry.uri_precedence,
+    )
+    return Override(entry.surt, settings)

@@ -1,0 +1,142 @@
+"""Where sockets are made: our resolver inside aiohttp, and the check of every address dialled.
+
+aiohttp asks no resolver for an IP literal, and a name may resolve to anything. So the check stands in
+the socket factory, which sees each address that a connection would go to.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.connector import AddrInfoType
+
+    from crawler.network.dns import Resolver
+
+#: IPv6 addresses outside this block are no global unicast addresses: loopback, unspecified, mapped
+#: IPv4, NAT64, link-local, unique local, multicast (IANA IPv6 address space registry).
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+
+#: Blocks that are not for the public (IANA special-purpose address registries, RFC 6890).
+_NOT_PUBLIC: dict[int, tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]] = {
+    4: tuple(
+        ipaddress.IPv4Network(block)
+        for block in (
+            "0.0.0.0/8",  # unspecified, "this network"
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # carrier-grade NAT
+            "127.0.0.0/8",  # loopback
+            "169.254.0.0/16",  # link-local
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # 6to4 relays
+            "192.168.0.0/16",  # private
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, broadcast
+        )
+    ),
+    6: tuple(
+        ipaddress.IPv6Network(block)
+        for block in (
+            "2001::/23",  # protocol assignments, Teredo
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4: an IPv4 address inside
+            "3fff::/20",  # documentation
+        )
+    ),
+}
+
+#: Idle connections are kept for as long as a host usually rests between two fetches.
+KEEP_ALIVE_S = 30.0
+
+
+@dataclass(slots=True)
+class Dial:
+    """What one fetch did at the place where sockets are made."""
+
+    made: int = 0  #: sockets made to allowed addresses; 0 = a kept connection was used, or all were refused
+    refused: str = ""  #: the last address that was refused
+
+
+#: The dial of the fetch under way in this task (and in the tasks that race its addresses).
+DIAL: ContextVar[Dial] = ContextVar("DIAL")
+
+
+def is_public(address: str) -> bool:
+    """True if the IP literal is a public unicast address.
+
+    False for loopback, private, link-local, multicast, unspecified, reserved and carrier-grade NAT
+    addresses, and for IPv6 forms that hold an IPv4 address (mapped, NAT64, 6to4, Teredo).
+    Raises: ValueError if it is no IP literal.
+    """
+    ip = ipaddress.ip_address(address)
+    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
+        return False
+    return not any(ip in block for block in _NOT_PUBLIC[ip.version])
+
+
+def make_connector(resolver: Resolver, *, allow_private: bool) -> aiohttp.TCPConnector:
+    """A connector with keep-alive and without limits of its own: how many connections a host gets is
+    the frontier's decision. Certificates are verified. The resolver stays the caller's to close.
+    """
+    return aiohttp.TCPConnector(
+        limit=0,
+        resolver=_HostResolver(resolver),
+        use_dns_cache=False,
+        keepalive_timeout=KEEP_ALIVE_S,
+        socket_factory=_socket_factory(allow_private=allow_private),
+    )
+
+
+def _socket_factory(*, allow_private: bool) -> Callable[[AddrInfoType], socket.socket]:
+    def make(info: AddrInfoType) -> socket.socket:
+        family, kind, proto, _, address = info
+        host = str(address[0])
+        if not allow_private and not is_public(host):
+            DIAL.get().refused = host
+            # An OSError, since the dialler collects those and goes on to the next address.
+            raise OSError(errno.EACCES, f"{host} is not a public address")
+        DIAL.get().made += 1
+        return socket.socket(family, kind, proto)
+
+    return make
+
+
+class _HostResolver(AbstractResolver):
+    """Our resolver as aiohttp asks for it. Its errors pass through aiohttp as they are (no OSErrors)."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        del family  # both families are wanted; the dialler races them (RFC 8305)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address.host,
+                port=address.port or port,
+                family=address.family,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._resolver.resolve(host)
+        ]
+
+    async def close(self) -> None:
+        """Nothing: the resolver is not ours."""

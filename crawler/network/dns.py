@@ -1,0 +1,205 @@
+"""The addresses of a host: from the order's table, from the literal itself, or from DNS.
+
+c-ares does the asking (through aiodns): it reads the hosts file and answers `localhost` by itself.
+Around it stand a cache and single flight: however many workers ask for a host, one lookup is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiodns
+import pycares
+
+from crawler.network.addresses import Address, ip_literal, parse_address
+from crawler.outcomes.failures import NameNotFound, NameTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    NameFailure = type[NameNotFound] | type[NameTimeout]
+
+#: c-ares codes that end the matter: no such name, a name that cannot be one, or no name server there.
+#: All other codes (time-out, SERVFAIL, a refusing or babbling server) are a `NameTimeout`.
+FINAL_CODES: dict[int, NameFailure] = {
+    aiodns.error.ARES_ENOTFOUND: NameNotFound,
+    aiodns.error.ARES_ENODATA: NameNotFound,
+    aiodns.error.ARES_ENONAME: NameNotFound,
+    aiodns.error.ARES_EBADNAME: NameNotFound,
+    aiodns.error.ARES_ECONNREFUSED: NameNotFound,
+}
+
+#: A positive answer is kept for its TTL, but no shorter and no longer than this. The hosts file's
+#: entries have TTL 0.
+MIN_TTL_S = 60.0
+MAX_TTL_S = 6 * 3600.0
+
+#: How long a failure is kept. A `NameTimeout` is tried again after 10 s, which must be a new question.
+FAILURE_TTL_S: dict[NameFailure, float] = {NameNotFound: 30.0, NameTimeout: 5.0}
+
+#: Hosts that the cache holds.
+MAX_HOSTS = 10_000
+
+#: Questions per name server; c-ares doubles the wait of the second.
+TRIES = 2
+
+_DNS_PORT = 53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    until_s: float  #: epoch seconds, good until then
+    addresses: tuple[Address, ...] = ()
+    failure: NameFailure | None = None
+    reason: str = ""  #: the failure's message
+
+
+class Resolver:
+    """Resolves host names; one object per crawl, used inside one event loop.
+
+    `servers` are name servers as IP[:PORT] (none: the system's); `hosts` maps names to IP[:PORT] and
+    is asked first. `clock` gives epoch seconds. A lookup of a silent server takes 3 x `timeout_s`, any
+    lookup at most 1 s more.
+
+    Raises: ValueError if a server or an address of the table is not IP[:PORT].
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        hosts: Mapping[str, str],
+        *,
+        clock: Callable[[], float],
+        timeout_s: float = 3.0,
+    ) -> None:
+        self._servers = [_server(parse_address(text)) for text in servers]
+        self._hosts = {name.lower(): (parse_address(text),) for name, text in hosts.items()}
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._cache: OrderedDict[str, _Answer] = OrderedDict()
+        self._lookups: dict[str, asyncio.Task[_Answer]] = {}
+        self._ares: aiodns.DNSResolver | None = None
+        self._closed = False
+
+    async def resolve(self, host: str) -> tuple[Address, ...]:
+        """The host's addresses, at least one, best first. IP literals are answered as they are.
+
+        Raises: NameNotFound, NameTimeout. Cost: O(1) if known; else one lookup, shared with all who
+        ask meanwhile. A cancelled caller does not stop it for the others.
+        """
+        host = host.lower()
+        fixed = self._hosts.get(host)
+        if fixed is not None:
+            return fixed
+        literal = ip_literal(host)
+        if literal is not None:
+            return (literal,)
+        answer = self._cached(host)
+        if answer is None:
+            answer = await asyncio.shield(self._lookup(host))
+        if answer.failure is not None:
+            raise answer.failure(answer.reason)
+        return answer.addresses
+
+    def known_address(self, host: str) -> str | None:
+        """One of the addresses that the host was last found at, without asking anyone; None if there are none. O(1).
+
+        Of several it is always the same one, in whatever order a server gives them.
+        """
+        host = host.lower()
+        fixed = self._hosts.get(host)
+        if fixed is not None:
+            return fixed[0].host
+        literal = ip_literal(host)
+        if literal is not None:
+            return literal.host
+        answer = self._cache.get(host)
+        return None if answer is None else min((address.host for address in answer.addresses), default=None)
+
+    async def close(self) -> None:
+        """End all lookups (their callers get `NameTimeout`) and leave no task behind."""
+        self._closed = True
+        if self._ares is not None:
+            await self._ares.close()
+        await asyncio.gather(*self._lookups.values())
+
+    def _cached(self, host: str) -> _Answer | None:
+        answer = self._cache.get(host)
+        if answer is None or self._clock() >= answer.until_s:
+            return None
+        self._cache.move_to_end(host)
+        return answer
+
+    def _lookup(self, host: str) -> asyncio.Task[_Answer]:
+        task = self._lookups.get(host)
+        if task is None:
+            task = self._lookups[host] = asyncio.create_task(self._look_up(host), name=f"dns {host}")
+        return task
+
+    async def _look_up(self, host: str) -> _Answer:
+        """One lookup: asked, kept, and never raised, since its callers may all be gone."""
+        try:
+            answer = await self._ask(host)
+            self._cache[host] = answer
+            self._cache.move_to_end(host)
+            if len(self._cache) > MAX_HOSTS:
+                self._cache.popitem(last=False)
+            return answer
+        finally:
+            del self._lookups[host]
+
+    async def _ask(self, host: str) -> _Answer:
+        if self._closed:
+            return self._failed(host, NameTimeout, "the resolver is closed")
+        try:
+            async with asyncio.timeout(3 * self._timeout_s + 1):
+                found = await self._channel().getaddrinfo(host)
+        except aiodns.error.DNSError as error:
+            code, words = error.args
+            return self._failed(host, FINAL_CODES.get(code, NameTimeout), words)
+        except pycares.AresError as error:  # no channel could be made: no descriptors, no memory
+            return self._failed(host, NameTimeout, str(error))
+        except TimeoutError:
+            return self._failed(host, NameTimeout, "no answer in time")
+        except UnicodeError:
+            return self._failed(host, NameNotFound, "not a host name")
+        return self._found(found)
+
+    def _channel(self) -> aiodns.DNSResolver:
+        if self._ares is None:
+            # A crawled name is a whole name: the system's search domains must not answer for it.
+            self._ares = aiodns.DNSResolver(
+                nameservers=self._servers,
+                timeout=self._timeout_s,
+                tries=TRIES,
+                flags=pycares.ARES_FLAG_NOSEARCH,
+            )
+        return self._ares
+
+    def _found(self, found: pycares.AddrInfoResult) -> _Answer:
+        hosts = dict.fromkeys(_text(node.addr[0]) for node in found.nodes)
+        ttl_s = min([node.ttl for node in found.nodes] + [name.ttl for name in found.cnames])
+        return _Answer(
+            until_s=self._clock() + min(max(ttl_s, MIN_TTL_S), MAX_TTL_S),
+            addresses=tuple(map(parse_address, hosts)),
+        )
+
+    def _failed(self, host: str, failure: NameFailure, reason: str) -> _Answer:
+        return _Answer(
+            until_s=self._clock() + FAILURE_TTL_S[failure],
+            failure=failure,
+            reason=f"no address for {host}: {reason}",
+        )
+
+
+def _server(address: Address) -> str:
+    host = f"[{address.host}]" if address.family == socket.AF_INET6 else address.host
+    return f"{host}:{address.port or _DNS_PORT}"
+
+
+def _text(host: bytes | str) -> str:
+    return host.decode("ascii") if isinstance(host, bytes) else host

@@ -1,0 +1,1 @@
+"""What an operator asks of a job, running or stopped: `verbs` from plain arguments to plain facts, `control` the socket."""

@@ -1,0 +1,300 @@
+"""What an operator asks of a job's Frontier and orders it to do: verbs by name, from plain arguments to plain facts.
+
+The same tables serve a job that is stopped (the command opens its Frontier) and one that is running (the crawl answers through
+its control socket). Arguments and facts are what JSON holds, so that both are one.
+
+A verb waits for the store: until what was said before is written, and for what it reads. An order takes some milliseconds, in
+which a running crawl stands still. A look may take seconds (`ls` looks at every lane), in which the crawl goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from crawler.outcomes.errors import CrawlerError, UsageError
+from crawler.outcomes.status import describe
+from crawler.urls.parsing import host_of, seed_url
+from frontier.aio import AsyncFrontier
+from frontier.core import Frontier
+from frontier.errors import UnknownQueue
+from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
+from frontier.operating.explain import GateView, QueueView, explain_queue
+from frontier.operating.steps import Steps, asked, run
+from frontier.policies.groups import is_group
+from frontier.scheduling.lifecycle import QueueState
+
+Arguments = Mapping[str, Any]
+Facts = dict[str, Any]
+
+#: Queues that are looked at for those in one state.
+LOOKED_AT = 1000
+#: Questions to the store until it is known whether anything can be leased.
+_ROUNDS = 20
+#: What a gate's key begins with where each queue has one of its own.
+_QUEUE_GATE = "queue:"
+
+
+def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """The queues with most URLs, and the totals. Arguments: limit; state, or none for all."""
+    limit = _whole(given, "limit", least=0)
+    name = given.get("state")
+    state = None if name is None else _state(name)
+    # First: it tells whether the store is behind, and whatever waits for the store ends that.
+    sums = yield from totals(frontier)
+    looking = frontier.operations.looking
+    if state is None:
+        views = yield from looking.longest(limit)
+    else:
+        found = yield from looking.queues(state, None, LOOKED_AT)
+        views = sorted(found, key=lambda view: (-view.urls, view.key))[:limit]
+    queues = [queue_facts(view, frontier.now_s()) for view in views]
+    return {"now_s": frontier.now_s(), "queues": queues, "totals": sums}
+
+
+def totals(frontier: Frontier) -> Steps[Facts]:
+    """How much there is of what, and why nothing can be leased, if so."""
+    if not frontier.in_flight:
+        yield from _read_gates(frontier)
+    statistics = yield from frontier.operations.looking.statistics()
+    names = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates_open")
+    numbers = {name: getattr(statistics, name) for name in names}
+    return {**numbers, "queues": dict(statistics.queues), "why_idle": statistics.why_idle}
+
+
+def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """Why a queue or a URL is where it is. Argument: subject. Raises: UnknownQueue."""
+    subject = _text(given, "subject")
+    try:
+        view = yield from frontier.operations.looking.view(QueueKey(subject))
+    except UnknownQueue:
+        if "://" not in subject:
+            raise
+        return (yield from why(frontier, {"url": subject}))
+    now_s = frontier.now_s()
+    gates = [gate_facts(gate, now_s) for gate in view.gates]
+    explanation = explain_queue(view, now_s)._asdict()
+    return {"now_s": now_s, "explanation": explanation, "queue": queue_facts(view, now_s), "gates": gates}
+
+
+def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """Why a URL is where it is. Argument: url, as a seed is written. Raises: UsageError."""
+    typed = _text(given, "url")
+    url = seed_url(typed)
+    if url is None:
+        raise UsageError(f"{typed!r} is no http or https URL; correct it")
+    explanation = yield from frontier.operations.looking.explain(url)
+    if explanation.state == UrlState.ENDED.value:
+        record = yield from asked(frontier.get, url.encode())
+        if record is not None and record.status:
+            words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
+            explanation = explanation._replace(reason=words)
+    return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+
+
+def block(frontier: Frontier, given: Arguments) -> Facts:
+    """Let nothing through a host's gate: for_s, until_s (epoch seconds), or neither, until it is unblocked."""
+    gate = gate_key(_text(given, "host"))
+    until_s = math.inf
+    if given.get("for_s") is not None:
+        until_s = frontier.now_s() + _number(given, "for_s")
+    elif given.get("until_s") is not None:
+        until_s = _number(given, "until_s")
+    if until_s <= frontier.now_s():
+        raise UsageError("--until: this time has passed; give one that is to come")
+    frontier.block(gate, until_s)
+    return _gate(frontier, gate)
+
+
+def unblock(frontier: Frontier, given: Arguments) -> Facts:
+    """Take every block of a host back, and forget its troubles. Argument: host."""
+    gate = gate_key(_text(given, "host"))
+    frontier.unblock(gate)
+    return _gate(frontier, gate)
+
+
+def pause(frontier: Frontier, given: Arguments) -> Facts:
+    """Serve nothing more of a queue until it is resumed. Argument: queue. Raises: UnknownQueue."""
+    return _ordered(frontier, given, frontier.operations.pause)
+
+
+def resume(frontier: Frontier, given: Arguments) -> Facts:
+    """Serve a queue again that was paused or retired. Argument: queue. Raises: UnknownQueue."""
+    return _ordered(frontier, given, frontier.operations.resume)
+
+
+def retire(frontier: Frontier, given: Arguments) -> Facts:
+    """Put a queue aside. Argument: queue. Raises: UnknownQueue."""
+    return _ordered(frontier, given, frontier.operations.retire)
+
+
+def set_budget(frontier: Frontier, given: Arguments) -> Facts:
+    """Give a queue a total budget of its own. Arguments: queue; units, -1 = without end, none = the order's."""
+    units = None if given.get("units") is None else _whole(given, "units", least=-1)
+    return _ordered(frontier, given, lambda queue: frontier.operations.set_budget(queue, units))
+
+
+#: The verbs that change nothing, in steps.
+LOOKS: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = MappingProxyType(
+    {"ls": ls, "show": show, "why": why}
+)
+
+#: The verbs that change something. They are short, and so may be run on the loop of a running crawl.
+ORDERS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = MappingProxyType(
+    {"block": block, "unblock": unblock, "pause": pause, "resume": resume, "retire": retire, "set-budget": set_budget}
+)
+
+#: All that a running crawl does, by name.
+VERBS = (*LOOKS, *ORDERS)
+
+#: Those that take their time, or need the store to stand still: only for a job that is stopped.
+STOPPED_ONLY = frozenset({"dump", "load", "rm"})
+
+
+class JobRuns(CrawlerError):
+    """What was asked needs the job for itself."""
+
+
+def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
+    """Do it on the Frontier of a job that is stopped (blocks). Raises: as `answer_beside`."""
+    _check_verb(verb)
+    return run(LOOKS[verb](frontier, given)) if verb in LOOKS else ORDERS[verb](frontier, given)
+
+
+async def answer_beside(frontier: AsyncFrontier, verb: str, given: Arguments) -> Facts:
+    """Do what a running crawl is asked; tasks that wait for a lease hear of what it changes.
+
+    Raises: JobRuns, UsageError, UnknownQueue; StoreUnavailable as everywhere.
+    """
+    _check_verb(verb)
+    if verb in LOOKS:
+        return await frontier.look(LOOKS[verb](frontier.core, given))
+    return frontier.operate(lambda _: ORDERS[verb](frontier.core, given))
+
+
+def _check_verb(verb: str) -> None:
+    if verb in STOPPED_ONLY:
+        raise JobRuns(f"{verb} needs the job for itself, and process {os.getpid()} crawls it; stop that crawl first")
+    if verb not in VERBS:
+        raise UsageError(f"{verb!r} is unknown; choose one of {', '.join(VERBS)}")
+
+
+# Facts
+
+
+def queue_facts(view: QueueView, now_s: float) -> Facts:
+    """A queue as a row of a table; its gate is the one that opens first of those that were looked at."""
+    first = min(view.gates, key=_opens_s, default=None)
+    opens_s = None if first is None else _opens_s(first)
+    return {
+        "queue": view.key,
+        "state": view.state.value,
+        "urls": view.urls,
+        "waiting": view.waiting,
+        "in_flight": view.out,
+        "precedence": view.precedence,
+        "spent": view.spent,
+        "budget": None if view.budget < 0 else view.budget,
+        "gates": view.lanes,
+        "gate": None if first is None else first.key,
+        "opens_in_s": None if opens_s is None or opens_s == math.inf else max(opens_s - now_s, 0.0),
+        "reason": explain_queue(view, now_s).reason,
+    }
+
+
+def gate_facts(gate: GateView, now_s: float) -> Facts:
+    """A gate; times and rates that are without end are None."""
+    return {
+        "gate": gate.key,
+        "opens_in_s": None if gate.opens_s == math.inf else max(gate.opens_s - now_s, 0.0),
+        "rate_per_s": None if gate.rate_per_s == math.inf else gate.rate_per_s,
+        "why_closed": gate.why_closed,
+        "group": None if gate.group is None else gate_facts(gate.group, now_s),
+    }
+
+
+def gate_key(typed: str) -> GateKey:
+    """The gate of a host as an operator writes it, with or without a scheme, a port, capitals; or a group, by its key.
+
+    Raises: UsageError.
+    """
+    if typed.startswith(_QUEUE_GATE) or is_group(typed):
+        return GateKey(typed)
+    url = seed_url(typed)
+    if url is None:
+        raise UsageError(f"{typed!r} is no host; write it like example.org")
+    return GateKey(host_of(url))
+
+
+def _gate(frontier: Frontier, key: GateKey) -> Facts:
+    frontier.flush()  # a gate that was not in memory is there now, has changed, and is written
+    return {"now_s": frontier.now_s(), "gate": gate_facts(frontier.operations.gate(key), frontier.now_s())}
+
+
+def _ordered(frontier: Frontier, given: Arguments, order: Callable[[QueueKey], None]) -> Facts:
+    """Do it; the queue as it is then."""
+    queue = QueueKey(_text(given, "queue"))
+    order(queue)
+    return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
+
+
+def _read_gates(frontier: Frontier) -> Steps[None]:
+    """Let a Frontier that nobody leases from find out whether anybody could: gates are read only on the way to a lease."""
+    for _ in range(_ROUNDS):
+        lease = frontier.lease()
+        if lease is not None:
+            frontier.release(lease)
+            return
+        if WaitsFor.STORE not in frontier.wake().waits_for:
+            return
+        yield from frontier.operations.looking.flush()
+
+
+def _opens_s(gate: GateView) -> float:
+    return gate.opens_s if gate.group is None else max(gate.opens_s, gate.group.opens_s)
+
+
+# Arguments
+
+
+def _text(given: Arguments, name: str) -> str:
+    value = given.get(name)
+    if value == "":
+        raise UsageError(f"{name} is empty; give one")
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be text; it is {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name} {value!r}: it is not UTF-8") from error
+    return value
+
+
+def _number(given: Arguments, name: str) -> float:
+    value = given.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise UsageError(f"{name} must be a number; it is {value!r}")
+
+
+def _whole(given: Arguments, name: str, *, least: int) -> int:
+    value = given.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53:
+        return value
+    raise UsageError(f"{name} must be a whole number from {least}; it is {value!r}")
+
+
+def _state(name: object) -> QueueState:
+    try:
+        return QueueState(name)
+    except ValueError as error:
+        states = ", ".join(state.value for state in _listed())
+        raise UsageError(f"state {name!r} is unknown; choose one of {states}") from error
+
+
+def _listed() -> Sequence[QueueState]:
+    """States of queues that are listed: an empty one is not."""
+    return [state for state in QueueState if state is not QueueState.EMPTY]

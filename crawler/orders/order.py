@@ -1,0 +1,140 @@
+"""The crawl order: what to crawl and how, from a TOML file, the environment and flags.
+
+A key stands in one section. `[politeness] min_delay`, the variable `ANABRANCH_POLITENESS__MIN_DELAY` and the flag `--min-delay`
+are the same key; of several values the flag's wins, then the environment's, then the file's, then the default. The order is
+frozen, and a key that nobody knows is refused: a misspelt delay must not become the default delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tomli_w
+from pydantic import Field, StringConstraints
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from crawler.jobs.seeds import is_file
+from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.orders.types import Connections, Count, Duration, Endpoint, FolderName, Name, Section, SeedFile, Size
+
+__all__ = ["VERSION", "CrawlOrder", "dump_order"]
+
+#: The product's version, as pyproject.toml has it; servers see it in the User-Agent.
+VERSION = "0.1.0"
+
+ENVIRONMENT = "ANABRANCH_"
+
+
+class JobSection(Section):
+    """What is crawled, and the name of its folder."""
+
+    name: FolderName | None = None  #: folder below jobs/; None: from the seeds
+    seeds: tuple[str, ...] = ()  #: URLs
+    seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
+
+
+class AgentSection(Section):
+    """Who crawls, as servers see it."""
+
+    #: The name in the User-Agent, and the one that robots.txt is read for.
+    product: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+$")] = "anabranch"
+    #: A page or a mail address for those who run the servers.
+    contact: Annotated[str, StringConstraints(pattern=r"^[!-'*-~]*$")] = ""
+
+    @property
+    def user_agent(self) -> str:
+        """The User-Agent field: `product/version (+contact)`."""
+        return f"{self.product}/{VERSION}" + (f" (+{self.contact})" if self.contact else "")
+
+
+class ScopeSection(Section):
+    """Which links are followed."""
+
+    scope: Literal["host", "prefix"] = "host"  #: the seeds' hosts, or what lies below the seeds' paths
+    max_hops: Count = 20  #: links from a seed
+
+
+class RobotsSection(Section):
+    """How robots.txt is taken."""
+
+    robots: Literal["obey", "ignore"] = "obey"
+    max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
+
+
+class CrawlSection(Section):
+    """How much at once, and how much in all."""
+
+    workers: Connections = 100
+    limit: Count = 0  #: pages; 0: no limit
+    time_limit_s: Duration = Field(default=0.0, alias="time_limit")  #: 0: no limit
+
+
+class FetchSection(Section):
+    """What one fetch may cost."""
+
+    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=60.0, alias="timeout")  #: from start to last byte
+    max_body_bytes: Annotated[Size, Field(gt=0)] = Field(default=16 << 20, alias="max_body")  #: the rest is cut
+    allow_private: bool = False  #: loopback and private addresses may be fetched
+
+
+class DnsSection(Section):
+    """Where names are looked up."""
+
+    servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
+    hosts: dict[Name, Endpoint] = Field(default_factory=dict)  #: fixed answers: name -> `ip[:port]`
+    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
+
+
+class CrawlOrder(BaseSettings):
+    """A whole crawl order, frozen. `CrawlOrder()` is the defaults; files and variables are read by `load_order`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=ENVIRONMENT,
+        env_nested_delimiter="__",
+        enable_decoding=False,
+    )
+
+    job: JobSection = JobSection()
+    agent: AgentSection = AgentSection()
+    scope: ScopeSection = ScopeSection()
+    frontier: FrontierSection = FrontierSection()
+    politeness: PolitenessSection = PolitenessSection()
+    robots: RobotsSection = RobotsSection()
+    crawl: CrawlSection = CrawlSection()
+    fetch: FetchSection = FetchSection()
+    dns: DnsSection = DnsSection()
+    override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: `load_order` merges the sources, since it must be able to name the one at fault."""
+        return (init_settings,)
+
+
+def dump_order(order: CrawlOrder) -> str:
+    """The order as TOML, all keys, paths in full; `load_order` reads the same order out of it."""
+    return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def with_sources(order: CrawlOrder, sources: Sequence[str]) -> CrawlOrder:
+    """The order with the seeds and seed files that were really used; standard input leaves no trace in it."""
+    named = [source for source in sources if source != "-"]
+    files = tuple(Path(source) for source in named if is_file(source))
+    seeds = tuple(source for source in named if not is_file(source))
+    job = order.job.model_copy(update={"seeds": seeds, "seed_files": files})
+    return order.model_copy(update={"job": job})

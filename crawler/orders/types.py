@@ -1,0 +1,54 @@
+"""The types of the crawl order's values: what is read from text, and how it is written back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+
+from crawler.network.addresses import parse_address
+from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
+
+
+def _checked_endpoint(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+def _number(value: object) -> object:
+    """Truth values are numbers to Python, not to an operator."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number; not {str(value).lower()}")  # noqa: TRY004 - pydantic wants it
+    return value
+
+
+def _folder_name(name: str) -> str:
+    if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
+        raise ValueError(f"must be a name for a folder, without / and not beginning with a dot; not {name!r}")
+    return name
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration)]
+#: A duration that need not be given.
+OwnDuration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration)] | None
+Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size)]
+Whole = Annotated[int, BeforeValidator(_number)]
+Count = Annotated[Whole, Field(ge=0)]
+Positive = Annotated[Whole, Field(ge=1)]
+Budget = Annotated[Whole, Field(ge=-1)]  #: cost units; -1: without end
+Connections = Annotated[Positive, Field(le=10_000)]
+Precedence = Annotated[Whole, Field(ge=0, le=255)]
+Factor = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[Factor, Field(le=1)]
+Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
+# The folder of an order that was dumped is another one, so paths are dumped in full.
+SeedFile = Annotated[Path, PlainSerializer(lambda path: str(path.absolute()))]
+
+
+class Section(BaseModel):
+    """A table of the order: frozen, and nothing in it that nobody knows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,61 @@
+"""How a run ends: why, with which exit code, and which of several errors is told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+
+from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.exits import ExitCode
+from crawler.reporting.reports import SeedFact
+from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable, UnknownQueue
+
+#: What may end a run without being a defect of ours.
+FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
+
+#: What a foreseeable error of the Frontier means for the caller; the first that fits counts. Others are defects.
+FRONTIER_EXITS: Mapping[type[FrontierError], ExitCode] = MappingProxyType(
+    {
+        StoreFull: ExitCode.DISK_FULL,
+        StoreUnavailable: ExitCode.STORE_OR_JOB_IN_USE,
+        FormatMismatch: ExitCode.BAD_ORDER,
+        PolicyError: ExitCode.BAD_ORDER,
+        UnknownQueue: ExitCode.USAGE,
+    }
+)
+
+
+class WhyEnded(Enum):
+    """Why a run ended; the value is said in the reports."""
+
+    FINISHED = "finished: nothing is queued"
+    RETIRED = "all that is left stands in retired queues; raise total_budget, and the same command goes on"
+    PAGE_LIMIT = "stopped by --limit; the same command with a higher limit goes on"
+    TIME_LIMIT = "stopped by --time-limit; the same command goes on"
+    SIGNAL = "stopped by a signal; the same command goes on"
+
+
+def exit_code(ending: WhyEnded, seeds: Sequence[SeedFact]) -> ExitCode:
+    """The exit code of a run that ended in order. Pure."""
+    if ending is WhyEnded.SIGNAL:
+        return ExitCode.DRAINED
+    tried = [seed for seed in seeds if seed.status]
+    if seeds and len(tried) == len(seeds) and not any(seed.is_answered for seed in tried):
+        return ExitCode.NO_SEED_ANSWERED
+    return ExitCode.DONE
+
+
+def failure_code(error: Exception) -> ExitCode:
+    """What an error means for the caller; whatever is not in the tables is told as a store's or a file's. Pure."""
+    if isinstance(error, CrawlerError):
+        return error.exit_code
+    return next(
+        (code for kind, code in FRONTIER_EXITS.items() if isinstance(error, kind)), ExitCode.STORE_OR_JOB_IN_USE
+    )
+
+
+def first_of(group: BaseExceptionGroup[Exception]) -> Exception:
+    """The first single exception of a group."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,155 @@
+"""What can go wrong between us and a site: how often and when a URL is tried again, and what it tells of the host.
+
+A `FetchError` is the site's or the network's fault. It never ends a crawl: the worker turns it into a status and asks
+`retry_after` for the URL and `TROUBLES` or `told_by` for the host, whose gate the Frontier closes for as long as its backoff
+says. The policy is data: tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+from crawler.outcomes.status import FetchStatus
+from frontier.models import HostTrouble
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class FetchError(Exception):
+    """No answer could be had from the site. The message is one line; subclasses say which kind."""
+
+    status: ClassVar[FetchStatus]  #: what `crawl.log` shows
+
+    start_s: float = 0.0  #: epoch seconds, when the fetch began; 0 outside a fetch
+    end_s: float = 0.0  #: epoch seconds, when it was given up; 0 outside a fetch
+
+    def timed(self, start_s: float, end_s: float) -> Self:
+        """The same error, with the times (epoch seconds) of the fetch that it ended."""
+        self.start_s, self.end_s = start_s, end_s
+        return self
+
+
+class NameNotFound(FetchError):
+    """There is no such host name, or no name server to ask: final."""
+
+    status = FetchStatus.DNS_FAILED
+
+
+class NameTimeout(FetchError):
+    """The name servers gave no usable answer this time."""
+
+    status = FetchStatus.DNS_FAILED
+
+
+class ConnectFailed(FetchError):
+    """No connection: refused, unreachable, or TLS failed (certificates are verified)."""
+
+    status = FetchStatus.CONNECT_FAILED
+
+
+class ConnectionLost(FetchError):
+    """A connection was there, but no whole HTTP answer came out of it."""
+
+    status = FetchStatus.CONNECTION_LOST
+
+
+class FetchTimeout(FetchError):
+    """The fetch did not end within its time, all steps together."""
+
+    status = FetchStatus.TIMED_OUT
+
+
+class AddressRefused(FetchError):
+    """The host's addresses are private, loopback or reserved, and the order does not allow them: final."""
+
+    status = FetchStatus.BLOCKED
+
+
+class Unfetchable(FetchError):
+    """Not an http or https URL with a host: final."""
+
+    status = FetchStatus.UNFETCHABLE
+
+
+class RobotsUnavailable(FetchError):
+    """robots.txt cannot be had (5xx, endless redirects), so nothing of the host may be fetched."""
+
+    status = FetchStatus.ROBOTS_FAILED
+
+
+#: Statuses by which a host says that it is busy, and what they tell; such a URL is tried again.
+HOST_BUSY: Mapping[int, HostTrouble] = MappingProxyType({429: HostTrouble.THROTTLED, 503: HostTrouble.UNAVAILABLE})
+
+#: How often a URL is tried when its host says that it is busy; then the answer stands as it is.
+HOST_BUSY_TRIES = 5
+
+#: What a fetch that failed tells of its host. Other kinds tell nothing of it: they are of our name servers, or of the URL.
+TROUBLES: Mapping[type[FetchError], HostTrouble] = MappingProxyType(
+    dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
+)
+
+#: The wait after the first counted try, the second, ...; after the last one the failure is final.
+#: A busy host waits by its gate, so its URLs are due at once.
+RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
+    NameNotFound: (),
+    NameTimeout: (10.0, 30.0),
+    ConnectFailed: (5.0, 60.0),
+    ConnectionLost: (5.0, 60.0),
+    FetchTimeout: (5.0, 60.0),
+    RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py
+    AddressRefused: (),
+    Unfetchable: (),
+    **dict.fromkeys(HOST_BUSY, (0.0,) * (HOST_BUSY_TRIES - 1)),
+}
+
+#: Retry-After is defined for redirects and errors (RFC 9110 section 10.2.3); below, it says nothing of the host.
+_FIRST_REDIRECT = 300
+_FIRST_ERROR = 400
+
+
+def retry_after(failure: FetchError | int, attempts: int) -> float | None:
+    """Seconds until the URL is tried again; None = no more, the failure or answer is final.
+
+    `failure` is what the fetch raised, or the status it got. `attempts` is the number of tries that
+    counted before this one (as in a lease), whatever they ended with. Pure.
+    """
+    kind = failure if isinstance(failure, int) else type(failure)
+    waits = RETRY_WAITS_S.get(kind, ())
+    return waits[attempts] if attempts < len(waits) else None
+
+
+def told_by(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
+    """What an answer tells of its host, and the seconds it asks for (0 = for none).
+
+    429 is THROTTLED; 503, and any error with a Retry-After, is UNAVAILABLE. A redirect's Retry-After counts, but is no trouble.
+    `headers` must find names in any case; `now_s` is epoch seconds. Pure.
+    """
+    asked_s = asked_rest_s(headers, now_s) if status >= _FIRST_REDIRECT else 0.0
+    trouble = HOST_BUSY.get(status, HostTrouble.NONE)
+    if trouble is HostTrouble.NONE and asked_s and status >= _FIRST_ERROR:
+        trouble = HostTrouble.UNAVAILABLE
+    return trouble, asked_s
+
+
+def asked_rest_s(headers: Mapping[str, str], now_s: float) -> float:
+    """Seconds that `Retry-After` asks for, however many; 0 if it is missing, unreadable or has passed. Pure.
+
+    It is a number of seconds or an HTTP date (RFC 9110 section 10.2.3).
+    """
+    return max(_retry_after_s(headers.get("Retry-After", "").strip(), now_s), 0.0)
+
+
+def _retry_after_s(text: str, now_s: float) -> float:
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (at - datetime.fromtimestamp(now_s, UTC)).total_seconds()

@@ -1,0 +1,141 @@
+"""Reports: pure functions from facts to text, in Heritrix's columns where it has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.jobs.job import JobFolder
+from crawler.orders.quantities import format_bytes
+from crawler.outcomes.status import describe
+from crawler.reporting.statistics import CrawlStatistics
+from frontier.operating.statistics import FrontierCounts, FrontierStatistics
+from frontier.operating.timewords import duration_words
+
+#: So many content types have a line of their own; the rest share one.
+MIME_LINES = 10
+
+#: Servers send what they like: longer types are cut.
+_SHOWN_CHARS = 60
+
+#: Fewer URLs than this are expected to be lost: the report says nothing is.
+NEGLIGIBLE = 1e-6
+
+
+SEEDS_REPORT = "seeds-report.txt"
+
+#: Seeds that the command shows at its end.
+SEEDS_SHOWN = 20
+
+
+class SeedFact(NamedTuple):
+    """How a seed fared."""
+
+    url: str
+    status: int  #: fetch status; 0 = not tried yet
+    reason: str  #: more words about a failure, empty if there are none
+    redirect: str | None  #: the seed it redirected to
+
+    @property
+    def is_answered(self) -> bool:
+        """Its server gave an HTTP answer."""
+        return self.status > 0
+
+
+class RunFacts(NamedTuple):
+    """What the summary is made of."""
+
+    job: str
+    ended: str  #: why the run ended, in words
+    elapsed_s: float
+    seeds: list[SeedFact]
+    run: CrawlStatistics
+    frontier: FrontierStatistics
+
+
+def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
+    """The first line of a run: new, resumed or finished."""
+    ended = counts.done + counts.failed + counts.disregarded
+    if not job.existed:
+        return f"new job {job.directory}: {counts.pending} URLs queued"
+    if not counts.pending and counts.retired:
+        return (
+            f"job {job.directory}: {counts.retired} URLs are left, all in retired queues; raise total_budget to go on"
+        )
+    if not counts.pending:
+        return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
+    return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
+
+
+def seeds_report(seeds: Iterable[SeedFact]) -> str:
+    """`[code] [status] [seed] [redirect]`, unanswered seeds first."""
+    lines = ["[code] [status] [seed] [redirect or reason]"]
+    for seed in sorted(seeds, key=lambda seed: (seed.is_answered, seed.url)):
+        word = "CRAWLED" if seed.is_answered else "NOTCRAWLED"
+        detail = seed.redirect or seed.reason or ("" if seed.is_answered else describe(seed.status))
+        lines.append(f"{seed.status:>6} {word:<10} {seed.url} {detail}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def seeds_shown(seeds: Sequence[SeedFact], file: Path) -> str:
+    """The seeds report as it is said: at most `SEEDS_SHOWN` seeds, and where the others stand."""
+    report = seeds_report(seeds)
+    if len(seeds) <= SEEDS_SHOWN:
+        return report
+    shown = report.splitlines(keepends=True)[: SEEDS_SHOWN + 1]
+    return f"{''.join(shown)}… and {len(seeds) - SEEDS_SHOWN} more seeds in {file}\n"
+
+
+def crawl_report(facts: RunFacts) -> str:
+    """The crawl summary: this run, and the job as a whole."""
+    run, frontier = facts.run, facts.frontier
+    answered = sum(seed.is_answered for seed in facts.seeds)
+    rate = run.pages / facts.elapsed_s if facts.elapsed_s else 0.0
+    rows = [
+        ("job", facts.job),
+        ("ended", facts.ended),
+        ("duration", duration_words(facts.elapsed_s)),
+        ("seeds", f"{answered} answered, {len(facts.seeds) - answered} not"),
+        ("this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"),
+        ("fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"),
+        ("job so far", f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"),
+        ("still queued", f"{frontier.pending + frontier.in_flight}"),
+        *_held_back(frontier),
+        (
+            "lost to dedup",
+            f"{lost:.1g} URLs expected" if (lost := _expected_lost(frontier)) >= NEGLIGIBLE else "nothing",
+        ),
+    ]
+    lines = [f"{name:<14} {value}" for name, value in rows]
+    lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
+    lines += [f"{number:>14} {mime}" for mime, number in _mime_types(run.by_mime)]
+    return "\n".join(lines) + "\n"
+
+
+def _held_back(frontier: FrontierStatistics) -> Iterator[tuple[str, str]]:
+    """What a crawl with budgets and leases that expire has beside: nothing is said where there is nothing."""
+    if frontier.retired:
+        yield "retired", f"{frontier.retired} URLs, in queues over their budget or put aside"
+    if frontier.leases_lost:
+        yield "leases lost", f"{frontier.leases_lost}, their URLs were fetched again"
+
+
+def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:
+    """The most frequent types, fit for a terminal, then the number of pages that all others have."""
+    ranked = by_mime.most_common()
+    shown = [(mime.encode("unicode_escape").decode()[:_SHOWN_CHARS], number) for mime, number in ranked[:MIME_LINES]]
+    others = sum(number for _, number in ranked[MIME_LINES:])
+    return shown + ([("other types", others)] if others else [])
+
+
+def _expected_lost(frontier: FrontierStatistics) -> float:
+    return frontier.seen.get("expected_lost", 0.0)
+
+
+def write_reports(folder: Path, facts: RunFacts) -> None:
+    """Write `crawl-report.txt` and `seeds-report.txt`. Raises: OSError."""
+    reports = {"crawl-report.txt": crawl_report(facts), SEEDS_REPORT: seeds_report(facts.seeds)}
+    for name, text in reports.items():
+        (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")  # a path may be no text

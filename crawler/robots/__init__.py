@@ -1,0 +1,1 @@
+"""What a host's robots.txt allows (`rules`). Pure."""

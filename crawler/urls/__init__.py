@@ -1,0 +1,1 @@
+"""URLs: one spelling each (`parsing`), and the parts of them that the crawl decides by. Pure."""

@@ -1,0 +1,289 @@
+"""Links out of HTML: which elements, which base, which encoding, and what no body can do to the crawler."""
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.extracting.html import MAX_LINKS, Link, extract_links
+from crawler.urls.parsing import LinkResolver
+
+PAGE = "http://a.test/dir/page.html?q=1"
+HTML = "text/html"
+
+
+def links(body: str | bytes, content_type: str = HTML) -> list[tuple[str, str]]:
+    data = body.encode() if isinstance(body, str) else body
+    return [(link.url.removeprefix("http://a.test"), link.hop) for link in extract_links(data, content_type, PAGE)[0]]
+
+
+@pytest.mark.parametrize(
+    ("element", "hop"),
+    [
+        ("<a href=x>", "L"),
+        ("<map><area href=x></map>", "L"),
+        ("<iframe src=x></iframe>", "L"),
+        ("<frameset><frame src=x></frameset>", "L"),
+        ("<img src=x>", "E"),
+        ("<image src=x>", "E"),
+        ("<script src=x></script>", "E"),
+        ("<link rel=stylesheet href=x>", "E"),
+        ("<link rel=next href=x>", "L"),
+        ("<svg><a href=x></a></svg>", "L"),
+        ("<noscript><a href=x></a></noscript>", "L"),
+        ("<A HREF=x>", "L"),
+    ],
+)
+def test_the_seven_elements_give_links(element: str, hop: str) -> None:
+    """Each element that is read gives its link with its hop."""
+    assert links(element) == [("/dir/x", hop)]
+
+
+@pytest.mark.parametrize(
+    "element", ["<p href=x>", "<a src=x>", "<img href=x>", "<video src=x>", "<form action=x>", "<a href>"]
+)
+def test_other_elements_give_none(element: str) -> None:
+    """Nothing else is a link here."""
+    assert links(element) == []
+
+
+@pytest.mark.parametrize(
+    ("rel", "hop"),
+    [
+        ("icon", "E"),
+        ("Shortcut ICON", "E"),
+        ("stylesheet", "E"),
+        ("modulepreload", "E"),
+        ("prefetch", "E"),
+        ("prerender", "E"),
+        ("canonical", "L"),
+        ("alternate stylesheet", "E"),
+        ("preconnect next", "L"),
+        ("dns-prefetch", None),
+        ("preconnect", None),
+        ("pingback", None),
+        ("icon pingback", "E"),
+        ("pingback icon", None),
+        ("next pingback", None),
+        ("", None),
+    ],
+)
+def test_rel_decides_what_a_link_element_is(rel: str, hop: str | None) -> None:
+    """Heritrix's rule, keyword by keyword: what renders is embedded, hints are nothing, the rest is navigation."""
+    assert links(f"<link rel='{rel}' href=x>") == ([("/dir/x", hop)] if hop else [])
+
+
+def test_a_link_element_without_rel_is_nothing() -> None:
+    """No rel, no link (Heritrix)."""
+    assert links("<link href=x>") == []
+
+
+def test_an_empty_src_is_never_fetched_and_an_empty_href_is_the_page() -> None:
+    """The standard fetches nothing for an empty `src`; an empty `href` leads to the page itself."""
+    assert links("<img src=''><script src=''></script>") == []
+    assert links("<a href=''>") == [("/dir/page.html?q=1", "L")]
+
+
+def test_links_come_in_document_order_each_once() -> None:
+    """The order is the document's, over all elements; spellings of one URL are one link, with the hop of the first."""
+    body = "<img src=2><a href=1><script src=3></script><a href='2#f'><a href='./1'><a href=/dir/4>"
+    assert links(body) == [("/dir/2", "E"), ("/dir/1", "L"), ("/dir/3", "E"), ("/dir/4", "L")]
+
+
+def test_the_cap_keeps_the_first_and_counts_the_rest() -> None:
+    """At most `max_links` unique links are kept; the number of the others is told."""
+    body = b"".join(b"<a href=%d><a href=%d>" % (number, number) for number in range(10))
+    kept, dropped = extract_links(body, HTML, PAGE, 4)
+    assert [link.url[-1] for link in kept] == ["0", "1", "2", "3"]
+    assert dropped == 6
+    assert extract_links(body, HTML, PAGE, 10)[1] == 0
+    assert MAX_LINKS == 6000
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", "application/pdf", "image/svg+xml", "text/html2", "xtext/html"]
+)
+def test_other_media_types_have_no_links(content_type: str) -> None:
+    """Only HTML and XHTML are read, whatever the body looks like."""
+    assert extract_links(b"<a href=x>", content_type, PAGE) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["TEXT/HTML", " text/html ; charset=utf-8", "application/xhtml+xml", "text/html;"]
+)
+def test_html_is_known_by_its_media_type(content_type: str) -> None:
+    """Case, spaces and parameters of the media type do not matter."""
+    assert links("<a href=x>", content_type) == [("/dir/x", "L")]
+
+
+class TestBase:
+    @pytest.mark.parametrize(
+        ("base", "expected"),
+        [
+            ("http://b.test/c/", "http://b.test/c/x"),
+            ("../up/", "/up/x"),
+            ("//b.test", "http://b.test/x"),
+            ("", "/dir/x"),
+            ("?other", "/dir/x"),
+            ("javascript:void(0)", "/dir/x"),
+            ("data:,x", "/dir/x"),
+            ("http://", "/dir/x"),
+        ],
+    )
+    def test_the_base_is_resolved_against_the_page(self, base: str, expected: str) -> None:
+        """A base may be relative; one that is no http(s) URL is as if it were not there."""
+        assert links(f"<base href='{base}'><a href=x>") == [(expected, "L")]
+
+    def test_the_first_base_with_href_counts(self) -> None:
+        """A base without href is passed over; later ones do not count, not even after a bad first one."""
+        assert links("<base target=t><base href=/1/><base href=/2/><a href=x>") == [("/1/x", "L")]
+        assert links("<base href=data:,><base href=/2/><a href=x>") == [("/dir/x", "L")]
+
+    def test_the_base_counts_for_links_before_it_too(self) -> None:
+        """The base belongs to the document, not to what follows it."""
+        assert links("<a href=x><base href=/1/>") == [("/1/x", "L")]
+
+    def test_a_base_inside_a_template_means_nothing(self) -> None:
+        """The content of a template is another document."""
+        assert links("<template><base href=/1/></template><a href=x>") == [("/dir/x", "L")]
+
+
+def test_templates_are_read_after_the_document() -> None:
+    """Also templates in templates, in document order."""
+    body = "<template><a href=2><template><a href=3></template></template><template><a href=4></template><a href=1>"
+    assert [url for url, _ in links(body)] == ["/dir/1", "/dir/2", "/dir/3", "/dir/4"]
+
+
+class TestEncoding:
+    LINK = "<a href='/中'>"
+    EXPECTED: ClassVar = [("/%E4%B8%AD", "L")]
+
+    @pytest.mark.parametrize("charset", ["utf-8", "GBK", "gb2312", "big5", "Shift_JIS", "euc-jp", "utf-16be", "utf-16"])
+    def test_the_header_names_the_encoding(self, charset: str) -> None:
+        """Paths are percent-encoded UTF-8 whatever the encoding of the page."""
+        codec = "utf-16-le" if charset == "utf-16" else charset
+        assert links(self.LINK.encode(codec), f'text/html; charset="{charset}"') == self.EXPECTED
+
+    @pytest.mark.parametrize(
+        "meta",
+        [
+            "<meta charset=gbk>",
+            "<META content='text/html; charset=GB2312' http-equiv=content-type>",
+            '<!-- <meta charset=big5> --><meta/charset = "gbk"/>',
+        ],
+    )
+    def test_meta_names_it_when_the_header_does_not(self, meta: str) -> None:
+        """Without a charset in the header, the first `meta` is asked that is no comment."""
+        assert links((meta + self.LINK).encode("gbk")) == self.EXPECTED
+
+    @pytest.mark.parametrize("start", ["<meta charset=utf-16>", " " * 1024 + "<meta charset=gbk>", "<p charset=gbk>"])
+    def test_a_meta_that_cannot_be_right_is_passed_over(self, start: str) -> None:
+        """A `meta` that is readable is not in UTF-16; one after 1,024 bytes comes too late."""
+        assert links(start + self.LINK) == self.EXPECTED
+
+    def test_the_header_wins_over_meta(self) -> None:
+        """HTML Standard: transport before content."""
+        assert links(f"<meta charset=gbk>{self.LINK}", "text/html;charset=utf-8") == self.EXPECTED
+
+    @pytest.mark.parametrize(("bom", "codec"), [("\ufeff", "utf-8"), ("\ufeff", "utf-16-le"), ("\ufeff", "utf-16-be")])
+    def test_a_byte_order_mark_wins_over_all(self, bom: str, codec: str) -> None:
+        """HTML Standard: a byte order mark before the header."""
+        assert links((bom + self.LINK).encode(codec), "text/html; charset=windows-1251") == self.EXPECTED
+
+    def test_latin1_means_windows_1252(self) -> None:
+        """Encoding Standard: 0x80 of a page labelled iso-8859-1 is the euro sign."""
+        assert links(b"<a href='/\x80'>", "text/html; charset=ISO-8859-1") == [("/%E2%82%AC", "L")]
+
+    @pytest.mark.parametrize(
+        "label", ["nonsense", "base64", "rot13", "punycode", "idna", "undefined", "\x00", "'", "é" * 9999]
+    )
+    def test_an_unknown_label_is_passed_over(self, label: str) -> None:
+        """A label that names no encoding of the web counts as none, in the header and in `meta`."""
+        assert links(self.LINK, f"text/html; charset={label}") == self.EXPECTED
+        assert links(f"<meta charset='{label}'><a href=x>") == [("/dir/x", "L")]
+
+    def test_bytes_that_are_no_text_cost_only_themselves(self) -> None:
+        """Undecodable bytes become U+FFFD; the links around them are read."""
+        assert links(b"\xff\xfa<a href=x>\xc3<a href='/\xff'>") == [("/dir/x", "L"), ("/%EF%BF%BD", "L")]
+
+
+def test_self_closed_elements_of_xhtml_swallow_nothing() -> None:
+    """In XHTML `<script/>` is a whole element; in HTML the same text hides what follows."""
+    body = """<html><title/><script src="s.js" type='a/b'/><iframe src="f"/><a href="x"/></html>"""
+    assert links(body, "application/xhtml+xml") == [("/dir/s.js", "E"), ("/dir/f", "L"), ("/dir/x", "L")]
+    assert links(body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", []),
+        (b"\0", []),
+        (b"\0<a\0 href=1><a href='/x\0y'>", [("/x%EF%BF%BDy", "L")]),
+        (b"<a href=/1><a href='/2", [("/1", "L")]),
+        (b"<a href=/1></", [("/1", "L")]),
+        (b"<!-- <a href=no>", []),
+        (b"<script>'<a href=no>'</script><a href=/1>", [("/1", "L")]),
+        (
+            b"<a href='java\nscript:x'><a href=mailto:a@b.test><a href='  /1\t'><a href='/2\n3'>",
+            [("/1", "L"), ("/23", "L")],
+        ),
+        (b"<a href='http://b.test:99999/'><a href='http://[1/'><a href=/1>", [("/1", "L")]),
+        (
+            b"<a href='/" + b"x" * 9000 + b"'><img src='data:image/png;base64," + b"A" * 99999 + b"'><a href=/1>",
+            [("/1", "L")],
+        ),
+        (b"<a href=/1 href=/2>", [("/1", "L")]),
+        (b"<a href='/?a=1&amp;b=2&copy=3'>", [("/?a=1&b=2&copy=3", "L")]),
+    ],
+)
+def test_a_broken_body_gives_what_can_be_read(body: bytes, expected: list[tuple[str, str]]) -> None:
+    """No body is too broken; a tag that the end cuts off is none."""
+    assert links(body) == expected
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"<div>" * 50_000,
+        b"".join(b"<b id=%d><p>" % number for number in range(50_000)),
+        b"<z>" * 50_000 + b"</y>" * 50_000,
+        b"<template>" * 50_000 + b"</template>" * 50_000,
+        b"<a " + b" ".join(b"x%d" % number for number in range(50_000)) + b">",
+        b"<base href=/dir/>" * 50_000,
+        b"<select><button><selectedcontent></button>" + b"<option selected>x" * 300_000,
+    ],
+    ids=lambda bomb: bomb[:20].decode(),
+)
+def test_a_bomb_is_read_like_any_page(bomb: bytes) -> None:
+    """Nesting and attributes without end cost no hours and no gigabytes, and hide no link (else this test does not end)."""
+    assert links(b"<a href=1></a>" + bomb + b"<a href=2>") == [("/dir/1", "L"), ("/dir/2", "L")]
+
+
+def test_a_kept_resolver_gives_the_same_links() -> None:
+    """What the resolver remembers of one page never changes the links of another."""
+    resolver = LinkResolver()
+    body = b"<a href=x><a href=?p><a href=#f><a href=/y><a href=//b.test><a href=http:z>"
+    for page in (PAGE, "http://a.test/dir/other", "https://a.test/dir/page.html", "http://b.test/dir/"):
+        for _ in range(2):
+            assert extract_links(body, HTML, page, resolver=resolver) == extract_links(body, HTML, page)
+    assert len(resolver) > 0
+
+
+PIECES = st.sampled_from(
+    ["<a href=", "<base href=", "<link rel=icon href=", "'", '"', ">", "/x", "?q", "#", "<!--", "-->", "<script>", "</script>",
+     "\0", "<svg>", "<template>", "</template>", "é", " ", "javascript:", "http://b.test", "&amp;", "<title>", "</"]
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.lists(PIECES, max_size=30).map(lambda pieces: "".join(pieces).encode())))
+def test_no_body_raises_and_all_links_are_web_urls(body: bytes) -> None:
+    """Whatever a server sends: unique http(s) links without fragment."""
+    found, dropped = extract_links(body, HTML, PAGE)
+    urls = [link.url for link in found]
+    assert dropped == 0
+    assert len(set(urls)) == len(urls)
+    assert all(url.startswith(("http://", "https://")) and "#" not in url for url in urls)
+    assert all(isinstance(link, Link) and link.hop in {"L", "E"} for link in found)

@@ -1,0 +1,333 @@
+"""Group commit: what is acknowledged is on disk, what failed is refused for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crawler.jobs import durablefiles
+from crawler.jobs.journal import Journal
+from crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "crawl.log"
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    return tmp_path / "pages.jsonl"
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def put(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+class SlowDisk:
+    """Lets the test say when a sync ends; the rest is the real disk."""
+
+    def __init__(self) -> None:
+        self.syncs: list[int] = []
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+        self.failure: OSError | None = None
+
+    def __call__(self, descriptor: int) -> None:
+        self.begun.release()
+        assert self.may_end.acquire(timeout=30)
+        self.syncs.append(descriptor)
+        if self.failure is not None:
+            raise self.failure
+        os.fsync(descriptor)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    slow = SlowDisk()
+    monkeypatch.setattr(durablefiles, "sync_file", slow)
+    return slow
+
+
+async def test_a_line_is_in_its_file_when_the_writer_goes_on(log: Path, pages: Path) -> None:
+    """One entry per file, None for nothing."""
+    journal = Journal(log, pages)
+    await journal.write(b"a\n", b"1\n")
+    assert (content(log), content(pages)) == (b"a\n", b"1\n")
+    await journal.write(b"b\n", None)
+    assert (content(log), content(pages)) == (b"a\nb\n", b"1\n")
+    await journal.write(None, None)
+    await journal.close()
+    assert (content(log), content(pages)) == (b"a\nb\n", b"1\n")
+
+
+async def test_a_reopened_journal_appends(log: Path) -> None:
+    """A resumed crawl goes on with its logs."""
+    for line in (b"a\n", b"b\n"):
+        journal = Journal(log)
+        await journal.write(line)
+        await journal.close()
+    assert content(log) == b"a\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [(b"", b""), (b"a\n", b"a\n"), (b"a\ntorn", b"a\n"), (b"torn", b"")],
+)
+async def test_a_torn_last_line_is_cut_on_opening(found: bytes, kept: bytes, log: Path, pages: Path) -> None:
+    """The other lines and files stay."""
+    put(log, found)
+    put(pages, b"1\n")
+    journal = Journal(log, pages)
+    await journal.write(b"z\n", None)
+    await journal.close()
+    assert content(log) == kept + b"z\n"
+    assert content(pages) == b"1\n"
+
+
+async def test_a_journal_that_is_never_written_closes(log: Path) -> None:
+    """Twice, too; and its thread is gone."""
+    journal = Journal(log)
+    await journal.close()
+    await journal.close()
+    assert content(log) == b""
+    assert not [thread for thread in threading.enumerate() if thread.name == "journal"]
+
+
+async def test_what_waits_is_written_with_one_sync_per_file(log: Path, pages: Path, disk: SlowDisk) -> None:
+    """Sixty writers that come while a sync is under way share the next one."""
+    journal = Journal(log, pages)
+    writers = [asyncio.create_task(journal.write(b"first\n", None))]
+    await asyncio.to_thread(disk.begun.acquire)
+    writers += [asyncio.create_task(journal.write(b"%d\n" % n, b"%d\n" % n if n % 2 else None)) for n in range(60)]
+    await asyncio.sleep(0)
+    disk.may_end.release(3)
+    await asyncio.gather(*writers)
+    await journal.close()
+    assert len(disk.syncs) == 3
+    assert content(log) == b"first\n" + b"".join(b"%d\n" % n for n in range(60))
+    assert content(pages) == b"".join(b"%d\n" % n for n in range(1, 60, 2))
+
+
+async def test_nobody_goes_on_before_the_sync(log: Path, disk: SlowDisk) -> None:
+    """Written is not durable."""
+    journal = Journal(log)
+    writer = asyncio.create_task(journal.write(b"a\n"))
+    await asyncio.to_thread(disk.begun.acquire)
+    assert content(log) == b"a\n"
+    assert not writer.done()
+    disk.may_end.release()
+    await writer
+    await journal.close()
+
+
+async def test_a_cancelled_writer_loses_no_line_and_breaks_no_group(log: Path, disk: SlowDisk) -> None:
+    """It may be cancelled while its group gathers or while it is written."""
+    journal = Journal(log)
+    writers = [asyncio.create_task(journal.write(b"0\n"))]
+    await asyncio.to_thread(disk.begun.acquire)
+    writers += [asyncio.create_task(journal.write(b"%d\n" % n)) for n in range(1, 4)]
+    await asyncio.sleep(0)
+    writers[0].cancel()
+    writers[2].cancel()
+    disk.may_end.release(2)
+    results = await asyncio.gather(*writers, return_exceptions=True)
+    await journal.close()
+    assert [type(result) for result in results] == [asyncio.CancelledError, type(None)] * 2
+    assert content(log) == b"0\n1\n2\n3\n"
+
+
+async def test_closing_writes_what_waits(log: Path, disk: SlowDisk) -> None:
+    """Then no more is taken."""
+    journal = Journal(log)
+    writers = [asyncio.create_task(journal.write(b"0\n"))]
+    await asyncio.to_thread(disk.begun.acquire)
+    writers.append(asyncio.create_task(journal.write(b"1\n")))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(journal.close())
+    await asyncio.sleep(0)
+    with pytest.raises(JournalFailed, match="closed"):
+        await journal.write(b"2\n")
+    disk.may_end.release(2)
+    await asyncio.gather(*writers, closing)
+    assert content(log) == b"0\n1\n"
+
+
+async def test_after_a_failed_sync_every_waiting_and_later_write_is_refused(
+    log: Path, pages: Path, disk: SlowDisk
+) -> None:
+    """What a failed sync left on the disk is not known, so a second try proves nothing; the group is taken back."""
+    journal = Journal(pages, log)
+    disk.may_end.release(2)
+    await journal.write(b"1\n", b"a\n")
+    disk.begun.acquire()
+    disk.begun.acquire()
+    disk.failure = OSError(errno.EIO, os.strerror(errno.EIO))
+    writers = [asyncio.create_task(journal.write(None, b"b\n"))]
+    await asyncio.to_thread(disk.begun.acquire)
+    writers += [asyncio.create_task(journal.write(b"3\n", b"c\n")) for _ in range(3)]
+    await asyncio.sleep(0)
+    disk.may_end.release(9)
+    results = await asyncio.gather(*writers, return_exceptions=True)
+    with pytest.raises(JournalFailed) as later:
+        await journal.write(b"4\n", b"d\n")
+    await journal.close()
+    for failed in (*results, later.value):
+        assert isinstance(failed, JournalFailed)
+        assert not isinstance(failed, DiskFull)
+        assert failed.__cause__ is disk.failure
+        assert str(failed).startswith(f"{log}: input/output error; ")
+    assert (content(pages), content(log)) == (b"1\n", b"a\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+async def test_a_full_disk_is_told_from_other_failures() -> None:
+    """The crawl ends with the exit code of a full disk."""
+    journal = Journal(Path("/dev/full"))
+    with pytest.raises(DiskFull, match=r"^/dev/full: no space left on device; free some space") as raised:
+        await journal.write(b"a\n")
+    assert isinstance(raised.value, JournalFailed)
+    assert isinstance(raised.value.__cause__, OSError)
+    await journal.close()
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """Files may grow to this many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    yield 10_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_group_that_was_written_in_part_is_taken_back(log: Path, pages: Path, small_files: int) -> None:
+    """No file has a line whose writer was told that it failed; the other file of the group neither."""
+    journal = Journal(log, pages)
+    await journal.write(b"a\n", b"1\n")
+    with pytest.raises(DiskFull):
+        await journal.write(b"b\n", b"2" * small_files + b"\n")
+    assert (content(log), content(pages)) == (b"a\n", b"1\n")
+    await journal.close()
+
+
+async def test_a_group_that_cannot_be_taken_back_does_not_hide_the_failure(
+    log: Path, small_files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the next opening cuts the torn line."""
+    journal = Journal(log)
+    await journal.write(b"a\n")
+
+    def refuse(descriptor: int, length: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", refuse)
+        with pytest.raises(DiskFull):
+            await journal.write(b"b" * small_files + b"\n")
+    await journal.close()
+    assert len(content(log)) == small_files
+    await Journal(log).close()
+    assert content(log) == b"a\n"
+
+
+@pytest.mark.parametrize("lines", [(b"a\n",), (b"a\n", None, None), (b"a", None), (b"", None)])
+async def test_lines_that_do_not_fit_the_files_are_refused(
+    lines: tuple[bytes | None, ...], log: Path, pages: Path
+) -> None:
+    """A line without its newline would be cut as torn."""
+    journal = Journal(log, pages)
+    with pytest.raises(ValueError, match="one entry per file"):
+        await journal.write(*lines)
+    await journal.close()
+    assert content(log) == b""
+
+
+async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, log: Path) -> None:
+    """The files that were opened before it are closed again."""
+    before = open_descriptors()
+    with pytest.raises(NoFolder, match=f"^{tmp_path}/gone/pages.jsonl: "):
+        Journal(log, tmp_path / "gone" / "pages.jsonl")
+    with pytest.raises(StorageError, match=f"^{tmp_path}: is a directory; "):
+        Journal(log, tmp_path)
+    assert open_descriptors() == before
+
+
+async def test_a_file_whose_torn_line_cannot_be_cut_is_not_opened(log: Path, disk: SlowDisk) -> None:
+    """Else the next line would be glued to it."""
+    put(log, b"torn")
+    disk.failure = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    disk.may_end.release()
+    before = open_descriptors()
+    with pytest.raises(DiskFull, match=f"^{log}: no space left on device; "):
+        Journal(log)
+    assert open_descriptors() == before
+
+
+def test_a_loop_that_is_gone_does_not_kill_the_thread(log: Path, disk: SlowDisk) -> None:
+    """A crawl that is forced to end leaves its loop; the lines are written all the same."""
+    journals: list[Journal] = []
+
+    async def leave() -> None:
+        journals.append(Journal(log))
+        task = asyncio.create_task(journals[0].write(b"a\n"))
+        await asyncio.to_thread(disk.begun.acquire)
+        task.cancel()
+
+    asyncio.run(leave())
+    disk.may_end.release()
+    asyncio.run(journals[0].close())
+    assert content(log) == b"a\n"
+
+
+WRITERS = """
+import asyncio, sys
+from pathlib import Path
+from crawler.jobs.journal import Journal
+
+async def main():
+    journal = Journal(Path(sys.argv[1]), Path(sys.argv[2]))
+    async def writer(name):
+        for number in range(10**9):
+            line = b"%d %d\\n" % (name, number)
+            await journal.write(line, line if number % 2 else None)
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+    await asyncio.gather(*(writer(name) for name in range(64)))
+
+asyncio.run(main())
+"""
+
+
+def test_after_a_kill_every_acknowledged_line_is_there_and_none_is_torn(log: Path, pages: Path) -> None:
+    """A line may be there though nobody was told, never the other way round."""
+    command = [sys.executable, "-c", WRITERS, str(log), str(pages)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        acknowledged = [process.stdout.readline() for _ in range(3000)]
+        process.send_signal(signal.SIGKILL)
+        acknowledged += [line for line in process.stdout.readlines() if line.endswith(b"\n")]
+    asyncio.run(Journal(log, pages).close())
+    written = content(log).splitlines(keepends=True)
+    assert set(acknowledged) <= set(written)
+    assert {line for line in acknowledged if int(line.split()[1]) % 2} <= set(content(pages).splitlines(keepends=True))
+    assert len(written) == len(set(written)) <= len(acknowledged) + 64

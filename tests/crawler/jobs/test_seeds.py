@@ -1,0 +1,252 @@
+"""Seeds: read from what the operator named, and kept through any crash."""
+
+import io
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from crawler.jobs import durablefiles
+from crawler.jobs.seeds import BadSeed, Seed, SeedBook, SeedBookDamaged, SeedList, read_seeds
+from crawler.outcomes.errors import DiskFull, NoFolder
+from crawler.outcomes.exits import ExitCode
+
+
+def read(*arguments: str, stdin: bytes = b"") -> SeedList:
+    return read_seeds(arguments, io.BytesIO(stdin))
+
+
+def sources(seeds: SeedList) -> list[tuple[str, str]]:
+    return [(seed.url, seed.source) for seed in seeds.seeds]
+
+
+def only_bad(seeds: SeedList) -> BadSeed:
+    assert seeds.seeds == ()
+    (bad,) = seeds.bad
+    return bad
+
+
+class TestReading:
+    def test_an_argument_that_is_no_file_is_a_url(self) -> None:
+        """A URL, or a host: a missing scheme means http."""
+        assert sources(read("www.a.test", "https://b.test/x#f")) == [
+            ("http://www.a.test/", "command line"),
+            ("https://b.test/x", "command line"),
+        ]
+
+    def test_a_file_has_one_url_a_line(self, tmp_path: Path) -> None:
+        """Comments, blank lines, CRLF and a byte order mark are ignored; the source is file and line."""
+        file = tmp_path / "portals.txt"
+        file.write_bytes(
+            b"\xef\xbb\xbfwww.a.test\r\n\r\n# a comment\r\n  # another\nhttp://b.test/#x\t# why\n\nhttp://c.test/no#comment"
+        )
+        assert sources(read(str(file))) == [
+            ("http://www.a.test/", f"{file}:1"),
+            ("http://b.test/", f"{file}:5"),
+            ("http://c.test/no", f"{file}:7"),
+        ]
+
+    def test_a_minus_is_standard_input(self) -> None:
+        """Its lines are read like a file's."""
+        assert sources(read("-", stdin=b"# x\n\na.test\n")) == [("http://a.test/", "-:3")]
+
+    def test_a_file_named_like_a_host_is_a_file_and_a_folder_is_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What exists as a file is a seed file; a folder may be named after its host."""
+        monkeypatch.chdir(tmp_path)
+        Path("a.test").write_text("b.test\n")
+        Path("c.test").mkdir()
+        assert sources(read("a.test", "c.test")) == [
+            ("http://b.test/", "a.test:1"),
+            ("http://c.test/", "command line"),
+        ]
+
+    def test_a_pipe_is_a_file_too(self, tmp_path: Path) -> None:
+        """`<(command)` gives a path that is no regular file."""
+        read_end, write_end = os.pipe()
+        os.write(write_end, b"a.test\n")
+        os.close(write_end)
+        try:
+            assert [seed.url for seed in read(f"/dev/fd/{read_end}").seeds] == ["http://a.test/"]
+        finally:
+            os.close(read_end)
+
+    def test_each_url_is_once_where_it_was_named_first(self) -> None:
+        """Spellings of one URL are one seed, over all arguments."""
+        assert sources(read("a.test", "-", "HTTP://A.test:80/", stdin=b"http://a.test/#x\nb.test")) == [
+            ("http://a.test/", "command line"),
+            ("http://b.test/", "-:2"),
+        ]
+
+    def test_a_bad_line_is_told_and_skipped(self) -> None:
+        """The others count; what cannot be decoded is shown with escapes."""
+        found = read("-", stdin=b"a.test\nftp://b.test/\n\xff\xfe\nc.test")
+        assert [seed.url for seed in found.seeds] == ["http://a.test/", "http://c.test/"]
+        assert [(bad.text, bad.source) for bad in found.bad] == [("ftp://b.test/", "-:2"), ("\\xff\\xfe", "-:3")]
+        assert "http or https" in found.bad[0].reason
+        assert "UTF-8" in found.bad[1].reason
+
+    def test_a_byte_order_mark_counts_on_the_first_line_only(self) -> None:
+        """Elsewhere it is part of the text, and no URL begins with it."""
+        assert [bad.source for bad in read("-", stdin=b"a.test\n\xef\xbb\xbfb.test").bad] == ["-:2"]
+
+    def test_a_long_bad_line_is_cut(self) -> None:
+        """A seed file may be anything; its lines do not flood the terminal."""
+        assert len(only_bad(read("-", stdin=b"x " * 9999)).text) == 200
+        assert len(only_bad(read("-", stdin=b"\xff" * 9999)).text) == 200
+
+    @pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n", b"\xef\xbb\xbf"])
+    def test_an_empty_file_is_told(self, tmp_path: Path, content: bytes) -> None:
+        """A file without a seed is a slip of the operator."""
+        file = tmp_path / "empty.txt"
+        file.write_bytes(content)
+        bad = only_bad(read(str(file)))
+        assert (bad.text, bad.source) == (str(file), str(file))
+        assert "no URL" in bad.reason
+
+    @pytest.mark.parametrize("name", ["missing.txt", "seeds/Portals.TXT", "x.seeds"])
+    def test_a_missing_seed_file_is_not_taken_for_a_host(self, name: str) -> None:
+        """`portals.txt` that does not exist is a slip, unless a scheme says that it is a URL."""
+        assert "no such file" in only_bad(read(name)).reason
+        assert sources(read(f"http://{name}"))[0][1] == "command line"
+
+    @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "/no/such/place"])
+    def test_what_can_be_neither_file_nor_url_is_told(self, name: str) -> None:
+        """Names that the file system refuses are no crash. (A long one is a host to the URL parser, or not.)"""
+        found = read(name)
+        assert len(found.seeds) + len(found.bad) == 1
+
+    def test_a_file_that_cannot_be_read_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The reason is the system's."""
+        file = tmp_path / "locked"
+        file.write_text("a.test\n")
+
+        def refuse(self: Path, mode: str) -> None:
+            raise PermissionError(13, "Permission denied", str(self))
+
+        monkeypatch.setattr(Path, "open", refuse)
+        assert only_bad(read(str(file))).reason == "it cannot be read: Permission denied"
+
+
+A = Seed(url="http://a.test/", source="portals.txt:1")
+B = Seed(url="http://b.test/", source="redirect", via="http://a.test/")
+C = Seed(url="http://c.test/", source="command line")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "seeds.jsonl"
+
+
+class TestBook:
+    def test_seeds_come_back_in_order(self, path: Path) -> None:
+        """What was added is there after reopening, with source and via; more can be added."""
+        with SeedBook(path) as book:
+            assert book.add(A)
+            assert book.add(B)
+            assert list(book) == [A, B]
+        with SeedBook(path) as book:
+            assert list(book) == [A, B]
+            book.add(C)
+        with SeedBook(path) as book:
+            assert list(book) == [A, B, C]
+            assert len(book) == 3
+            assert C.url in book
+            assert "http://d.test/" not in book
+
+    def test_the_file_is_one_object_a_line(self, path: Path) -> None:
+        """{"url", "source", "via"}, for people and tools."""
+        with SeedBook(path) as book:
+            book.add_all([A, B])
+        assert [json.loads(line) for line in path.read_text().splitlines()] == [
+            {"url": A.url, "source": A.source, "via": None},
+            {"url": B.url, "source": B.source, "via": A.url},
+        ]
+
+    def test_adding_is_idempotent(self, path: Path) -> None:
+        """A URL is in the book once; the first to name it wins, in a batch as well."""
+        with SeedBook(path) as book:
+            assert book.add_all([A, Seed(url=A.url, source="again")]) == (A,)
+            assert not book.add(Seed(url=A.url, source="again"))
+            assert book.add_all([A, B, C]) == (B, C)
+            size = path.stat().st_size
+            assert book.add_all([A, B, C]) == ()
+            assert path.stat().st_size == size
+        with SeedBook(path) as book:
+            assert list(book) == [A, B, C]
+
+    def test_a_torn_last_line_is_cut_wherever_it_was_torn(self, path: Path) -> None:
+        """A crash while writing loses what did not count yet, and nothing else; the next line is whole."""
+        with SeedBook(path) as book:
+            book.add(A)
+            counted = path.stat().st_size
+            book.add(B)
+        whole = path.read_bytes()
+        for size in range(counted, len(whole)):
+            path.write_bytes(whole[:size])
+            with SeedBook(path) as book:
+                assert list(book) == [A]
+                assert path.stat().st_size == counted
+                book.add(C)
+            with SeedBook(path) as book:
+                assert list(book) == [A, C]
+
+    @pytest.mark.parametrize(
+        "line",
+        [b"x", b"", b"[]", b"{}", b"\xff", b"\0\0", b'{"url": 1, "source": "", "via": null}',
+         b'{"url": "http://A.test", "source": "", "via": null}', b'{"url": "http://a.test/"}'],
+    )  # fmt: skip
+    def test_a_damaged_line_is_told_and_nothing_is_touched(self, path: Path, line: bytes) -> None:
+        """Only the last line can be torn by a crash: any other that cannot be read needs the operator."""
+        with SeedBook(path) as book:
+            book.add(A)
+        before = path.read_bytes() + line + b"\n"
+        path.write_bytes(before)
+        with pytest.raises(SeedBookDamaged, match=r"seeds\.jsonl:2: the line is damaged") as raised:
+            SeedBook(path)
+        assert raised.value.exit_code is ExitCode.BAD_ORDER
+        assert path.read_bytes() == before
+
+    def test_an_added_seed_is_synced_and_so_is_the_folder(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Folder on opening, then the file once per batch, after it was written: else power loss could take it."""
+        synced: list[tuple[bool, int]] = []
+
+        def note(handle: int) -> None:
+            status = os.fstat(handle)
+            synced.append((os.path.samestat(status, path.stat()), path.stat().st_size))
+
+        monkeypatch.setattr(os, "fsync", note)
+        monkeypatch.setattr(durablefiles, "sync_file", note)
+        with SeedBook(path) as book:
+            assert synced == [(False, 0)]
+            book.add_all([A, B])
+            assert synced[1:] == [(True, path.stat().st_size)]
+            book.add(A)
+            assert len(synced) == 2
+
+    def test_a_full_disk_is_told_and_the_book_stays_whole(self, path: Path) -> None:
+        """A batch that did not fit does not count and leaves no torn line before the next."""
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with SeedBook(path) as book:
+            book.add(A)
+            try:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, limits[1]))
+                with pytest.raises(DiskFull, match=r"seeds\.jsonl"):
+                    book.add(B)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+                signal.signal(signal.SIGXFSZ, before)
+            assert list(book) == [A]
+            assert book.add(C)
+        with SeedBook(path) as book:
+            assert list(book) == [A, C]
+
+    def test_a_missing_folder_is_told(self, tmp_path: Path) -> None:
+        """The error names the file and is for the operator."""
+        with pytest.raises(NoFolder, match=r"state/seeds\.jsonl"):
+            SeedBook(tmp_path / "state" / "seeds.jsonl")

@@ -1,0 +1,248 @@
+"""The operator's verbs on a real Frontier: plain arguments in, plain facts out, bad ones refused in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from crawler.operating.verbs import STOPPED_ONLY, VERBS, JobRuns, answer, answer_beside, gate_key
+from crawler.outcomes.errors import UsageError
+from frontier.aio import AsyncFrontier
+from frontier.composition import FrontierOrder, open_frontier
+from frontier.core import Frontier
+from frontier.errors import UnknownQueue
+from frontier.models import Candidate, GateKey, Outcome, OutcomeKind
+from frontier.scheduling.gates import Politeness
+
+START_S = 1_000_000.0
+
+
+class Clock:
+    now_s = START_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def frontier(clock: Clock) -> Iterator[Frontier]:
+    rests = Politeness(delay_factor=0.0, min_delay_s=10.0, max_delay_s=10.0)
+    with open_frontier(None, FrontierOrder(policy="host", politeness=rests), clock=clock) as frontier:
+        frontier.schedule([Candidate(f"http://a.test/{number}") for number in range(3)])
+        frontier.schedule([Candidate("http://b.test/")])
+        yield frontier
+
+
+def fetch_one(frontier: Frontier) -> None:
+    lease = frontier.lease()
+    assert lease is not None
+    now_s = frontier.now_s()
+    frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
+
+
+def test_every_answer_is_what_json_holds(frontier: Frontier) -> None:
+    """Facts pass through the socket unchanged."""
+    asked = {"limit": 9, "subject": "a.test", "url": "http://a.test/1", "host": "a.test", "queue": "a.test", "units": 5}
+    for verb in VERBS:
+        facts = answer(frontier, verb, asked)
+        assert json.loads(json.dumps(facts)) == facts, verb
+
+
+def test_ls_lists_the_longest_queues_first(frontier: Frontier) -> None:
+    """As many as are asked for; with what a queue holds and where it stands."""
+    assert [queue["queue"] for queue in answer(frontier, "ls", {"limit": 9})["queues"]] == ["a.test", "b.test"]
+    (queue,) = answer(frontier, "ls", {"limit": 1})["queues"]
+    assert (queue["queue"], queue["urls"], queue["gate"], queue["budget"]) == ("a.test", 3, "a.test", None)
+
+
+def test_ls_lists_queues_of_one_state(frontier: Frontier) -> None:
+    """The longest first, too."""
+    frontier.operations.pause("b.test")  # type: ignore[arg-type]
+    facts = answer(frontier, "ls", {"limit": 9, "state": "paused"})
+    assert [(queue["queue"], queue["state"]) for queue in facts["queues"]] == [("b.test", "paused")]
+
+
+def test_the_totals_say_why_nothing_can_be_leased(frontier: Frontier) -> None:
+    """Also for a Frontier from which nobody leases; and asking changes nothing."""
+    assert answer(frontier, "ls", {"limit": 0})["totals"]["why_idle"] == ""
+    fetch_one(frontier)
+    fetch_one(frontier)
+    for _ in range(2):
+        totals = answer(frontier, "ls", {"limit": 0})["totals"]
+        assert "closed" in totals["why_idle"]
+        assert (totals["pending"], totals["in_flight"], totals["done"]) == (2, 0, 2)
+    frontier.check()
+
+
+def test_a_frontier_just_opened_knows_why_it_would_idle(clock: Clock, tmp_path) -> None:
+    """Its gates are rows, which are read only on the way to a lease."""
+    rests = Politeness(delay_factor=0.0, min_delay_s=10.0, max_delay_s=10.0)
+    order = FrontierOrder(policy="host", politeness=rests)
+    with open_frontier(tmp_path, order, clock=clock) as first:
+        first.schedule([Candidate("http://a.test/1"), Candidate("http://a.test/2")])
+        while (lease := first.lease()) is None:
+            first.flush()
+        first.finish(lease, Outcome(OutcomeKind.DONE, 200, START_S, START_S))
+    with open_frontier(tmp_path, order, clock=clock) as again:
+        why = answer(again, "ls", {"limit": 1})["totals"]["why_idle"]
+    assert "closed" in why
+    assert "in 10s" in why
+
+
+def test_show_knows_queues_and_urls(frontier: Frontier) -> None:
+    """A queue comes with its gates; what is neither is refused."""
+    queue = answer(frontier, "show", {"subject": "a.test"})
+    assert queue["explanation"]["subject"] == "a.test"
+    assert [gate["gate"] for gate in queue["gates"]] == ["a.test"]
+    url = answer(frontier, "show", {"subject": "http://a.test/1"})
+    assert url["explanation"]["state"] == "queued"
+    with pytest.raises(UnknownQueue, match=r"no queue c\.test"):
+        answer(frontier, "show", {"subject": "c.test"})
+
+
+def test_why_takes_a_url_as_a_seed_is_written(frontier: Frontier) -> None:
+    """Canonical or not; a status comes with its words."""
+    fetch_one(frontier)
+    assert answer(frontier, "why", {"url": "A.test/0#top"})["explanation"]["reason"] == "it is done with status 200 OK"
+    assert answer(frontier, "why", {"url": "http://c.test/"})["explanation"]["state"] == "never scheduled"
+    for bad in ("ftp://a.test/", "/etc", "http://"):
+        with pytest.raises(UsageError, match="no http or https URL"):
+            answer(frontier, "why", {"url": bad})
+
+
+def test_a_block_closes_the_gate_until_it_is_taken_back(frontier: Frontier, clock: Clock) -> None:
+    """For a time, until a time, or for good; the answer is the gate as it is then."""
+    assert answer(frontier, "block", {"host": "a.test", "for_s": 60})["gate"]["opens_in_s"] == 60
+    assert answer(frontier, "block", {"host": "a.test", "until_s": START_S + 90})["gate"]["opens_in_s"] == 90
+    facts = answer(frontier, "block", {"host": "http://A.test:80/x"})["gate"]
+    assert (facts["gate"], facts["opens_in_s"], facts["why_closed"]) == (
+        "a.test",
+        None,
+        "blocked until it is unblocked",
+    )
+    fetch_one(frontier)
+    clock.now_s += 1000
+    assert frontier.lease() is None
+    assert answer(frontier, "unblock", {"host": "a.test"})["gate"]["why_closed"] == ""
+    assert frontier.lease() is not None
+
+
+def test_a_block_of_a_host_that_nobody_has_met_holds_for_its_first_url(frontier: Frontier) -> None:
+    """An operator may know before the crawl does."""
+    answer(frontier, "block", {"host": "c.test"})
+    frontier.schedule([Candidate("http://c.test/")])
+    leases = [lease for lease in iter(frontier.lease, None) if lease is not None]
+    assert {lease.gate for lease in leases} == {"a.test", "b.test"}
+
+
+def test_queues_are_paused_resumed_retired_and_given_budgets(frontier: Frontier) -> None:
+    """Each order answers how the queue is then."""
+
+    def state_after(verb: str, **asked: object) -> str:
+        return answer(frontier, verb, {"queue": "b.test", **asked})["queue"]["state"]
+
+    assert state_after("pause") == "paused"
+    assert state_after("resume") in {"inactive", "ready"}
+    assert state_after("retire") == "retired"
+    assert state_after("set-budget", units=-1) in {"inactive", "ready"}
+    assert state_after("set-budget", units=0) == "retired"
+    assert state_after("set-budget", units=None) in {"inactive", "ready"}
+    frontier.check()
+
+
+@pytest.mark.parametrize("verb", sorted(STOPPED_ONLY))
+def test_what_needs_the_job_for_itself_is_refused_while_it_runs(frontier: Frontier, verb: str) -> None:
+    """One line says who has it and what to do."""
+    with pytest.raises(
+        JobRuns, match=rf"^{verb} needs the job for itself, and process \d+ crawls it; stop that crawl first$"
+    ):
+        answer(frontier, verb, {})
+
+
+@pytest.mark.parametrize(
+    ("verb", "asked"),
+    [
+        ("nonsense", {}),
+        ("ls", {}),
+        ("ls", {"limit": -1}),
+        ("ls", {"limit": True}),
+        ("ls", {"limit": 1, "state": "empty-ish"}),
+        ("show", {}),
+        ("show", {"subject": ""}),
+        ("show", {"subject": "\ud800"}),
+        ("block", {"host": "a b"}),
+        ("block", {"host": "a.test", "for_s": "1h"}),
+        ("block", {"host": "a.test", "for_s": math.inf}),
+        ("block", {"host": "a.test", "for_s": -5}),
+        ("block", {"host": "a.test", "until_s": START_S - 1}),
+        ("pause", {"queue": None}),
+        ("set-budget", {"queue": "a.test", "units": -2}),
+        ("set-budget", {"queue": "a.test", "units": 1.5}),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(frontier: Frontier, verb: str, asked: dict[str, object]) -> None:
+    """And nothing is changed."""
+    with pytest.raises(UsageError) as caught:
+        answer(frontier, verb, asked)
+    assert "\n" not in str(caught.value)
+    frontier.check()
+
+
+@pytest.mark.parametrize(
+    ("typed", "key"),
+    [
+        ("example.org", "example.org"),
+        ("Example.ORG:8080", "example.org"),
+        ("https://example.org/x?y", "example.org"),
+        ("[::1]", "[::1]"),
+        ("bücher.test", "xn--bcher-kva.test"),
+        ("queue:bkdr:5", "queue:bkdr:5"),
+        ("domain:example.org", "domain:example.org"),
+        ("group:Two words", "group:Two words"),
+    ],
+)
+def test_a_host_is_taken_as_people_write_it(typed: str, key: str) -> None:
+    """With or without what a URL has beside it."""
+    assert gate_key(typed) == GateKey(key)
+
+
+def test_each_order_says_what_the_queue_is_now(frontier: Frontier) -> None:
+    """The last order counts, and one resume takes all of them back."""
+    for verb, state, reason in (
+        ("pause", "paused", "it is paused by the operator"),
+        ("retire", "retired", "it is retired: 0 of its total budget of 0 are spent"),
+        ("pause", "paused", "it is paused by the operator"),
+        ("resume", "inactive", "it holds 3 URLs"),
+    ):
+        queue = answer(frontier, verb, {"queue": "a.test"})["queue"]
+        assert (queue["state"], queue["reason"].split("; ")[0]) == (state, reason)
+
+
+async def test_a_running_crawl_gives_the_same_answers(clock: Clock) -> None:
+    """Looks and orders by the same tables; whoever waits for a lease hears of an order."""
+
+    def open_(on_change: Callable[[], None]) -> Frontier:
+        return open_frontier(None, FrontierOrder(policy="host"), clock=clock, on_change=on_change)
+
+    async with AsyncFrontier(open_) as frontier:
+        frontier.schedule([Candidate("http://a.test/1"), Candidate("http://a.test/2")])
+        for verb in ("ls", "show", "why"):
+            asked = {"limit": 9, "subject": "a.test", "url": "http://a.test/1"}
+            assert await answer_beside(frontier, verb, asked) == answer(frontier.core, verb, asked)
+        await answer_beside(frontier, "pause", {"queue": "a.test"})
+        waiter = asyncio.create_task(frontier.lease())
+        await asyncio.sleep(0)
+        assert not waiter.done()
+        await answer_beside(frontier, "resume", {"queue": "a.test"})
+        assert (await waiter).url == "http://a.test/1"
+        with pytest.raises(JobRuns):
+            await answer_beside(frontier, "dump", {})

@@ -1,0 +1,54 @@
+"""How a run ends."""
+
+import pytest
+
+from crawler.outcomes.endings import WhyEnded, exit_code, failure_code, first_of
+from crawler.outcomes.errors import JournalFull, UsageError
+from crawler.outcomes.exits import ExitCode
+from crawler.reporting.reports import SeedFact
+from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
+
+
+def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> None:
+    """Groups nest."""
+    first = JournalFull("first")
+    assert first_of(ExceptionGroup("", [ExceptionGroup("", [first]), JournalFull("second")])) is first
+    assert first_of(ExceptionGroup("", [first, JournalFull("second")])) is first
+
+
+@pytest.mark.parametrize(
+    ("ending", "statuses", "code"),
+    [
+        (WhyEnded.FINISHED, [200], ExitCode.DONE),
+        (WhyEnded.FINISHED, [404, -1], ExitCode.DONE),
+        (WhyEnded.FINISHED, [-1, -5001], ExitCode.NO_SEED_ANSWERED),
+        (WhyEnded.FINISHED, [-1, 0], ExitCode.DONE),  # one was not tried yet
+        (WhyEnded.FINISHED, [], ExitCode.DONE),
+        (WhyEnded.PAGE_LIMIT, [200], ExitCode.DONE),
+        (WhyEnded.TIME_LIMIT, [200, 0], ExitCode.DONE),
+        (WhyEnded.TIME_LIMIT, [-1], ExitCode.NO_SEED_ANSWERED),
+        (WhyEnded.SIGNAL, [200], ExitCode.DRAINED),
+        (WhyEnded.SIGNAL, [-1], ExitCode.DRAINED),
+    ],
+)
+def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
+    """A signal weighs most; no answer at all is said when every seed was tried."""
+    seeds = [SeedFact(f"http://{number}.test/", status, "", None) for number, status in enumerate(statuses)]
+    assert exit_code(ending, seeds) is code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), ExitCode.USAGE),
+        (JournalFull("x"), ExitCode.DISK_FULL),
+        (StoreFull("x"), ExitCode.DISK_FULL),
+        (StoreInUse("x"), ExitCode.STORE_OR_JOB_IN_USE),
+        (FormatMismatch("x"), ExitCode.BAD_ORDER),
+        (PolicyError("x"), ExitCode.BAD_ORDER),
+        (UnknownQueue("x"), ExitCode.USAGE),
+    ],
+)
+def test_an_error_of_any_room_has_its_exit_code(error, code) -> None:
+    """The most special kind counts: a full disk is no store that failed somehow."""
+    assert failure_code(error) is code

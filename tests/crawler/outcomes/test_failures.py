@@ -1,0 +1,158 @@
+"""Failures: which status they have, how often a URL is tried again, what they tell of the host."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from multidict import CIMultiDict
+
+from crawler.outcomes import failures
+from crawler.outcomes.failures import (
+    HOST_BUSY,
+    HOST_BUSY_TRIES,
+    RETRY_WAITS_S,
+    TROUBLES,
+    AddressRefused,
+    ConnectFailed,
+    ConnectionLost,
+    FetchError,
+    FetchTimeout,
+    NameNotFound,
+    NameTimeout,
+    RobotsUnavailable,
+    Unfetchable,
+    asked_rest_s,
+    retry_after,
+    told_by,
+)
+from crawler.outcomes.status import FetchStatus
+from frontier.models import HostTrouble
+
+NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
+
+
+def waits_of(failure: FetchError | int) -> list[float]:
+    """All waits of a failure that comes back at each try."""
+    waits: list[float] = []
+    while (wait := retry_after(failure, len(waits))) is not None:
+        waits.append(wait)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (NameNotFound, FetchStatus.DNS_FAILED),
+        (NameTimeout, FetchStatus.DNS_FAILED),
+        (ConnectFailed, FetchStatus.CONNECT_FAILED),
+        (ConnectionLost, FetchStatus.CONNECTION_LOST),
+        (FetchTimeout, FetchStatus.TIMED_OUT),
+        (AddressRefused, FetchStatus.BLOCKED),
+        (Unfetchable, FetchStatus.UNFETCHABLE),
+        (RobotsUnavailable, FetchStatus.ROBOTS_FAILED),
+    ],
+)
+def test_each_failure_has_its_status(kind: type[FetchError], status: FetchStatus) -> None:
+    """The status of a failure is a property of its class."""
+    assert kind("x").status is status
+
+
+def test_every_failure_stands_in_the_retry_table() -> None:
+    """A new kind of failure must be given its waits on purpose."""
+    kinds = {kind for kind in vars(failures).values() if isinstance(kind, type) and issubclass(kind, FetchError)}
+    assert kinds - {FetchError} == {kind for kind in RETRY_WAITS_S if isinstance(kind, type)}
+
+
+@pytest.mark.parametrize(
+    ("failure", "waits"),
+    [
+        (NameNotFound("x"), []),
+        (AddressRefused("x"), []),
+        (Unfetchable("x"), []),
+        (NameTimeout("x"), [10.0, 30.0]),
+        (ConnectFailed("x"), [5.0, 60.0]),
+        (ConnectionLost("x"), [5.0, 60.0]),
+        (FetchTimeout("x"), [5.0, 60.0]),
+        (RobotsUnavailable("x"), []),
+        (404, []),
+        (500, []),
+        (200, []),
+    ],
+)
+def test_a_failure_is_tried_again_after_the_waits_of_its_row(failure: FetchError | int, waits: list[float]) -> None:
+    """The n-th wait follows the n-th try; after the last the failure is final."""
+    assert waits_of(failure) == waits
+
+
+@pytest.mark.parametrize("status", sorted(HOST_BUSY))
+def test_a_busy_host_is_tried_five_times_and_its_gate_does_the_waiting(status: int) -> None:
+    """429 and 503: due at once, since the host's gate is closed meanwhile; the fifth answer stands."""
+    assert waits_of(status) == [0.0] * (HOST_BUSY_TRIES - 1)
+    assert HOST_BUSY_TRIES == 5
+
+
+def test_a_failure_carries_the_times_of_its_fetch() -> None:
+    """`timed` writes both times and gives the same error back."""
+    error = ConnectFailed("x")
+    assert (error.start_s, error.end_s) == (0.0, 0.0)
+    assert error.timed(1.0, 2.5) is error
+    assert (error.start_s, error.end_s) == (1.0, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "asked_s"),
+    [
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("0", 0.0),
+        ("360000", 360_000.0),
+        ("9" * 400, math.inf),
+        ("Tue, 14 Nov 2023 22:15:20 GMT", 120.0),
+        ("Tue, 14 Nov 2023 22:15:20 -0000", 120.0),
+        ("Wed, 15 Nov 2023 22:13:20 GMT", 86_400.0),
+        ("Tue, 14 Nov 2023 22:00:00 GMT", 0.0),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("\u0663", 0.0),
+        ("soon", 0.0),
+        ("", 0.0),
+        ("Tue, 99 Nov 2023 22:13:20 GMT", 0.0),
+        ("Tue, 14 Nov 99999999 22:13:20 GMT", 0.0),
+    ],
+)
+def test_what_a_host_asks_for_is_told_uncut(value: str, asked_s: float) -> None:
+    """Seconds or a date; never negative, 0 if it cannot be read. The Frontier knows the longest that may be asked for."""
+    assert asked_rest_s(CIMultiDict({"retry-after": value}), NOW_S) == asked_s
+
+
+def test_a_host_that_names_no_rest_asks_for_none() -> None:
+    """The backoff has a wait of its own."""
+    assert asked_rest_s({}, NOW_S) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "told"),
+    [
+        (200, None, (HostTrouble.NONE, 0.0)),
+        (200, "7", (HostTrouble.NONE, 0.0)),
+        (302, "7", (HostTrouble.NONE, 7.0)),
+        (404, None, (HostTrouble.NONE, 0.0)),
+        (404, "7", (HostTrouble.UNAVAILABLE, 7.0)),
+        (429, None, (HostTrouble.THROTTLED, 0.0)),
+        (429, "7", (HostTrouble.THROTTLED, 7.0)),
+        (500, None, (HostTrouble.NONE, 0.0)),
+        (500, "7", (HostTrouble.UNAVAILABLE, 7.0)),
+        (503, None, (HostTrouble.UNAVAILABLE, 0.0)),
+        (503, "7", (HostTrouble.UNAVAILABLE, 7.0)),
+    ],
+)
+def test_an_answer_tells_of_its_host(status: int, retry_after: str | None, told: tuple[HostTrouble, float]) -> None:
+    """429 is too much, 503 or an error with Retry-After is trouble; a redirect's Retry-After is a wish without trouble."""
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    assert told_by(status, headers, NOW_S) == told
+
+
+def test_only_a_host_that_cannot_be_reached_is_in_trouble() -> None:
+    """A name that is not found, an address that is refused, or a URL that cannot be fetched say nothing of a server."""
+    assert dict(TROUBLES) == dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)

@@ -1,0 +1,64 @@
+"""Statuses: Heritrix's numbers, their words and their classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from crawler.outcomes.status import MEANINGS, FetchStatus, StatusClass, class_of, describe
+
+
+def test_the_numbers_are_those_of_heritrix() -> None:
+    """Operators know these numbers from crawl.log, so they never change."""
+    assert {status.name: int(status) for status in FetchStatus} == {
+        "UNATTEMPTED": 0,
+        "DNS_FAILED": -1,
+        "CONNECT_FAILED": -2,
+        "CONNECTION_LOST": -3,
+        "TIMED_OUT": -4,
+        "PROCESSOR_FAILED": -5,
+        "UNFETCHABLE": -7,
+        "ROBOTS_FAILED": -61,
+        "BLOCKED": -5001,
+        "ROBOTS_EXCLUDED": -9998,
+    }
+
+
+def test_every_code_has_a_meaning() -> None:
+    """The table of words and classes is complete and holds nothing else."""
+    assert set(MEANINGS) == set(FetchStatus)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (200, "200 OK"),
+        (404, "404 Not Found"),
+        (FetchStatus.CONNECT_FAILED, "-2 connect failed"),
+        (-9998, "-9998 excluded by robots.txt"),
+        (599, "599 unknown HTTP status"),
+        (-12345, "-12345 unknown status"),
+        (7, "7 unknown status"),
+    ],
+)
+def test_describe_gives_number_and_words(status: int, text: str) -> None:
+    """A status is described by its number and its words, known or not."""
+    assert describe(status) == text
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (100, StatusClass.SUCCESS),
+        (500, StatusClass.SUCCESS),
+        (999, StatusClass.SUCCESS),
+        (99, StatusClass.FAILED),
+        (0, StatusClass.FAILED),
+        (-3, StatusClass.FAILED),
+        (-12345, StatusClass.FAILED),
+        (-5001, StatusClass.DISREGARDED),
+        (-9998, StatusClass.DISREGARDED),
+    ],
+)
+def test_an_http_answer_is_a_success_whatever_its_number(status: int, expected: StatusClass) -> None:
+    """The class says whether the server answered, not whether it answered kindly."""
+    assert class_of(status) is expected

@@ -1,0 +1,166 @@
+"""The lines of crawl.log and pages.jsonl."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, hops_shown, page_line
+
+#: 2026-11-20 11:22:33.456 UTC
+AT_S = 1795173753.456
+
+
+def test_a_fetched_page_has_all_twelve_fields() -> None:
+    """The widths and forms are Heritrix's."""
+    entry = CrawlLogEntry(
+        logged_s=AT_S,
+        status=200,
+        size_bytes=12345,
+        url="http://a.test/p?q=1",
+        hops="LLE",
+        via="http://a.test/",
+        mime="text/html; charset=utf-8",
+        worker=7,
+        start_s=AT_S - 1.25,
+        end_s=AT_S - 0.25,
+        digest="sha1:2SMOO7EBA5YN7XQL3NUWAQ5IAXL6MLQF",
+        source="http://a.test/",
+        annotations=("2t", "lenTrunc"),
+    )
+    assert crawl_log_line(entry) == (
+        b"2026-11-20T11:22:33.456Z   200      12345 http://a.test/p?q=1 LLE http://a.test/ text/html #007 "
+        b"20261120112232206+1000 sha1:2SMOO7EBA5YN7XQL3NUWAQ5IAXL6MLQF http://a.test/ 2t,lenTrunc\n"
+    )
+
+
+def test_a_seed_that_got_no_answer_has_dashes_for_what_is_missing() -> None:
+    """Its content type is `unknown`."""
+    entry = CrawlLogEntry(logged_s=0.0, status=-9998, url="http://a.test/", worker=1000)
+    assert crawl_log_line(entry) == (
+        b"1970-01-01T00:00:00.000Z -9998          - http://a.test/ - - unknown #1000 - - - -\n"
+    )
+
+
+def test_an_answer_without_a_type_is_no_type() -> None:
+    """That differs from having no answer; an empty body has the size 0."""
+    entry = CrawlLogEntry(logged_s=0.0, status=404, size_bytes=0, url="http://a.test/", worker=1)
+    assert crawl_log_line(entry) == (
+        b"1970-01-01T00:00:00.000Z   404          0 http://a.test/ - - no-type #001 - - - -\n"
+    )
+
+
+def test_milliseconds_are_rounded_not_cut() -> None:
+    """1.0005 s as a float lies a little below or above; 0.9999 s is one second."""
+    entry = CrawlLogEntry(logged_s=0.9999, status=200, url="u", worker=1, start_s=0.9996, end_s=2.0004)
+    assert crawl_log_line(entry).startswith(b"1970-01-01T00:00:01.000Z ")
+    assert b" 19700101000001000+1000 " in crawl_log_line(entry)
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_duration() -> None:
+    """Tools read digits behind the plus sign."""
+    entry = CrawlLogEntry(logged_s=0.0, status=200, url="u", worker=1, start_s=5.0, end_s=4.0)
+    assert b" 19700101000005000+0 " in crawl_log_line(entry)
+
+
+@pytest.mark.parametrize(
+    ("hops", "shown"),
+    [("", ""), ("L" * 50, "L" * 50), ("R" + "L" * 50, "1+" + "L" * 50), ("L" * 12 + "E" * 50, "12+" + "E" * 50)],
+)
+def test_of_a_long_path_the_last_fifty_hops_are_shown_behind_a_count(hops: str, shown: str) -> None:
+    """As Heritrix writes it."""
+    assert hops_shown(hops) == shown
+
+
+def test_blanks_inside_a_field_are_percent_encoded() -> None:
+    """A comma inside an annotation too: commas part them."""
+    entry = CrawlLogEntry(
+        logged_s=0.0,
+        status=1,
+        url="http://a/b c\n\u00e9",
+        via="\u2028",
+        mime=" x",
+        worker=1,
+        annotations=("a,b c", "", "d"),
+    )
+    fields = crawl_log_line(entry).split()
+    assert fields[3:7] == [b"http://a/b%20c%0A%C3%A9", b"-", b"%E2%80%A8", b"no-type"]
+    assert fields[11] == b"a%2Cb%20c,d"
+
+
+TEXT = st.text(max_size=60)
+
+
+@given(
+    st.builds(
+        CrawlLogEntry,
+        logged_s=st.floats(0, 4e9),
+        status=st.integers(-10_000, 999),
+        size_bytes=st.none() | st.integers(0, 10**12),
+        url=TEXT,
+        hops=TEXT,
+        via=st.none() | TEXT,
+        mime=TEXT,
+        worker=st.integers(0, 5000),
+        start_s=st.none() | st.floats(0, 4e9),
+        end_s=st.none() | st.floats(0, 4e9),
+        digest=st.none() | TEXT,
+        source=st.none() | TEXT,
+        annotations=st.lists(TEXT, max_size=4).map(tuple),
+    )
+)
+def test_whatever_the_facts_a_line_has_twelve_fields_and_one_newline(entry: CrawlLogEntry) -> None:
+    """No URL, header or note can shift the columns or break the line."""
+    line = crawl_log_line(entry)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    fields = re.split(rb" +", line[:-1])
+    assert len(fields) == 12
+    assert all(fields)
+    assert line[:-1].isascii()
+    assert line[:-1].decode().isprintable()
+
+
+def test_a_page_is_one_compact_json_object() -> None:
+    """Keys in a fixed order, no spaces, the time in UTC."""
+    line = page_line(
+        url="http://a.test/",
+        status=200,
+        mime="text/html;charset=utf-8",
+        size_bytes=17,
+        hops="L" * 60,
+        via=None,
+        fetched_s=AT_S,
+        digest="sha1:AB",
+    )
+    assert line == (
+        b'{"url":"http://a.test/","status":200,"mime":"text/html","size":17,"hops":"' + b"L" * 60 + b'",'
+        b'"via":null,"fetch_time":"2026-11-20T11:22:33.456Z","digest":"sha1:AB"}\n'
+    )
+
+
+def test_a_page_without_a_type_has_none() -> None:
+    """Not the words of crawl.log: JSON can say nothing."""
+    line = page_line(url="u", status=200, mime="", size_bytes=0, hops="", via="v", fetched_s=0, digest=None)
+    assert json.loads(line)["mime"] is None
+
+
+@given(TEXT, TEXT, st.none() | TEXT)
+def test_a_page_line_is_utf_8_and_reads_back(url: str, mime: str, via: str | None) -> None:
+    """Whatever the texts hold, it is one line."""
+    line = page_line(url=url, status=200, mime=mime, size_bytes=1, hops="", via=via, fetched_s=1.0, digest=None)
+    read = json.loads(line.decode())
+    assert line.count(b"\n") == 1
+    assert (read["url"], read["via"]) == (url, via)
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_journal() -> None:
+    """It cannot be written in UTF-8; a question mark stands for it."""
+    line = page_line(url="a\ud800", status=200, mime="", size_bytes=1, hops="", via=None, fetched_s=1.0, digest=None)
+    assert json.loads(line)["url"] == "a?"
+    entry = CrawlLogEntry(logged_s=0.0, status=200, url="a\ud800", worker=1)
+    assert b" a%ED%A0%80 " in crawl_log_line(entry)

@@ -1,0 +1,91 @@
+"""Where events go, and how they look."""
+
+import io
+import re
+import sys
+
+import pytest
+import structlog
+
+from crawler.reporting.logs import configure_logs
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before():
+    yield
+    structlog.reset_defaults()
+
+
+def written(verbosity):
+    """What of one event of each level is written."""
+    out = io.StringIO()
+    configure_logs(verbosity, out)
+    log = structlog.get_logger("crawler.test")
+    for level in ("debug", "info", "warning", "error"):
+        getattr(log, level)(f"a {level}", url="http://a.test/")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "levels"),
+    [
+        (-5, ["error"]),
+        (-1, ["error"]),
+        (0, ["warning", "error"]),
+        (1, ["info", "warning", "error"]),
+        (2, ["debug", "info", "warning", "error"]),
+        (9, ["debug", "info", "warning", "error"]),
+    ],
+)
+def test_each_v_shows_one_level_more(verbosity, levels) -> None:
+    """Quiet shows errors alone; beyond the last level there is nothing more to see."""
+    assert re.findall(r"\[(\w+) *\]", written(verbosity)) == levels
+
+
+def test_an_event_is_one_line_with_its_time_in_utc_and_its_values() -> None:
+    """Without a terminal there are no colours."""
+    lines = written(-1).splitlines()
+    assert len(lines) == 1
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z \[error *\] a error +(\[crawler\.test\] +)?url=http://a\.test/", lines[0]
+    )
+
+
+def test_an_exception_is_shown_as_python_shows_it() -> None:
+    """A plain traceback, without the values of local variables: they may hold pages."""
+    out = io.StringIO()
+    configure_logs(0, out)
+
+    def read(page):
+        return {}[len(page)]
+
+    try:
+        read("the body")
+    except KeyError:
+        structlog.get_logger().exception("processor failed")
+    assert "Traceback (most recent call last):" in out.getvalue()
+    assert out.getvalue().endswith("KeyError: 8\n")
+    assert "the body" not in out.getvalue().replace('read("the body")', "")
+
+
+def test_events_go_to_the_standard_error_of_the_moment(monkeypatch) -> None:
+    """A live display may stand in for it after the logs were configured."""
+    configure_logs(0)
+    log = structlog.get_logger()
+    stand_in = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stand_in)
+    log.warning("look here")
+    assert "look here" in stand_in.getvalue()
+
+
+def test_colours_are_for_terminals() -> None:
+    """A terminal gets them."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    configure_logs(0, out)
+    structlog.get_logger().error("look here")
+    assert "\x1b[" in out.getvalue()

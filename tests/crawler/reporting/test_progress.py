@@ -1,0 +1,140 @@
+"""Progress: a pure line, and two ways to show it."""
+
+import asyncio
+import io
+
+import pytest
+from rich.console import Console
+
+from crawler.reporting import progress
+from crawler.reporting.progress import CrawlSnapshot, Progress, progress_line, why_idle
+from frontier.models import WaitsFor
+
+NOW = CrawlSnapshot(
+    elapsed_s=65.0,
+    pages=130,
+    failed=0,
+    excluded=0,
+    retries=0,
+    fetched_bytes=65 << 20,
+    active=3,
+    workers=100,
+    pending=4000,
+    waiting=0,
+    gates=5,
+    queues=997,
+    wakes_in_s=1.5,
+    waits_for=WaitsFor.TIME,
+)
+
+
+def now(**changed):
+    return NOW._replace(**changed)
+
+
+def test_the_line_says_how_far_and_how_fast() -> None:
+    """Without an earlier snapshot the rates are over the whole run."""
+    assert progress_line(NOW) == (
+        "1m 5s · 130 pages (2.0/s, 1.0 MiB/s) · 4000 queued in 997 queues · 3/100 active · 5 gates"
+    )
+
+
+def test_rates_are_since_the_earlier_snapshot() -> None:
+    """A crawl that has slowed down shows it."""
+    before = now(elapsed_s=60.0, pages=125, fetched_bytes=NOW.fetched_bytes - 5 * 1024)
+    assert "130 pages (1.0/s, 1.0 KiB/s)" in progress_line(NOW, before)
+
+
+def test_two_snapshots_of_one_moment_have_the_rate_of_the_whole_run() -> None:
+    """No time has passed in between to divide by."""
+    assert progress_line(NOW, NOW) == progress_line(NOW)
+
+
+def test_at_the_very_beginning_there_is_no_rate() -> None:
+    """Nothing is divided by no time."""
+    assert progress_line(now(elapsed_s=0.0)).startswith("0ms · 130 pages (0.0/s, 0 B/s) · ")
+
+
+def test_troubles_are_named_when_there_are_any() -> None:
+    """Zero of a trouble is none."""
+    assert progress_line(now(failed=1, waiting=3)).endswith(" gates · 1 failed · 3 waiting for a retry")
+    assert progress_line(now(excluded=2)).endswith(" gates · 2 excluded")
+
+
+def test_the_line_ends_with_why_nobody_works() -> None:
+    """An operator who sees nothing move must not wonder."""
+    assert progress_line(now(active=0)).endswith(" · idle: all gates are closed, next in 1.5s")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"active": 1}, ""),
+        ({"waits_for": WaitsFor.STORE, "wakes_in_s": None}, "idle: the store is catching up"),
+        ({"waits_for": WaitsFor.STORE | WaitsFor.TIME}, "idle: all gates are closed, next in 1.5s"),
+        ({"pending": 0, "waits_for": WaitsFor.URLS, "wakes_in_s": None}, "idle: nothing is queued"),
+        ({"waits_for": WaitsFor.FINISH, "wakes_in_s": None}, "idle: no gate can open"),
+        ({"waits_for": WaitsFor.OPERATOR, "wakes_in_s": None}, "idle: what is left stands in paused queues"),
+        ({"waiting": 4000}, "idle: retries wait, next in 1.5s"),
+        ({"waiting": 3999}, "idle: all gates are closed, next in 1.5s"),
+        ({"wakes_in_s": -0.1}, "idle: all gates are closed, next in 0ms"),
+    ],
+)
+def test_every_reason_to_be_idle_has_its_words(changed, reason) -> None:
+    """What is waited for, and for how long if that is known."""
+    assert why_idle(now(**{"active": 0, **changed})) == reason
+
+
+class Crawl:
+    """Gives a later snapshot at each call; sets an event at the last that the test waits for."""
+
+    def __init__(self, snapshots, step_s) -> None:
+        self.enough = asyncio.Event()
+        self._taken = 0
+        self._snapshots = snapshots
+        self._step_s = step_s
+
+    def take(self):
+        self._taken += 1
+        if self._taken == self._snapshots:
+            self.enough.set()
+        return now(elapsed_s=60.0 + self._taken * self._step_s, pages=100 + self._taken**2)
+
+
+async def shown(monkeypatch, *, is_terminal, snapshots, step_s=1.0, interval_s=0.0):
+    """What is written until so many snapshots are taken and the display is cancelled."""
+    monkeypatch.setattr(progress, "LIVE_INTERVAL_S", interval_s)
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", interval_s)
+    crawl, out = Crawl(snapshots, step_s), io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, width=200, color_system=None)
+    task = asyncio.create_task(Progress(crawl.take, console).show())
+    await crawl.enough.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return out.getvalue()
+
+
+async def test_without_a_terminal_there_are_plain_lines(monkeypatch) -> None:
+    """One a time, each with the rate since the one before, and no control characters."""
+    text = await shown(monkeypatch, is_terminal=False, snapshots=3)
+    assert [line.split(" · ")[:2] for line in text.splitlines()] == [
+        ["1m 1s", "101 pages (1.7/s, 1.1 MiB/s)"],
+        ["1m 2s", "104 pages (3.0/s, 0 B/s)"],
+        ["1m 3s", "109 pages (5.0/s, 0 B/s)"],
+    ]
+    assert "\x1b" not in text
+
+
+async def test_on_a_terminal_one_line_is_drawn_again_and_again(monkeypatch) -> None:
+    """The cursor is hidden meanwhile, and is back when the display is cancelled."""
+    text = await shown(monkeypatch, is_terminal=True, snapshots=4)
+    assert text.index("104 pages (3.0/s") < text.index("116 pages (7.0/s")
+    assert (text.count("\x1b[?25l"), text.count("\x1b[?25h")) == (1, 1)
+    assert text.rindex("\x1b[?25h") > text.rindex("116 pages")
+
+
+async def test_the_live_rate_is_over_a_few_seconds_not_over_one_refresh(monkeypatch) -> None:
+    """The earlier snapshot stays until it is ten refreshes old: four pages more in two steps, one in the last one."""
+    text = await shown(monkeypatch, is_terminal=True, snapshots=3, step_s=0.002, interval_s=0.001)
+    assert "109 pages (2000.0/s" in text

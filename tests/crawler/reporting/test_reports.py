@@ -1,0 +1,188 @@
+"""Reports as literal text."""
+
+from collections import Counter
+
+import pytest
+
+from crawler.jobs.job import JobFolder
+from crawler.outcomes.errors import NoFolder, storage_errors
+from crawler.reporting.reports import (
+    SEEDS_SHOWN,
+    RunFacts,
+    SeedFact,
+    crawl_report,
+    opening_line,
+    seeds_report,
+    seeds_shown,
+    write_reports,
+)
+from crawler.reporting.statistics import CrawlStatistics
+from frontier.models import Candidate, Outcome, OutcomeKind
+from frontier.operating.statistics import FrontierStatistics
+from tests.crawler.builder import memory_frontier
+
+SEED = "http://a.test/"
+
+ANSWERED = SeedFact("http://b.test/", 200, "", None)
+MOVED = SeedFact("http://a.test/", 301, "", "http://www.a.test/")
+DEAD = SeedFact("http://dead.test/", -1, "no such name: dead.test", None)
+SHUT = SeedFact("http://c.test/", -9998, "", None)
+UNTRIED = SeedFact("http://z.test/", 0, "", None)
+
+
+def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, retired=0, leases_lost=0):
+    return RunFacts(
+        job=job,
+        ended="finished: nothing is queued",
+        elapsed_s=elapsed_s,
+        seeds=list(seeds),
+        run=CrawlStatistics(
+            started_s=0.0,
+            pages=250,
+            failed=2,
+            excluded=1,
+            robots=3,
+            fetched_bytes=3 << 20,
+            by_status=Counter({200: 240, 404: 10, -2: 2}),
+            by_mime=mimes or Counter({"text/html": 247, "no-type": 3}),
+        ),
+        frontier=FrontierStatistics(
+            pending=40,
+            waiting=1,
+            in_flight=2,
+            done=900,
+            failed=5,
+            disregarded=6,
+            retired=retired,
+            queues={},
+            gates=1,
+            gates_open=1,
+            parked=0,
+            leases_lost=leases_lost,
+            unsynced_rows=0,
+            why_idle="",
+            seen={"expected_lost": lost},
+        ),
+    )
+
+
+def test_the_seeds_report_has_unanswered_seeds_first() -> None:
+    """Status, a word, the seed, and where it went or why it was not answered."""
+    assert seeds_report([ANSWERED, MOVED, UNTRIED, DEAD, SHUT]) == (
+        "[code] [status] [seed] [redirect or reason]\n"
+        " -9998 NOTCRAWLED http://c.test/ -9998 excluded by robots.txt\n"
+        "    -1 NOTCRAWLED http://dead.test/ no such name: dead.test\n"
+        "     0 NOTCRAWLED http://z.test/ 0 not tried yet\n"
+        "   301 CRAWLED    http://a.test/ http://www.a.test/\n"
+        "   200 CRAWLED    http://b.test/\n"
+    )
+
+
+def test_a_seeds_report_of_no_seeds_is_its_heading() -> None:
+    """Nothing is invented."""
+    assert seeds_report([]) == "[code] [status] [seed] [redirect or reason]\n"
+
+
+def test_the_crawl_report_tells_this_run_and_the_job() -> None:
+    """One fact a line, then what became of the URLs, then what the pages are; the most frequent first."""
+    assert crawl_report(facts(ANSWERED, DEAD, lost=0.02)) == (
+        "job            jobs/portals\n"
+        "ended          finished: nothing is queued\n"
+        "duration       2m 5s\n"
+        "seeds          1 answered, 1 not\n"
+        "this run       250 pages, 2 failed, 1 excluded, 3 robots.txt\n"
+        "fetched        3.0 MiB, 2.0 pages/s\n"
+        "job so far     900 pages, 5 failed, 6 excluded\n"
+        "still queued   42\n"
+        "lost to dedup  0.02 URLs expected\n"
+        "           240 200 OK\n"
+        "            10 404 Not Found\n"
+        "             2 -2 connect failed\n"
+        "           247 text/html\n"
+        "             3 no-type\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"elapsed_s": 0.0}, "fetched        3.0 MiB, 0.0 pages/s\n"),
+        ({"lost": 1e-9}, "lost to dedup  nothing\n"),
+        ({"lost": 1e-6}, "lost to dedup  1e-06 URLs expected\n"),
+        ({"retired": 7}, "still queued   42\nretired        7 URLs, in queues over their budget or put aside\nlost to"),
+        ({"leases_lost": 3}, "still queued   42\nleases lost    3, their URLs were fetched again\nlost to dedup"),
+    ],
+)
+def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
+    """No rate of no time, no losses that nobody will see."""
+    assert line in crawl_report(facts(**given))
+
+
+def test_rare_types_share_a_line() -> None:
+    """However many types the servers invent, the report stays short."""
+    mimes = Counter({f"a/{number:02}": 20 - number for number in range(13)})
+    lines = crawl_report(facts(mimes=mimes)).splitlines()[-11:]
+    assert lines[0] == "            20 a/00"
+    assert lines[-2:] == ["            11 a/09", "            27 other types"]
+
+
+def test_a_type_is_shown_without_harm_to_the_terminal() -> None:
+    """Servers write the header: control characters are escaped, long types cut."""
+    lines = crawl_report(facts(mimes=Counter({"\x1b[2j\udcff": 2, "x" * 200: 1}))).splitlines()[-2:]
+    assert lines == ["             2 \\x1b[2j\\udcff", "             1 " + "x" * 60]
+
+
+def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
+    """It has no such figure."""
+    exact = facts()
+    exact = exact._replace(frontier=exact.frontier._replace(seen={}))
+    assert "lost to dedup  nothing\n" in crawl_report(exact)
+
+
+def test_the_reports_are_written_where_the_job_keeps_them(tmp_path) -> None:
+    """The files hold what the functions say, in UTF-8."""
+    written = facts(ANSWERED, DEAD._replace(reason="kein Zugriff für uns"))
+    write_reports(tmp_path, written)
+    assert (tmp_path / "crawl-report.txt").read_bytes() == crawl_report(written).encode()
+    assert (tmp_path / "seeds-report.txt").read_bytes() == seeds_report(written.seeds).encode()
+
+
+def test_a_folder_whose_name_is_no_text_does_not_spoil_its_report(tmp_path) -> None:
+    """The bytes of its name are shown as such."""
+    write_reports(tmp_path, facts(job="jobs/\udcff"))
+    assert b"job            jobs/\\udcff\n" in (tmp_path / "crawl-report.txt").read_bytes()
+
+
+def test_a_report_that_cannot_be_written_names_its_file(tmp_path) -> None:
+    """The error is the system's; the caller says it in one line."""
+    with pytest.raises(NoFolder, match=r"crawl-report\.txt"), storage_errors(tmp_path):
+        write_reports(tmp_path / "missing", facts())
+
+
+async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
+    """By what the folder was before, and by what is left."""
+    async with memory_frontier(SEED, f"{SEED}1") as frontier:
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core.counts()) == f"new job {tmp_path}/job: 2 URLs queued"
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 0 URLs done, 2 queued"
+            for kind, status in ((OutcomeKind.DONE, 200), (OutcomeKind.FAILED, -1)):
+                frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
+            frontier.schedule([Candidate(url=f"{SEED}2")])
+            assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
+            frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
+            expected = f"job {tmp_path}/job is finished: 1 pages; use --fresh to start over"
+            assert opening_line(job, frontier.core.counts()) == expected
+            left = frontier.core.counts()._replace(retired=9)
+            expected = f"job {tmp_path}/job: 9 URLs are left, all in retired queues; raise total_budget to go on"
+            assert opening_line(job, left) == expected
+
+
+def test_of_many_seeds_only_the_first_are_shown(tmp_path) -> None:
+    """A few are shown whole; of many, those without an answer first, and where the others stand."""
+    few = [SeedFact(f"http://{number:02}.test/", 200, "", None) for number in range(SEEDS_SHOWN)]
+    assert seeds_shown(few, tmp_path / "seeds-report.txt") == seeds_report(few)
+    lines = seeds_shown([*few, DEAD, UNTRIED], tmp_path / "seeds-report.txt").splitlines()
+    assert len(lines) == 1 + SEEDS_SHOWN + 1
+    assert DEAD.url in lines[1]
+    assert lines[-1] == f"… and 2 more seeds in {tmp_path}/seeds-report.txt"

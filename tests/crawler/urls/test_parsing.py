@@ -1,0 +1,233 @@
+"""URLs: the canonical form, its parts, seeds as people type them, and what the resolver may remember."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from crawler.urls.parsing import MAX_URL_CHARS, LinkResolver, authority_of, canonical, host_of, seed_url
+
+BASE = "http://a.test/b/c/d?q=1"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("x", "http://a.test/b/c/x"),
+        ("./x", "http://a.test/b/c/x"),
+        ("../x", "http://a.test/b/x"),
+        ("../../../../x", "http://a.test/x"),
+        ("%2e%2E/x", "http://a.test/b/x"),
+        ("x/..", "http://a.test/b/c/"),
+        ("/x", "http://a.test/x"),
+        ("//b.test/x", "http://b.test/x"),
+        ("?p", "http://a.test/b/c/d?p"),
+        ("?", "http://a.test/b/c/d?"),
+        ("", "http://a.test/b/c/d?q=1"),
+        ("#f", "http://a.test/b/c/d?q=1"),
+        ("x#f?g", "http://a.test/b/c/x"),
+        ("http:x", "http://a.test/b/c/x"),
+        ("https:x", "https://x/"),
+        (r"\x\y", "http://a.test/x/y"),
+        (r"\\b.test\x?a\b", "http://b.test/x?a\\b"),
+        ("  \t/x\n ", "http://a.test/x"),
+        ("/x\ty\r\nz", "http://a.test/xyz"),
+        ("/x y", "http://a.test/x%20y"),
+        ("x:y/z", None),
+        ("./x:y", "http://a.test/b/c/x:y"),
+        ("/\0x\0", "http://a.test/%00x"),
+    ],
+)
+def test_relative_references_resolve_as_in_a_browser(raw: str, expected: str | None) -> None:
+    """WHATWG URL Standard: dots, queries, backslashes, white space, tabs and newlines."""
+    assert canonical(raw, BASE) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("HTTP://A.Test", "http://a.test/"),
+        ("http:a.test", "http://a.test/"),
+        ("http:///a.test//x", "http://a.test//x"),
+        ("http://a.test:80/", "http://a.test/"),
+        ("https://a.test:443", "https://a.test/"),
+        ("https://a.test:80", "https://a.test:80/"),
+        ("http://a.test:0080/", "http://a.test/"),
+        ("http://a.test:/", "http://a.test/"),
+        ("http://a.test./", "http://a.test./"),
+        ("http://bücher.test/ä?ö#ü", "http://xn--bcher-kva.test/%C3%A4?%C3%B6"),
+        ("http://中国.test/", "http://xn--fiqs8s.test/"),
+        ("http://ex%41mple.test/", "http://example.test/"),
+        ("http://a.test/%7e%zz%2F%2f", "http://a.test/%7e%zz%2F%2f"),
+        ("http://a.test/~b?c=%20+d&&e", "http://a.test/~b?c=%20+d&&e"),
+        ("http://u:p@a.test/x@y", "http://a.test/x@y"),
+        ("http://u@v:p@a.test:81?x@y", "http://a.test:81/?x@y"),
+        ("http://@a.test/", "http://a.test/"),
+        ("http://[2001:DB8::0:1]:8080/", "http://[2001:db8::1]:8080/"),
+        ("http://u@[::1]/", "http://[::1]/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://a.test/#", "http://a.test/"),
+        ("http://a.test/?", "http://a.test/?"),
+        ("http://a.test/?b#c#d", "http://a.test/?b"),
+    ],
+)
+def test_the_canonical_form_is_the_href_without_fragment_and_userinfo(raw: str, expected: str) -> None:
+    """Case, default ports, hosts and encoding as the standard has them; nothing is changed beyond that."""
+    assert canonical(raw) == expected
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["javascript:void(0)", "JavaScript:x", "mailto:a@b.test", "data:text/html,x", "tel:1", "ftp://a.test/", "file:///x", "ws://a/",
+     "blob:http://a.test/x", "about:blank", "http://", "http://a b/", "http://a.test:65536/", "http://[::1/", "http://a%00b/",
+     "http://1.2.3.256/", "/x\ud800"],
+)  # fmt: skip
+def test_what_is_no_web_url_has_no_canonical_form(raw: str) -> None:
+    """Other schemes, and what does not parse, also against a base."""
+    assert canonical(raw, BASE) is None
+
+
+def test_a_relative_reference_alone_is_no_url() -> None:
+    """Without a base there is nothing to resolve it against; a base that is none is no help."""
+    assert canonical("/x") is None
+    assert canonical("x", "y") is None
+
+
+def test_urls_are_at_most_8192_characters_long() -> None:
+    """The limit holds before and after percent-encoding."""
+    start = "http://a.test/"
+    longest = start + "x" * (MAX_URL_CHARS - len(start))
+    assert canonical(longest) == longest
+    assert canonical(longest + "x") is None
+    assert canonical(start + "ä" * ((MAX_URL_CHARS - len(start)) // 6)) is not None
+    assert canonical(start + "ä" * ((MAX_URL_CHARS - len(start)) // 6 + 1)) is None
+    assert canonical(longest + "/../y") is None
+
+
+PIECES = st.sampled_from(
+    ["http:", "https:", "HTTP:", "javascript:", "/", "//", "\\", "?", "#", "@", ":", "80", "443", "..", ".", "%2e", "%", "%41",
+     "[::1]", "[", "]", "a.test", "A.Test", "bücher", "xn--", "1.2", "0x7f", " ", "\t", "\n", "\0", "x", "u:p@", ";", "&", "ß",
+     "\u200d"]
+)  # fmt: skip
+MESSY = st.lists(PIECES, max_size=12).map("".join)
+RAW = st.one_of(
+    MESSY, st.text(max_size=30), MESSY.map("http://a.test".__add__), st.text(max_size=20).map("http://".__add__)
+)
+
+
+@given(RAW, st.sampled_from([None, BASE, "https://[::1]:8443/x/"]))
+def test_canonical_urls_are_their_own_canonical_form(raw: str, base: str | None) -> None:
+    """canonical(canonical(x)) == canonical(x), alone and against any base; and the parts can be read."""
+    url = canonical(raw, base)
+    assume(url is not None)
+    assert url is not None
+    assert canonical(url) == url
+    assert canonical(url, BASE) == url
+    assert url.startswith(("http://", "https://"))
+    assert "#" not in url
+    assert "@" not in authority_of(url)
+    assert authority_of(url).startswith(host_of(url))
+    assert host_of(url) == host_of(url).lower() != ""
+
+
+@pytest.mark.parametrize(
+    ("url", "authority", "host"),
+    [
+        ("http://a.test/x:1/@", "a.test", "a.test"),
+        ("http://a.test:81/", "a.test:81", "a.test"),
+        ("http://[::1]/", "[::1]", "[::1]"),
+        ("http://[2001:db8::1]:81/", "[2001:db8::1]:81", "[2001:db8::1]"),
+        ("https://127.0.0.1:8443/?/", "127.0.0.1:8443", "127.0.0.1"),
+    ],
+)
+def test_host_and_authority_are_read_off_the_url(url: str, authority: str, host: str) -> None:
+    """The authority has the port if it is not the default one, the host never; brackets stay."""
+    assert (authority_of(url), host_of(url)) == (authority, host)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("www.a.test", "http://www.a.test/"),
+        ("  www.a.test/x?y \n", "http://www.a.test/x?y"),
+        ("https://a.test", "https://a.test/"),
+        ("HTTPS://a.test", "https://a.test/"),
+        ("localhost:8080", "http://localhost:8080/"),
+        ("localhost:8080/x", "http://localhost:8080/x"),
+        ("a.test:81?x", "http://a.test:81/?x"),
+        ("127.0.0.1:8080/x", "http://127.0.0.1:8080/x"),
+        ("[::1]:8080", "http://[::1]:8080/"),
+        ("//a.test/x", "http://a.test/x"),
+        ("a.test/x:y", "http://a.test/x:y"),
+        ("bücher.test", "http://xn--bcher-kva.test/"),
+        ("中国.test", "http://xn--fiqs8s.test/"),
+        ("ht\ttps://a.test", "https://a.test/"),
+        ("", None),
+        ("ftp://a.test", None),
+        ("mailto:a@b.test", None),
+        ("javascript:x", None),
+        ("two words", None),
+        ("/etc/seeds", None),
+        ("./seeds", None),
+        ("+http://(test,a,", None),
+        ("-x", None),
+        ("http://", None),
+        ("a.test:99999", None),
+    ],
+)
+def test_a_seed_without_scheme_is_http(raw: str, expected: str | None) -> None:
+    """People type hosts, with ports; other schemes, paths and directives are no seeds."""
+    assert seed_url(raw) == expected
+
+
+BASES = ["http://a.test/", "http://a.test/b/c?d/e", "http://a.test/b/f", "https://a.test/b/f", "http://a.test/b/f?g",
+         "http://a.test:81/b/", "http://b.test/b/c", "https://[::1]/b//"]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(BASES), st.lists(RAW, max_size=8)), max_size=12))
+def test_the_resolver_answers_as_canonical_does(pages: list[tuple[str, list[str]]]) -> None:
+    """Whatever it remembers, in whatever order pages come: the answers are those of a fresh parse."""
+    resolver = LinkResolver(max_entries=20)
+    for base, links in pages:
+        for _ in range(2):
+            assert resolver.resolve(base, links) == [canonical(link, base) for link in links]
+
+
+@pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
+def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
+    """Two pages of one directory give it two meanings."""
+    resolver = LinkResolver()
+    for base in ("https://a.test/b/1?x", "https://a.test/b/2", "http://a.test/b/1", "http://a.test/b/2?y"):
+        assert resolver.resolve(base, [link]) == [canonical(link, base)]
+
+
+def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absolute links are known to the whole origin, relative ones to their directory."""
+    parsed: list[str] = []
+
+    def counted(raw: str, base: str | None = None) -> str | None:
+        parsed.append(raw)
+        return canonical(raw, base)
+
+    monkeypatch.setattr("crawler.urls.parsing.canonical", counted)
+    resolver = LinkResolver()
+    links = ["/x", "http://b.test/", "mailto:a", "y"]
+    resolver.resolve("http://a.test/1/a", links)
+    assert resolver.resolve("http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
+    assert parsed == links
+    assert resolver.resolve("http://a.test/2/", links)[3] == "http://a.test/2/y"
+    assert parsed == [*links, "mailto:a", "y"]
+
+
+def test_the_resolver_is_bounded() -> None:
+    """Neither many links, nor many directories, nor long links make it grow past its limit and one page."""
+    resolver = LinkResolver(max_entries=10)
+    resolver.resolve("http://a.test/", [str(number) for number in range(100)])
+    assert len(resolver) == 10
+    for number in range(100):
+        resolver.resolve(f"http://a.test/{number}/", ["?x"])
+        assert len(resolver) <= 11
+    kept = len(resolver)
+    resolver.resolve(
+        "http://a.test/99/", ["x" * (LinkResolver.MAX_KEPT_CHARS + 1), "ä" * (LinkResolver.MAX_KEPT_CHARS // 3)]
+    )
+    assert len(resolver) == kept
