@@ -146,7 +146,7 @@ class Frontier:
 
     def set_slots(self, gate: GateKey, slots: int | None) -> None:
         """Let so many fetches of this gate run at once; None = as many as the order says. Raises: PolicyError."""
-        if slots is not None and not (isinstance(slots, int) and 1 <= slots <= _MOST_SLOTS):
+        if slots is not None and not (type(slots) is int and 1 <= slots <= _MOST_SLOTS):
             raise PolicyError(f"{slots} slots for {gate}: give a whole number from 1 to {_MOST_SLOTS}, or None")
         self._change_gate(gate, lambda changed: changed.set_slots(slots))
 
@@ -214,12 +214,13 @@ class Frontier:
 
     def get(self, key: bytes) -> UrlRecord | None:
         """What is known of the URL with this dedup key (blocks, for a queued one as long as a scan takes; any thread)."""
-        if not isinstance(key, bytes):  # else the store would fail, and all with it
-            raise TypeError(f"a dedup key is bytes, such as url.encode(); not {key!r}")
+        _check_key(key)
         return self._store.look_up(key)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """What is known of those of these URLs that have ended, by dedup key (blocks; may be called from any thread)."""
+        for key in keys:
+            _check_key(key)
         return self._store.ended(keys)
 
     def wait_until_durable(self) -> None:
@@ -280,3 +281,9 @@ class Frontier:
             self._parts.outbox.batch.gates.append(listed.gate.row())
             listed.enlist()
         self._books.say()
+
+
+def _check_key(key: bytes) -> None:
+    """Raises: TypeError. A store that is asked for anything else fails, and all with it."""
+    if not isinstance(key, bytes):
+        raise TypeError(f"a dedup key is bytes, such as url.encode(); not {key!r}")

@@ -9,6 +9,7 @@ from frontier.errors import PolicyError
 from frontier.leases import Held
 from frontier.models import ENDING, WAITING, HostTrouble, Lease, Outcome, OutcomeKind, Row
 from frontier.outbox import Outbox
+from frontier.policies.budgets import NOTHING_MORE
 from frontier.policies.queuerules import Charge, QueueRules, pay
 from frontier.scheduling.gatelines import Line
 from frontier.scheduling.retries import Retries
@@ -51,7 +52,7 @@ class Endings:
         queue = lane.queue
         pay(queue, kind, charge[0])
         if kind is _RETIRE and not queue.standing:
-            queue.budget = queue.total_budget = queue.spent
+            queue.budget = queue.total_budget = NOTHING_MORE
         if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
             self._schedule.index.save(queue)
             if self._rules.is_over_total(queue) and not queue.standing:
@@ -136,16 +137,25 @@ class Endings:
 
 def check_outcome(lease: Lease, outcome: Outcome) -> None:
     """Raises: PolicyError for what no gate could keep to and no store can hold: a row that is never due would end no crawl."""
-    kind, status, start_s, end_s, after_s, _, _ = outcome
-    if not isinstance(kind, OutcomeKind):
-        raise PolicyError(f"{lease.url}: it ended as {kind!r}: give an OutcomeKind")
-    if not after_s < _INFINITY:
-        raise PolicyError(f"{lease.url}: a retry after {after_s} s: give a finite number")
+    kind, status, start_s, end_s, after_s, trouble, retry_after_s = outcome
+    if not (isinstance(kind, OutcomeKind) and isinstance(trouble, HostTrouble)):
+        raise PolicyError(f"{lease.url}: it ended as {kind!r} with {trouble!r}: give an OutcomeKind and a HostTrouble")
+    if not isinstance(status, int) or not -_MOST <= status < _MOST:
+        raise PolicyError(f"{lease.url}: status {status!r}: give a whole number of 64 bits")
     for time_s in (start_s, end_s):
-        if time_s is not None and not -_INFINITY < time_s < _INFINITY:
-            raise PolicyError(f"{lease.url}: fetched from {start_s} to {end_s}: give times in epoch seconds, or None")
-    if not -_MOST <= status < _MOST:
-        raise PolicyError(f"{lease.url}: status {status}: give a whole number of 64 bits")
+        if time_s is not None and not _is_finite(time_s):
+            raise PolicyError(
+                f"{lease.url}: fetched from {start_s!r} to {end_s!r}: give times in epoch seconds, or None"
+            )
+    if not _is_finite(after_s):
+        raise PolicyError(f"{lease.url}: a retry after {after_s!r} s: give a finite number")
+    # A host may ask for any time; its backoff cuts what is too long.
+    if not isinstance(retry_after_s, float | int) or math.isnan(retry_after_s):
+        raise PolicyError(f"{lease.url}: its host asks for {retry_after_s!r} s: give a number, 0 for none")
+
+
+def _is_finite(number: float) -> bool:
+    return isinstance(number, float | int) and -_INFINITY < number < _INFINITY
 
 
 def _is_well(outcome: Outcome) -> bool:

@@ -26,11 +26,11 @@ def seen_fingerprints(keys: Sequence[bytes]) -> list[int]:
 
 
 def name_id(name: str) -> int:
-    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer. Raises: TypeError if it is no text."""
+    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer. Raises: TypeError if it is no such text."""
     try:
-        encoded = name.encode("utf-8", "surrogatepass")
-    except AttributeError:
-        raise TypeError(f"the key of a queue or gate is text; not {name!r}") from None
+        encoded = name.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise TypeError(f"the key of a queue or gate is text that UTF-8 can hold; not {name!r}") from None
     return _signed(xxhash.xxh3_64_intdigest(encoded))
 
 

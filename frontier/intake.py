@@ -259,7 +259,8 @@ def _key(candidate: Candidate) -> bytes | None:
 
 def _keyless(candidate: Candidate) -> Verdict:
     """Why it has nothing that the filter could know it by."""
-    return _KEY if isinstance(candidate.url, str) and candidate.key is not None else _NOT_UTF8
+    key: object = candidate.key
+    return _NOT_UTF8 if key is None or isinstance(key, bytes) else _KEY
 
 
 def _fault(candidate: Candidate) -> Verdict | None:

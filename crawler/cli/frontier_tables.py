@@ -43,7 +43,7 @@ def totals_lines(totals: Facts, *, is_running: bool) -> Iterator[str]:
     )
     why = totals["why_idle"]
     if is_running:
-        yield f"nothing is leased: {why}" if why else "URLs can be leased now"
+        yield f"nothing can be leased now: {why}" if why else "URLs can be leased now"
     else:
         yield f"no crawl runs; for one that did: {why or 'URLs can be leased at once'}"
 

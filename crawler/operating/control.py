@@ -41,6 +41,12 @@ _OPEN_FOLDERS = Path("/proc/self/fd")
 _LONGEST_LINE = 1 << 20
 #: A crawl that has not answered by then hangs, or its store does.
 PATIENCE_S = 60.0
+#: A question that has stood in line for longer is refused: whoever asked may be told soon that nothing came of it.
+_LATEST_S = PATIENCE_S / 2
+_TOO_LATE = {
+    "error": "the crawl was busy with other questions; nothing was done, ask again",
+    "code": ExitCode.STORE_OR_JOB_IN_USE,
+}
 
 Arguments = Mapping[str, Any]
 #: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
@@ -98,13 +104,15 @@ class Control:
         return _Connection(self._asked, self._connections)
 
     def _asked(self, connection: _Connection, line: bytes) -> None:
-        reply = asyncio.create_task(self._reply_to(connection, line), name="control")
+        latest_s = asyncio.get_running_loop().time() + _LATEST_S
+        reply = asyncio.create_task(self._reply_to(connection, line, latest_s), name="control")
         self._replies.add(reply)
         reply.add_done_callback(self._replies.discard)
 
-    async def _reply_to(self, connection: _Connection, line: bytes) -> None:
+    async def _reply_to(self, connection: _Connection, line: bytes, latest_s: float) -> None:
         async with self._turn:
-            connection.say(await self._reply(line))
+            is_late = asyncio.get_running_loop().time() > latest_s
+            connection.say(_TOO_LATE if is_late else await self._reply(line))
 
     async def _reply(self, line: bytes) -> dict[str, Any]:
         try:

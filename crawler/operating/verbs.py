@@ -57,8 +57,6 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
 def totals(frontier: Frontier) -> Steps[Facts]:
     """How much there is of what, and why nothing can be leased, if so."""
-    if not frontier.in_flight:
-        yield from _read_gates(frontier)
     statistics = yield from frontier.operations.looking.statistics()
     names = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates_open")
     numbers = {name: getattr(statistics, name) for name in names}
@@ -161,7 +159,11 @@ class JobRuns(CrawlerError):
 def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
     """Do it on the Frontier of a job that is stopped (blocks). Raises: as `answer_beside`."""
     _check_verb(verb)
-    return run(LOOKS[verb](frontier, given)) if verb in LOOKS else ORDERS[verb](frontier, given)
+    if verb in ORDERS:
+        return ORDERS[verb](frontier, given)
+    if verb == "ls":
+        run(_read_gates(frontier))
+    return run(LOOKS[verb](frontier, given))
 
 
 async def answer_beside(frontier: AsyncFrontier, verb: str, given: Arguments) -> Facts:
@@ -284,7 +286,7 @@ def _whole(given: Arguments, name: str, *, least: int) -> int:
     value = given.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53:
         return value
-    raise UsageError(f"{name} must be a whole number from {least}; it is {value!r}")
+    raise UsageError(f"{name} must be a whole number from {least}, below 2^53; it is {value!r}")
 
 
 def _state(name: object) -> QueueState:

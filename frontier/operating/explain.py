@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from frontier.models import GateKey, QueueKey, UrlRecord, UrlState
 from frontier.operating.timewords import counted, duration_words, in_time, moment_words, rate_words
+from frontier.policies.budgets import NOTHING_MORE
 from frontier.policies.precedence import FLOOR
 from frontier.scheduling.lifecycle import QueueState
 
@@ -196,7 +197,7 @@ def _held_back(queue: QueueView) -> str:
     if queue.state is QueueState.PAUSED:
         return "is paused by the operator"
     if queue.state is QueueState.RETIRED:
-        if 0 <= queue.budget <= queue.spent:
+        if NOTHING_MORE < queue.budget <= queue.spent:
             return f"is retired: {queue.spent} of its total budget of {queue.budget} are spent"
         return "is retired by the operator"
     if queue.precedence >= queue.floor:

@@ -7,11 +7,13 @@ moment and done again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import compress
 
 from frontier.models import (
     BUSY,
+    ENDING,
     NORMAL,
     WAITING,
     Candidate,
@@ -27,6 +29,8 @@ from frontier.parts import Parts
 from frontier.stores.base import FrontierStore
 
 _HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
+#: What a store's whole numbers stay below.
+_MOST = 1 << 63
 _IS_NEW = frozenset({VerdictKind.NEW, VerdictKind.LATER})
 
 
@@ -44,7 +48,7 @@ class Loading:
         One question to the store for those pages. Raises: PolicyError and TypeError, before any change; StoreUnavailable.
         """
         for entry in queued:
-            _check(entry, attempts=int, due_s=(int, float, type(None)), via=(str, type(None)))
+            _check_queued(entry)
         if self._is_busy():
             return [BUSY] * len(queued)
         verdicts = self._judge([entry.candidate for entry in queued])
@@ -59,7 +63,7 @@ class Loading:
         Raises: TypeError, before any change; StoreUnavailable.
         """
         for entry in ended:
-            _check(entry, attempts=int, status=int, outcome=OutcomeKind)
+            _check_known(entry)
         if self._is_busy():
             return [BUSY] * len(ended)
         verdicts = self._judge([Candidate(entry.url, entry.key) for entry in ended])
@@ -136,12 +140,30 @@ class Loading:
         return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()}
 
 
-def _check(entry: Entry, **kinds: type | tuple[type, ...]) -> None:
-    """What the entry says is kept as it is, so it must be of its kind. Raises: TypeError, which names its place."""
-    for name, kind in kinds.items():
-        value = getattr(entry, name)
-        if not isinstance(value, kind):
-            raise TypeError(f"{entry.place}: {name} {value!r}: see {type(entry).__name__} for what it may be")
+def _check_queued(entry: Queued) -> None:
+    """What the entry says is kept as it is, so it must make sense. Raises: TypeError, which names its place."""
+    _check(entry, "candidate", isinstance(entry.candidate, Candidate))
+    _check(entry, "attempts", _is_count(entry.attempts))
+    _check(entry, "due_s", entry.due_s is None or (isinstance(entry.due_s, float | int) and math.isfinite(entry.due_s)))
+    _check(entry, "via", isinstance(entry.via, str | None))
+
+
+def _check_known(entry: Known) -> None:
+    """The same for one that ended."""
+    _check(entry, "attempts", _is_count(entry.attempts))
+    _check(entry, "status", isinstance(entry.status, int) and abs(entry.status) < _MOST)
+    _check(entry, "outcome", isinstance(entry.outcome, OutcomeKind) and entry.outcome in ENDING)
+
+
+def _check(entry: Entry, name: str, is_good: bool) -> None:
+    if not is_good:
+        raise TypeError(
+            f"{entry.place}: {name} {getattr(entry, name)!r}: see {type(entry).__name__} for what it may be"
+        )
+
+
+def _is_count(number: int) -> bool:
+    return isinstance(number, int) and 0 <= number < _MOST
 
 
 def _is_plain(text: str) -> bool:

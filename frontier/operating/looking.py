@@ -21,10 +21,12 @@ from frontier.stores.base import FrontierStore, QueueFacts
 
 #: Queues that are listed in one go.
 PAGE = 1000
+#: What a store's whole numbers stay below.
+_MOST = 1 << 63
 
 
 class Looking:
-    """Changes nothing but that what was said is written first. Errors: UnknownQueue; StoreUnavailable as everywhere."""
+    """Looks that change nothing; what was said is written first. Errors: UnknownQueue; StoreUnavailable as everywhere."""
 
     def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:
         self._store = store
@@ -47,11 +49,13 @@ class Looking:
         """Queues that have rows or are held back, of one state if given, by id behind one. Costs their number at worst."""
         if not isinstance(state, QueueState | None):
             raise TypeError(f"a queue's state is a QueueState, such as QueueState.PAUSED; not {state!r}")
+        _check_numbers(limit, 0 if after is None else after)
         yield from self.flush()
         return (yield from self._views.queues(state, after, limit))
 
     def longest(self, limit: int = 20) -> Steps[list[QueueView]]:
         """The queues with most URLs, longest first. Costs the store a look at every lane."""
+        _check_numbers(limit)
         yield from self.flush()
         views: list[QueueView] = []
         for facts in (yield from asked(self._store.longest, limit)):
@@ -91,3 +95,10 @@ class Looking:
     def flush(self) -> Steps[None]:
         """All that was said is durable."""
         yield from flushed(self._parts, self._store)
+
+
+def _check_numbers(*numbers: int) -> None:
+    """Raises: TypeError. A store that is asked for anything else fails, and all with it."""
+    for number in numbers:
+        if not isinstance(number, int) or not -_MOST <= number < _MOST:
+            raise TypeError(f"a limit, or a queue's id, is a whole number of 64 bits; not {number!r}")

@@ -14,7 +14,7 @@ from frontier.operating.explain import Explanation, GateView, QueueView
 from frontier.operating.looking import PAGE, Looking
 from frontier.operating.steps import run
 from frontier.parts import Parts
-from frontier.policies.budgets import checked_total, is_over_total
+from frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
 from frontier.scheduling.lifecycle import QueueState
 from frontier.seen import SeenFilter
 from frontier.stores.base import FrontierStore, QueueFacts
@@ -30,9 +30,8 @@ class Operations:
     def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:
         self._store = store
         self._parts = parts
-        self.looking = Looking(
-            store, seen, parts, clock
-        )  #: the same looks in steps, for a crawl that goes on meanwhile
+        #: The same looks in steps, for a crawl that goes on meanwhile.
+        self.looking = Looking(store, seen, parts, clock)
 
     # Looking
 
@@ -75,9 +74,8 @@ class Operations:
         self._stand(facts, self._open_or_retired(facts))
 
     def retire(self, queue: QueueKey) -> None:
-        """Put a queue aside, its URLs are kept: its total budget becomes what it has spent. A pause ends by it."""
-        facts = self._facts(queue)
-        self._set_budget(facts, facts.row.spent)
+        """Put a queue aside, its URLs are kept: its total budget becomes `NOTHING_MORE`. A pause ends by it."""
+        self._set_budget(self._facts(queue), NOTHING_MORE)
         self._stand(self._facts(queue), Standing.RETIRED)
 
     def set_budget(self, queue: QueueKey, units: int | None) -> None:
@@ -119,9 +117,9 @@ class Operations:
         return run(self.looking.facts(queue))
 
     def _without_retirement(self, queue: QueueKey) -> QueueFacts:
-        """The queue without the budget of its own that keeps it retired: the operator's last word counts."""
+        """The queue, its retirement taken back if it was somebody's order; a budget that it has used up stays."""
         facts = self._facts(queue)
-        if facts.row.standing is Standing.RETIRED and facts.row.budget is not None:
+        if facts.row.budget == NOTHING_MORE:
             self._set_budget(facts, None)
             facts = self._facts(queue)
         return facts

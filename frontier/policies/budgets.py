@@ -14,6 +14,8 @@ from frontier.models import OutcomeKind
 
 #: A total budget without end.
 UNLIMITED = -1
+#: The total budget of a queue that was put aside: whatever it has spent, it is over it.
+NOTHING_MORE = 0
 
 # By these names, because reading a member of an Enum's class costs more than all the rest of `spend`.
 _DONE: Final = OutcomeKind.DONE

@@ -134,7 +134,7 @@ class Place(Enum):
     PARKED = auto()  #: the same, but its queue is busy
 
 
-# As above.
+# By these names, because reading a member of an Enum's class costs as much as a call.
 NOWHERE: Final = Place.NOWHERE
 STORED: Final = Place.STORED
 LOADING: Final = Place.LOADING

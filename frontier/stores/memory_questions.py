@@ -155,10 +155,6 @@ class MemoryQuestions:
         yield from self._ended.keys()
 
 
-def _place(row: Row) -> tuple[int, ...]:
-    return row[:4]
-
-
 def _facts(row: QueueRow, lanes: Sequence[Lane]) -> QueueFacts:
     counts = [lane.count for lane in lanes if lane.count]
     return QueueFacts(row, sum(counts), sum(lane.waiting for lane in lanes), len(counts))

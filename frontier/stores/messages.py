@@ -12,10 +12,8 @@ from frontier.errors import StoreUnavailable
 from frontier.models import GateKey, Head, OutcomeKind, QueueKey, Row
 from frontier.turns import Turn
 
-LaneId = tuple[int, int]  # (queue id, gate id)
-
-
-Place = tuple[int, int, int, int]  # (queue, gate, precedence, ordinal): where a row stands in `url`
+LaneId = tuple[int, int]  #: (queue id, gate id)
+Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): where a row stands in `url`
 
 
 class Ended(NamedTuple):

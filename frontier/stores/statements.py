@@ -100,7 +100,7 @@ WHERE queue = ?
 # Queues
 
 _QUEUE = "queue.id, queue.key, standing, precedence, spent, budget, successes, errors"
-#: `base.QueueRow`, then rows, waiting rows, lanes that have rows.
+#: `messages.QueueRow`, then rows, waiting rows, lanes that have rows.
 _SUMS = f"""
 SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), count(lane.gate)
 FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0

@@ -62,7 +62,7 @@ SEEN = Table(
     Column("ordinal", _Int, nullable=False),
 )
 
-#: Columns in the order of `base.LaneRow`, then the standing of its queue, 0 = it may be served, and what follows from all.
+#: Columns in the order of `messages.LaneRow`, then the standing of its queue, 0 = it may be served, and what follows from all.
 LANE = Table(
     "lane",
     METADATA,
@@ -79,7 +79,7 @@ LANE = Table(
 #: would have the index rewritten each time.
 _partial_index("lane_turn", LANE.c.gate, LANE.c.turn, where="servable = 1")
 
-#: Columns in the order of `base.QueueRow`.
+#: Columns in the order of `messages.QueueRow`.
 QUEUE = Table(
     "queue",
     METADATA,
@@ -94,7 +94,7 @@ QUEUE = Table(
 )
 _partial_index("queue_standing", QUEUE.c.standing, QUEUE.c.id, where="standing <> 0")
 
-#: Columns in the order of `base.GateRow`, then its window: whether the core holds it, and if not, its turn and time.
+#: Columns in the order of `messages.GateRow`, then its window: whether the core holds it, and if not, its turn and time.
 GATE = Table(
     "gate",
     METADATA,

@@ -213,8 +213,11 @@ class Work:
             return
         batches = [item for item in group.items if isinstance(item, Batch)]
         if self._seen is not None:
-            group.known = []
-            batches = [_without_known(batch, self._seen, group.known) for batch in batches]
+            # All are asked before any is changed: a filter that fails amid them is asked again for all.
+            dead = [_known(batch, self._seen) for batch in batches]
+            for batch, rows in zip(batches, dead, strict=True):
+                _take_out(batch, rows)
+            group.known = [row for rows in dead for row in rows]
         group.batches = batches
 
     def _mark_seen(self, group: Group) -> None:
@@ -253,20 +256,21 @@ def _kind(item: Item) -> Callable[..., Any]:
     return item.read if isinstance(item, Asked) else type(item)
 
 
-def _without_known(batch: Batch, seen: SeenFilter, known: list[Row]) -> Batch:
-    """The batch, less the rows that the filter knows: these are added to `known`. Forced ones are not asked about."""
+def _known(batch: Batch, seen: SeenFilter) -> list[Row]:
+    """The new rows of the batch that the filter knows. Forced ones are not asked about."""
     asked = [row for row in batch.new if row.ordinal not in batch.forced]
     if not asked:
-        return batch
+        return []
     with _filter_errors():
         verdicts = seen.unseen([row.dedup_key() for row in asked])
-    dead = [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
-    if not dead:
-        return batch
-    known.extend(dead)
-    ordinals = {row.ordinal for row in dead}
-    batch.new = [row for row in batch.new if row.ordinal not in ordinals]
-    return batch
+    return [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
+
+
+def _take_out(batch: Batch, rows: list[Row]) -> None:
+    """Let the batch have these rows no more."""
+    if rows:
+        ordinals = {row.ordinal for row in rows}
+        batch.new = [row for row in batch.new if row.ordinal not in ordinals]
 
 
 class _FilterFailed(StoreUnavailable):

@@ -250,10 +250,18 @@ def test_a_delay_without_end_is_refused(number: float) -> None:
     assert rig.core.is_done
 
 
+#: What every store can keep.
+USUAL: dict[str, Any] = {
+    "kind": OutcomeKind.DONE, "status": (1 << 63) - 1, "start_s": 1.0, "end_s": 2.0, "after_s": 0.0,
+    "trouble": HostTrouble.NONE, "retry_after_s": float("inf"),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{side: number} for side in ("start_s", "end_s") for number in (float("nan"), float("inf"), float("-inf"))]
-    + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}, {"kind": "done"}],
+    + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}, {"status": 200.5}, {"kind": "done"}]
+    + [{"after_s": float("-inf")}, {"retry_after_s": None}, {"retry_after_s": float("nan")}, {"trouble": "none"}],
 )
 def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -> None:
     """Before any change: neither its links nor its end are taken, and the lease can be ended in order."""
@@ -265,9 +273,7 @@ def test_an_outcome_that_no_store_could_keep_is_refused(wrong: dict[str, Any]) -
         rig.core.finish(lease, outcome, candidates("http://b.test/"))
     assert "\n" not in str(refused.value)
     assert (rig.core.in_flight, rig.core.get(b"http://b.test/")) == (1, None)
-    rig.core.finish(
-        lease, outcome._replace(kind=OutcomeKind.DONE, status=(1 << 63) - 1, start_s=lease.since_s, end_s=lease.since_s)
-    )
+    rig.core.finish(lease, outcome._replace(**USUAL))
     assert rig.core.is_done
     rig.core.check()
 

@@ -31,9 +31,10 @@ def test_ids_fit_a_signed_column(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\udfff"])
-def test_a_name_that_is_no_text_has_an_id_too(name: str) -> None:
-    """A lone surrogate (bytes of a file name, say) is no error."""
-    assert name_id(name) == name_id(name)
+def test_a_name_that_utf_8_cannot_hold_is_refused(name: str) -> None:
+    """A lone surrogate (bytes of a file name, say): no store could keep it."""
+    with pytest.raises(TypeError, match="is text that UTF-8 can hold; not"):
+        name_id(name)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5))

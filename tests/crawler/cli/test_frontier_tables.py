@@ -58,7 +58,7 @@ def test_the_totals_are_one_line_and_say_why_nothing_runs() -> None:
     )
     assert why == "no crawl runs; for one that did: nothing is queued"
     assert ls({}, why_idle="")[-1] == "no crawl runs; for one that did: URLs can be leased at once"
-    assert ls({}, is_running=True)[-1] == "nothing is leased: nothing is queued"
+    assert ls({}, is_running=True)[-1] == "nothing can be leased now: nothing is queued"
     assert ls({}, is_running=True, why_idle="")[-1] == "URLs can be leased now"
 
 

@@ -219,7 +219,7 @@ def test_each_order_says_what_the_queue_is_now(frontier: Frontier) -> None:
     """The last order counts, and one resume takes all of them back."""
     for verb, state, reason in (
         ("pause", "paused", "it is paused by the operator"),
-        ("retire", "retired", "it is retired: 0 of its total budget of 0 are spent"),
+        ("retire", "retired", "it is retired by the operator"),
         ("pause", "paused", "it is paused by the operator"),
         ("resume", "inactive", "it holds 3 URLs"),
     ):
@@ -237,7 +237,8 @@ async def test_a_running_crawl_gives_the_same_answers(clock: Clock) -> None:
         frontier.schedule([Candidate("http://a.test/1"), Candidate("http://a.test/2")])
         for verb in ("ls", "show", "why"):
             asked = {"limit": 9, "subject": "a.test", "url": "http://a.test/1"}
-            assert await answer_beside(frontier, verb, asked) == answer(frontier.core, verb, asked)
+            expected = answer(frontier.core, verb, asked)
+            assert await answer_beside(frontier, verb, asked) == expected
         await answer_beside(frontier, "pause", {"queue": "a.test"})
         waiter = asyncio.create_task(frontier.lease())
         await asyncio.sleep(0)

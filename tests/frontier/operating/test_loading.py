@@ -348,6 +348,11 @@ def test_a_dump_loaded_elsewhere_is_the_same_frontier(frontier: Frontier, store:
         Known("dump:7", "http://a.test/", status=None),  # type: ignore[arg-type]
         Known("dump:7", "http://a.test/", outcome="done"),  # type: ignore[arg-type]
         Known("dump:7", "http://a.test/", attempts=None),  # type: ignore[arg-type]
+        Queued("dump:7", None),  # type: ignore[arg-type]
+        Queued("dump:7", Candidate("http://a.test/"), attempts=1 << 70),
+        Queued("dump:7", Candidate("http://a.test/"), due_s=float("inf")),
+        Known("dump:7", "http://a.test/", status=1 << 70),
+        Known("dump:7", "http://a.test/", outcome=OutcomeKind.RETRY),
     ],
 )
 def test_an_entry_of_another_kind_is_told_by_its_place_before_anything_is_taken(

@@ -76,7 +76,11 @@ def test_nothing_is_done_before_the_first_step() -> None:
     rig.core.check()
 
 
-@pytest.mark.parametrize("key", [None, 7, b"a.test"])
+#: What is said of a key of the wrong kind.
+NO_TEXT = r"is text( that UTF-8 can hold)?; not"
+
+
+@pytest.mark.parametrize("key", [None, 7, b"a.test", "a\udcff.test"])
 def test_a_key_that_is_no_text_is_told_in_one_line(key: Any) -> None:
     """Before anything is asked or changed; the Frontier goes on."""
     rig = filled()
@@ -90,11 +94,11 @@ def test_a_key_that_is_no_text_is_told_in_one_line(key: Any) -> None:
         operations.retire,
     ]
     for call in calls:
-        with pytest.raises(TypeError, match="is text; not"):
+        with pytest.raises(TypeError, match=NO_TEXT):
             call(key)
-    with pytest.raises(TypeError, match="is text; not"):
+    with pytest.raises(TypeError, match=NO_TEXT):
         operations.set_budget(key, 5)
-    with pytest.raises(TypeError, match="is text; not"):
+    with pytest.raises(TypeError, match=NO_TEXT):
         rig.core.block(key, 2_000_000.0)
     rig.core.check()
     assert rig.lease() is not None
@@ -112,3 +116,16 @@ def test_a_queue_that_is_not_there_is_named() -> None:
     for look in (rig.core.operations.view, rig.core.operations.explain):
         with pytest.raises(UnknownQueue, match="nobody"):
             look(QueueKey("nobody"))
+
+
+@pytest.mark.parametrize("number", ["9", None, 1 << 70, 1.5])
+def test_a_number_that_no_store_can_hold_is_told_in_one_line(number: Any) -> None:
+    """Before the store is asked, which would fail for good by it."""
+    rig = filled()
+    operations = rig.core.operations
+    for call in (operations.longest, lambda limit: operations.queues(None, None, limit)):
+        with pytest.raises(TypeError, match="is a whole number of 64 bits; not"):
+            call(number)
+    with pytest.raises(TypeError, match="a dedup key is bytes"):
+        rig.core.ended([b"http://a.test/", number])
+    rig.core.check()

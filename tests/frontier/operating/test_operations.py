@@ -150,6 +150,17 @@ def test_a_pause_does_not_lift_the_orders_budget() -> None:
     rig.core.check()
 
 
+def test_a_pause_does_not_lift_a_budget_of_the_queues_own() -> None:
+    """Only a retirement is taken back by the next order; what the operator lets it spend stays."""
+    rig = two_queues()
+    rig.finish(rig.lease_now())
+    rig.core.operations.set_budget(A, 1)
+    for order in (rig.core.operations.resume, rig.core.operations.pause, rig.core.operations.resume):
+        order(A)
+    assert rig.state_of(A) == "retired"
+    rig.core.check()
+
+
 def test_retiring_counts_the_leases_that_are_out() -> None:
     """They are in flight, not retired; those that come back unfinished are."""
     rig = build(politeness=HASTE, per_queue=2)
