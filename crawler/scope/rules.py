@@ -6,6 +6,7 @@ the operator's patterns take.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -19,6 +20,13 @@ from frontier.policies.surt import parse_surt
 #: Hops by which a URL belongs to the page that shows it: embedded, redirected to, guessed in a script.
 TRANSCLUDED = "ERX"
 SPECULATIVE = "X"
+
+#: What canonical URLs are of.
+WEB_SCHEMES = frozenset({"http", "https"})
+
+#: Slashes of http://, and of http://host/.
+_SCHEME_SLASHES = 2
+_HOST_SLASHES = 3
 
 #: Groups of more path segments are not looked for: 20 segments, the depth that is allowed, hold three of six.
 LONGEST_GROUP = 16
@@ -47,13 +55,22 @@ def _no_detail(url: str) -> str:  # noqa: ARG001 - one of several
     return ""
 
 
+class Quiet(NamedTuple):
+    """A rule says nothing of URLs that have both fewer characters and fewer slashes; infinity: its own limit is the other."""
+
+    chars: float = math.inf
+    slashes: float = math.inf
+
+
 class Rule(NamedTuple):
-    """One rule of a scope."""
+    """One rule of a scope. What it promises of itself (`quiet`, `by_hops`) spares asking it for most links."""
 
     name: str  #: its kind, or the function's name
     words: str  #: what it does, for the operator
     ask: Ask
     detail: Callable[[str], str] = _no_detail  #: URL -> which of its entries decides; empty if it has none
+    quiet: Quiet | None = None  #: URLs that it says nothing of; None: none are known
+    by_hops: bool = False  #: it looks at the hops alone
 
 
 def reject_all() -> Rule:
@@ -104,6 +121,7 @@ def max_hops(most: int) -> Rule:
         "max_hops",
         f"reject what is more than {most} hops from a seed",
         lambda _url, hops, _via: Decision.REJECT if len(hops) > most else None,
+        by_hops=True,
     )
 
 
@@ -129,20 +147,19 @@ def path_repeats(most: int) -> Rule:
     What stands behind the last slash is no segment; the query is looked at, too. Groups have at most 16 segments. Source:
     Heritrix's PathologicalPathDecideRule, whose pattern takes cubic time; this takes linear time.
     """
-    least_slashes = most + 4  # those of http://host/, and one behind each segment
 
     def ask(url: str, _hops: str, _via: str | None) -> Decision | None:
-        if url.count("/") < least_slashes:
-            return None
-        return Decision.REJECT if has_repeats(url.split("/")[3:-1], most) else None
+        segments = url.split("/")
+        if len(segments) - len(set(segments)) < most:
+            return None  # this many at least stand twice
+        return Decision.REJECT if has_repeats(segments[_HOST_SLASHES:-1], most) else None
 
-    return Rule("path_repeats", f"reject more than {most} repeats of a path segment or group in a row", ask)
+    words = f"reject more than {most} repeats of a path segment or group in a row"
+    return Rule("path_repeats", words, ask, quiet=Quiet(slashes=_HOST_SLASHES + most + 1))
 
 
 def has_repeats(segments: Sequence[str], most: int) -> bool:
     """Whether a group of segments stands more than `most` times in a row."""
-    if len(set(segments)) == len(segments):
-        return False
     for size in range(1, min(LONGEST_GROUP, len(segments) // (most + 1)) + 1):
         run = 0
         for first, second in zip(segments, segments[size:], strict=False):
@@ -154,14 +171,13 @@ def has_repeats(segments: Sequence[str], most: int) -> bool:
 
 def path_depth(most: int) -> Rule:
     """Reject paths with more slashes; those of the query do not count."""
-    limit = most + 2  # those behind the scheme
+    limit = most + _SCHEME_SLASHES
 
     def ask(url: str, _hops: str, _via: str | None) -> Decision | None:
-        if url.count("/") <= limit or url.partition("?")[0].count("/") <= limit:
-            return None
-        return Decision.REJECT
+        return Decision.REJECT if url.partition("?")[0].count("/") > limit else None
 
-    return Rule("path_depth", f"reject paths of more than {most} segments", ask)
+    words = f"reject paths of more than {most} segments"
+    return Rule("path_depth", words, ask, quiet=Quiet(slashes=limit + 1))
 
 
 def url_length(most: int) -> Rule:
@@ -170,6 +186,7 @@ def url_length(most: int) -> Rule:
         "url_length",
         f"reject URLs of more than {most} characters",
         lambda url, _hops, _via: Decision.REJECT if len(url) > most else None,
+        quiet=Quiet(chars=most + 1),
     )
 
 
@@ -180,6 +197,7 @@ def schemes(names: Sequence[str]) -> Rule:
         "schemes",
         f"reject schemes other than {', '.join(names)}",
         lambda url, _hops, _via: None if url.startswith(begins) else Decision.REJECT,
+        quiet=Quiet() if {*names} >= WEB_SCHEMES else None,
     )
 
 
