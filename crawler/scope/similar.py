@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from crawler.outcomes.errors import OrderError, storage_errors
-from dedup.errors import DedupError, StoreFull
+from dedup.errors import DedupError
 from dedup.similarity.filter import Mode, SimilarityFilter, SimilarityParameters
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Similar:
                 known = await _in(thread, lambda: SimilarityFilter.open(folder, parameters))
         except BaseException as error:
             thread.shutdown(wait=False)
-            if isinstance(error, DedupError) and not isinstance(error, StoreFull):
+            if isinstance(error, DedupError):
                 raise OrderError(f"[scope] similar: {error}") from error
             raise
         return cls(known, thread, folder)
