@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field, field_validator
 from crawler.orders.types import Count, Name, Positive, Section
 from crawler.outcomes.ownfunctions import is_own, shown
 from crawler.urls.canonicalization import DEFAULT, check_names
-from frontier.errors import PolicyError
-from frontier.policies.surt import parse_surt
 
 
 def _pattern(text: str) -> str:
@@ -23,6 +21,9 @@ def _pattern(text: str) -> str:
 
 
 def _surt(text: str) -> str:
+    from frontier.errors import PolicyError  # noqa: PLC0415 - the Frontier is slow to import, and most orders have no prefix
+    from frontier.policies.surt import parse_surt  # noqa: PLC0415 - as above
+
     try:
         parse_surt(text)
     except PolicyError as error:

@@ -7,17 +7,28 @@ which a worker takes as it takes any processor's fault (status -5, the error in 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 
 from crawler.outcomes.errors import OrderError
-from frontier.policies.ownfunctions import is_own, shown
 
-__all__ = ["OwnFunctionFailed", "call_own", "is_own", "own_function", "shown"]
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
+_SHOWN = 200
 
 
 class OwnFunctionFailed(Exception):
     """A function of the operator's own raised something, or answered what makes no sense; one line that names it."""
+
+
+def is_own(name: str) -> bool:
+    """The name is written like that of a function."""
+    return _NAME.fullmatch(name) is not None
+
+
+def shown(text: str) -> str:
+    """The text for an error message, not longer than some lines."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def own_function(name: str, key: str) -> Callable[..., Any]:

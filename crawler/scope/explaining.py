@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crawler.scope.rules import Decision, Target
 from crawler.scope.ruling import Scope, Step
+from frontier.operating.timewords import counted
 
 _SAYS = {Decision.ACCEPT: "accepts", Decision.REJECT: "rejects"}
 
@@ -17,7 +18,7 @@ def explain_scope(scope: Scope, url: str, hops: str, via: str | None) -> str:
     ruling = scope.decide(target)
     if ruling.step is None:
         return "out of scope: no rule accepts it"
-    found = f"after {len(hops)} hops ({hops})" if hops else "as a seed"
+    found = f"after {counted(len(hops), 'hop')} ({hops})" if hops else "as a seed"
     first = (
         f"{'in' if ruling.is_accepted else 'out of'} scope {found}, by rule {ruling.step.number} ({ruling.step.name})"
     )
