@@ -51,7 +51,7 @@ _SESSION = re.compile(
     r"(?:jsessionid|phpsessid)=[\w.,!~$-]{16,}|sid=[0-9a-z]{32}|aspsessionid[a-z]{8}=[a-z]{24}",
     re.IGNORECASE | re.ASCII,
 )
-_COLD_FUSION = ("cfid=", "cftoken=")
+_COLD_FUSION = {"cfid", "cftoken"}
 
 
 class Parts(NamedTuple):
@@ -101,13 +101,15 @@ def _may_hold_session_id(url: str) -> bool:
 
 
 def _without_session_ids(url: Parts) -> Parts:
-    path = _PATH_SESSION.sub("", url.path) if ";" in url.path else url.path
+    if ";" in url.path:
+        url = url._replace(path=_PATH_SESSION.sub("", url.path))
     if not _may_hold_session_id(url.query):
-        return url._replace(path=path)
+        return url
     kept = [each for each in url.query[1:].split("&") if not _SESSION.fullmatch(each)]
-    if all(any(each.lower().startswith(name) for each in kept) for name in _COLD_FUSION):
-        kept = [each for each in kept if not each.lower().startswith(_COLD_FUSION)]
-    return url._replace(path=path, query="?" + "&".join(kept) if kept else "")
+    names = {each.partition("=")[0].lower() for each in kept}
+    if names >= _COLD_FUSION:
+        kept = [each for each in kept if each.partition("=")[0].lower() not in _COLD_FUSION]
+    return url._replace(query="?" + "&".join(kept) if kept else "")
 
 
 def _without_www(url: Parts) -> Parts:
@@ -167,11 +169,11 @@ class Canonicalizer:
             check_names(names)
         except ValueError as error:
             raise OrderError(f"[urls] canonicalization: {error}") from error
-        self._changes = [RULES[name].change if name in RULES else _own(name) for name in names]
+        self._changes = tuple(RULES[name].change if name in RULES else _own(name) for name in names)
         rules = [RULES[name] for name in names if name in RULES]
         may_all = len(rules) < len(names)  # who knows what a function of one's own has to do
-        self._sign = _finder("".join(rule.signs for rule in rules), may_all=may_all)
-        self._sure_sign = _finder("".join(rule.signs for rule in rules if rule.hint is None), may_all=may_all)
+        self._sign = _finder(rules, may_all=may_all)
+        self._sure_sign = _finder([rule for rule in rules if rule.hint is None], may_all=may_all)
         self._hints = tuple(rule.hint for rule in rules if rule.hint is not None)
 
     def key(self, url: str) -> bytes | None:
@@ -209,10 +211,11 @@ class Canonicalizer:
         return url
 
 
-def _finder(signs: str, *, may_all: bool) -> Callable[[str, int], re.Match[str] | None]:
-    """Finds one of the characters from a place on; always something if it `may_all`."""
+def _finder(rules: Sequence[Rule], *, may_all: bool) -> Callable[[str, int], re.Match[str] | None]:
+    """Finds a sign of one of the rules from a place on; always something if it `may_all`."""
     if may_all:
         return re.compile("").search
+    signs = "".join(rule.signs for rule in rules)
     return re.compile(f"[{re.escape(signs)}]" if signs else "(?!)").search
 
 
