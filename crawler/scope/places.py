@@ -111,7 +111,7 @@ class Surts:
 
     def add(self, seed: str) -> None:
         """Open what the seed, taken as a SURT prefix, covers."""
-        self._surts.add(parse_surt(seed.partition("?")[0]))
+        self._surts.add(parse_surt(seed))
 
     def holds(self, url: str) -> bool:
         """Whether the prefix of a seed covers the URL."""

@@ -53,7 +53,9 @@ async def test_only_what_the_frontier_has_on_disk_is_written_down(known, tmp_pat
 
     await known.keep([A])
     storing = asyncio.create_task(known.store(slow))
-    await asked.wait()
+    asking = asyncio.create_task(asked.wait())
+    await asyncio.wait({storing, asking}, return_when=asyncio.FIRST_COMPLETED)
+    assert asking.done()
     await known.keep([B])
     assert len(known) == 0
     may_go_on.set()
