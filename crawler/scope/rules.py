@@ -28,6 +28,10 @@ WEB_SCHEMES = frozenset({"http", "https"})
 _SCHEME_SLASHES = 2
 _HOST_SLASHES = 3
 
+#: Folders whose verdicts are remembered, some MB; longer ones are not.
+_MAX_FOLDERS = 10_000
+_LONGEST_FOLDER = 256
+
 #: Groups of more path segments are not looked for: 20 segments, the depth that is allowed, hold three of six.
 LONGEST_GROUP = 16
 
@@ -145,14 +149,22 @@ def path_repeats(most: int) -> Rule:
     """Reject URLs in which one segment, or one group of segments, stands more than `most` times in a row: a/b/a/b/a/b/.
 
     What stands behind the last slash is no segment; the query is looked at, too. Groups have at most 16 segments. Source:
-    Heritrix's PathologicalPathDecideRule, whose pattern takes cubic time; this takes linear time.
+    Heritrix's PathologicalPathDecideRule, whose pattern takes cubic time; this takes linear time, and next to
+    none for a folder met lately: the links of a page lie in few.
     """
+    known: dict[str, Decision | None] = {}
 
     def ask(url: str, _hops: str, _via: str | None) -> Decision | None:
-        segments = url.split("/")
-        if len(segments) - len(set(segments)) < most:
-            return None  # this many at least stand twice
-        return Decision.REJECT if has_repeats(segments[_HOST_SLASHES:-1], most) else None
+        folder = url[: url.rfind("/")]
+        try:
+            return known[folder]
+        except KeyError:
+            said = Decision.REJECT if has_repeats(folder.split("/")[_HOST_SLASHES:], most) else None
+            if len(known) >= _MAX_FOLDERS:
+                known.clear()
+            if len(folder) <= _LONGEST_FOLDER:
+                known[folder] = said
+            return said
 
     words = f"reject more than {most} repeats of a path segment or group in a row"
     return Rule("path_repeats", words, ask, quiet=Quiet(slashes=_HOST_SLASHES + most + 1))
@@ -160,6 +172,8 @@ def path_repeats(most: int) -> Rule:
 
 def has_repeats(segments: Sequence[str], most: int) -> bool:
     """Whether a group of segments stands more than `most` times in a row."""
+    if len(segments) - len(set(segments)) < most:
+        return False
     for size in range(1, min(LONGEST_GROUP, len(segments) // (most + 1)) + 1):
         run = 0
         for first, second in zip(segments, segments[size:], strict=False):

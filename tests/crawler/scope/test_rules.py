@@ -115,6 +115,20 @@ def test_segments_and_groups_stand_at_most_twice_in_a_row(path: str, said: Decis
     assert said is None or (A + path).count("/") >= rule.quiet.slashes
 
 
+def test_the_folders_that_are_remembered_are_bounded(monkeypatch) -> None:
+    """Traps make new ones without end; what is remembered or not is judged alike."""
+    monkeypatch.setattr(rules, "_MAX_FOLDERS", 2)
+    monkeypatch.setattr(rules, "_LONGEST_FOLDER", 30)
+    judged = []
+    monkeypatch.setattr(
+        rules, "has_repeats", lambda segments, most: judged.append(segments) or has_repeats(segments, most)
+    )
+    rule = rules.path_repeats(1)
+    paths = ["a/a/1", "a/a/2", "b/1", "c/1", "a/a/3", "a/a/4", f"{'x' * 30}/1", f"{'x' * 30}/2"]
+    assert [says(rule, A + path) for path in paths] == [REJECT, REJECT, None, None, REJECT, REJECT, None, None]
+    assert [segments[0][0] for segments in judged] == ["a", "b", "c", "a", "x", "x"]
+
+
 def repeats_slowly(segments: list[str], most: int) -> bool:
     """Each group at each place, as one would by hand."""
     return any(
