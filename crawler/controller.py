@@ -37,7 +37,7 @@ from crawler.processors.preconditions import NoRobots, RobotsPrecondition
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
 from crawler.reporting.statistics import CrawlStatistics
-from crawler.scope.ruling import Scope
+from crawler.scope.opening import open_scope
 from crawler.workers import PageLimit, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.clocks import steady_clock
@@ -112,7 +112,7 @@ class CrawlController:
                 clock=self._clock,
             )
             parts.push_async_callback(fetcher.close)
-            scope = Scope(order.scope.scope, order.scope.max_hops)
+            scope = open_scope(order.scope)
             seeding = Seeding(book, scope, frontier)
             await seeding.begin(self._seeds)
             self._outside.say(opening_line(self._job, frontier.core.counts()))

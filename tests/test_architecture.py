@@ -23,7 +23,8 @@ CLONE = Path(__file__).resolve().parent.parent
 #: (room, other room) -> the files in it that may import the other (fnmatch patterns); there is no other arrow.
 ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
     ("crawler", "frontier"): ("crawler/*",),
-    ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*"),  # the command and the experiments on the filters
+    # The command and the experiments on the filters; the similarity filter, which judges what the Frontier is given.
+    ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*", "crawler/scope/similar.py"),
     ("frontier", "dedup"): ("frontier/composition.py", "frontier/order.py"),  # it is named in an order, and built there
 }
 

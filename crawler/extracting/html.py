@@ -14,7 +14,8 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.extracting.nesting import tame
-from crawler.urls.parsing import LinkResolver, canonical
+from crawler.urls.links import LinkResolver
+from crawler.urls.parsing import canonical
 
 #: Heritrix: maxOutlinks.
 MAX_LINKS = 6000

@@ -21,6 +21,7 @@ from pydantic_settings import (
 
 from crawler.jobs.seeds import is_file
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.orders.scope import ScopeSection, UrlsSection
 from crawler.orders.types import Connections, Count, Duration, Endpoint, FolderName, Name, Section, SeedFile, Size
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
@@ -51,13 +52,6 @@ class AgentSection(Section):
     def user_agent(self) -> str:
         """The User-Agent field: `product/version (+contact)`."""
         return f"{self.product}/{VERSION}" + (f" (+{self.contact})" if self.contact else "")
-
-
-class ScopeSection(Section):
-    """Which links are followed."""
-
-    scope: Literal["host", "prefix"] = "host"  #: the seeds' hosts, or what lies below the seeds' paths
-    max_hops: Count = 20  #: links from a seed
 
 
 class RobotsSection(Section):
@@ -104,6 +98,7 @@ class CrawlOrder(BaseSettings):
 
     job: JobSection = JobSection()
     agent: AgentSection = AgentSection()
+    urls: UrlsSection = UrlsSection()
     scope: ScopeSection = ScopeSection()
     frontier: FrontierSection = FrontierSection()
     politeness: PolitenessSection = PolitenessSection()

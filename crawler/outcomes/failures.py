@@ -25,6 +25,7 @@ class FetchError(Exception):
 
     status: ClassVar[FetchStatus]  #: what `crawl.log` shows
 
+    annotation: str = ""  #: what `crawl.log` says beside it
     start_s: float = 0.0  #: epoch seconds, when the fetch began; 0 outside a fetch
     end_s: float = 0.0  #: epoch seconds, when it was given up; 0 outside a fetch
 

@@ -20,7 +20,10 @@ class FetchStatus(IntEnum):
     PROCESSOR_FAILED = -5
     UNFETCHABLE = -7
     ROBOTS_FAILED = -61
+    OUT_OF_SCOPE = -5000
     BLOCKED = -5001
+    OVER_QUOTA = -5003
+    OVER_TIME = -5004
     ROBOTS_EXCLUDED = -9998
 
 
@@ -43,7 +46,10 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.PROCESSOR_FAILED: ("a processor failed", StatusClass.FAILED),
     FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
     FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),
-    FetchStatus.BLOCKED: ("blocked: private or loopback address", StatusClass.DISREGARDED),
+    FetchStatus.OUT_OF_SCOPE: ("out of scope", StatusClass.DISREGARDED),
+    FetchStatus.BLOCKED: ("blocked: by the operator, or a private or loopback address", StatusClass.DISREGARDED),
+    FetchStatus.OVER_QUOTA: ("over a quota", StatusClass.DISREGARDED),
+    FetchStatus.OVER_TIME: ("over the time to run", StatusClass.DISREGARDED),
     FetchStatus.ROBOTS_EXCLUDED: ("excluded by robots.txt", StatusClass.DISREGARDED),
 }
 

@@ -170,6 +170,8 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         found.append("lenTrunc")
     if visit.dropped_links:
         found.append(f"dol:{visit.dropped_links}")
+    if visit.failure is not None and visit.failure.annotation:
+        found.append(visit.failure.annotation)
     if visit.broken is not None:
         found.append(f"err={type(visit.broken).__name__}")
     return tuple(found)

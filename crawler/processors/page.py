@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from crawler.chain import Step
 from crawler.extracting.html import extract_links
 from crawler.fetching.fetcher import Response
-from crawler.urls.parsing import LinkResolver
+from crawler.urls.links import LinkResolver
 from crawler.visit import Visit
 
 #: Larger bodies are read in a thread of their own: they could hold the loop for seconds.

@@ -1,54 +1,129 @@
-"""Which URLs belong to the crawl. Pure: seeds in, yes or no out."""
+"""Scope: ordered rules, of which the last that decides wins; and the trace that says which one it was."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
-from crawler.urls.parsing import authority_of
+from crawler.scope.places import Place
+from crawler.scope.rules import Ask, Decision, Rule, Target
 
-#: The kinds of scope, as the crawl order names them.
-HOST: Final = "host"
-PREFIX: Final = "prefix"
+#: Paths of hops whose rulings are remembered: those of one crawl are few, as most pages lie a few hops away.
+MAX_KNOWN_HOPS = 10_000
+
+
+class Step(NamedTuple):
+    """What one rule says of a target."""
+
+    number: int  #: from 1, in the order of the rules
+    name: str  #: the kind of the rule
+    words: str  #: what the rule does
+    decision: Decision | None  #: None = it says nothing of this target
+    detail: str = ""  #: which of its entries decides, if it has some
+
+
+class Ruling(NamedTuple):
+    """What became of a target, and by which rule."""
+
+    is_accepted: bool
+    step: Step | None  #: the one that decided; None = no rule did, so it is out
 
 
 class Scope:
-    """A URL is in if a seed opened its place and it is no more than `max_hops` hops away from a seed.
+    """Which URLs belong to the crawl: the last rule that decides wins; a URL of which none says anything is out.
 
-    Kind `host`: its host[:port] is that of a seed, whatever the scheme (the default ports of http and https are
-    both unwritten, so a portal that moves to https stays in). Kind `prefix`: it starts with the URL of a seed cut
-    after the last slash of its path, scheme included. URLs are canonical. Cost: O(1) for `host`; for `prefix` one
-    look-up per slash, none beyond the longest prefix. Raises: ValueError for an unknown kind.
+    Rules are asked from the last to the first, so what stands last keeps URLs of traps from those before it. `place` is where
+    seeds are added; it is part of a rule.
     """
 
-    def __init__(self, kind: str, max_hops: int) -> None:
-        places: dict[str, Callable[[str], bool]] = {HOST: self._is_on_host, PREFIX: self._is_below_prefix}
-        if kind not in places:
-            raise ValueError(f"scope {kind!r} is not known; choose one of {', '.join(places)}")
-        self._is_in_place = places[kind]
-        self._max_hops = max_hops
-        self._authorities: set[str] = set()
-        self._prefixes: set[str] = set()
-        self._longest_prefix = 0
+    def __init__(self, rules: Sequence[Rule], place: Place) -> None:
+        self.rules = tuple(rules)
+        self._place = place
+        self._asked = tuple(_fused(self.rules))
 
     def add_seed(self, url: str) -> None:
         """Open the place of a seed. Idempotent."""
-        self._authorities.add(authority_of(url))
-        path = url.partition("?")[0]
-        prefix = path[: path.rindex("/") + 1]
-        self._prefixes.add(prefix)
-        self._longest_prefix = max(self._longest_prefix, len(prefix))
+        self._place.add(url)
 
-    def accepts(self, url: str, hops: str) -> bool:
-        """Whether to fetch this canonical URL, found after these hops (one letter each; the seed itself has none)."""
-        return len(hops) <= self._max_hops and self._is_in_place(url)
+    def accepts(self, url: str, hops: str = "", via: str | None = None) -> bool:
+        """Whether to fetch this canonical URL, found after these hops on this page. Cost: 0.7 µs by the default rules.
 
-    def _is_on_host(self, url: str) -> bool:
-        return authority_of(url) in self._authorities
-
-    def _is_below_prefix(self, url: str) -> bool:
-        end = url.index("//") + 2
-        while (end := url.find("/", end, self._longest_prefix) + 1) > 0:
-            if url[:end] in self._prefixes:
-                return True
+        Raises: OwnFunctionFailed.
+        """
+        for ask in self._asked:
+            decision = ask(url, hops, via)
+            if decision is not None:
+                return decision is Decision.ACCEPT
         return False
+
+    def decide(self, target: Target) -> Ruling:
+        """The same, with the rule that decided. Raises: OwnFunctionFailed."""
+        decided = next((step for step in reversed(self.trace(target)) if step.decision is not None), None)
+        return Ruling(decided is not None and decided.decision is Decision.ACCEPT, decided)
+
+    def trace(self, target: Target) -> list[Step]:
+        """What each rule says, in order. Raises: OwnFunctionFailed."""
+        steps = []
+        for number, rule in enumerate(self.rules, 1):
+            decision = rule.ask(*target)
+            detail = "" if decision is None else rule.detail(target.url)
+            steps.append(Step(number, rule.name, rule.words, decision, detail))
+        return steps
+
+
+def _fused(rules: Sequence[Rule]) -> Iterator[Ask]:
+    """The rules as they are asked, from the last to the first; neighbours that promise the same are one."""
+    for (is_quiet, by_hops), group in groupby(reversed(rules), lambda rule: (rule.quiet is not None, rule.by_hops)):
+        members = tuple(group)
+        if is_quiet:
+            yield _guarded(members)
+        elif by_hops:
+            yield _remembered(members)
+        else:
+            yield from (rule.ask for rule in members)
+
+
+def _guarded(rules: Sequence[Rule]) -> Ask:
+    """Rules that say nothing of short URLs with few slashes: one look spares them all."""
+    limits = [rule.quiet for rule in rules if rule.quiet is not None]
+    chars, slashes = min(limit.chars for limit in limits), min(limit.slashes for limit in limits)
+    first = _first_of(rules)
+
+    def ask(url: str, hops: str, via: str | None) -> Decision | None:
+        if len(url) < chars and url.count("/") < slashes:
+            return None
+        return first(url, hops, via)
+
+    return ask
+
+
+def _remembered(rules: Sequence[Rule]) -> Ask:
+    """Rules that look at the hops alone: the links of a page share them, up to the last letter."""
+    first = _first_of(rules)
+    known: dict[str, Decision | None] = {}
+
+    def ask(url: str, hops: str, via: str | None) -> Decision | None:
+        try:
+            return known[hops]
+        except KeyError:
+            if len(known) >= MAX_KNOWN_HOPS:
+                known.clear()
+            known[hops] = decision = first(url, hops, via)
+            return decision
+
+    return ask
+
+
+def _first_of(rules: Sequence[Rule]) -> Ask:
+    """What the first says that says anything."""
+    asks = tuple(rule.ask for rule in rules)
+
+    def ask(url: str, hops: str, via: str | None) -> Decision | None:
+        for each in asks:
+            decision = each(url, hops, via)
+            if decision is not None:
+                return decision
+        return None
+
+    return ask

@@ -10,7 +10,6 @@ non-ASCII query of, say, a GBK page that is not percent-encoded by its author ge
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import ada_url
 
@@ -19,19 +18,19 @@ MAX_URL_CHARS = 8192
 #: What the standard strips from both ends of a URL before parsing: C0 controls and space.
 C0_AND_SPACE = "".join(map(chr, range(0x21)))
 
-_WEB = ("http://", "https://")
+#: What canonical URLs begin with.
+WEB = ("http://", "https://")
 _HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d{1,5}(?:[/?#\\]|$))", re.IGNORECASE)
 _HOST_START = re.compile(r"//|\[|[^\W_]")
 #: Tab and newlines: the standard takes them out of a URL wherever they stand.
-_NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
-_WHOLE_BASE = re.compile(r"(?:https?:)?(?:[?#]|$)", re.IGNORECASE)
+NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
 
 
 def canonical(raw: str, base: str | None = None) -> str | None:
     """The canonical form of a URL, resolved against `base` if one is given.
 
     None if it does not parse, is not http or https, or is longer than `MAX_URL_CHARS`. Canonical URLs are their own canonical
-    form. Cost: about 2 µs; see `LinkResolver` for links. Source: https://url.spec.whatwg.org/.
+    form. Cost: about 2 µs; see `links` for those of a page. Source: https://url.spec.whatwg.org/.
     """
     if len(raw) > MAX_URL_CHARS:
         return None
@@ -39,7 +38,7 @@ def canonical(raw: str, base: str | None = None) -> str | None:
         href = ada_url.normalize_url(raw) if base is None else ada_url.join_url(base, raw)
     except ValueError:
         return None
-    if not href.startswith(_WEB):
+    if not href.startswith(WEB):
         return None
     url = _without_userinfo(href.partition("#")[0])
     return url if len(url) <= MAX_URL_CHARS else None
@@ -72,67 +71,9 @@ def seed_url(raw: str) -> str | None:
     `localhost:8080` is a host and a port, not a scheme. None if it is no http(s) URL even so: another scheme, a path
     (`/etc/seeds`, `./seeds`), a SURT directive (`+http://(com,`).
     """
-    text = raw.translate(_NO_BREAKS).strip(C0_AND_SPACE)
+    text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
     if _HAS_SCHEME.match(text):
         return canonical(text)
     if not _HOST_START.match(text):
         return None
     return canonical(f"http://{text.removeprefix('//')}")
-
-
-class LinkResolver:
-    """Resolves links, and remembers the answers: most links of a page stood on the page before it, too.
-
-    Answers are kept per origin for links that start with `/`, `http://` or `https://`, else per directory of the base; a link
-    that depends on the whole base (`?page=2`) is not kept. Bounded: when `max_entries` are held all are dropped before the next
-    page, since a rare cold start is cheaper than book-keeping at each hit; long links are not kept. The caller owns it, for
-    one thread. Cost of a known link: 0.15 µs.
-    """
-
-    #: Longer links (data: URLs above all) and longer answers are not remembered.
-    MAX_KEPT_CHARS = 512
-
-    def __init__(self, max_entries: int = 50_000) -> None:
-        self._max_entries = max_entries
-        self._kept = 0
-        self._answers: dict[str, dict[str, str | None]] = {}
-
-    def __len__(self) -> int:
-        """What is held: answers, and the origins and directories they belong to."""
-        return self._kept + len(self._answers)
-
-    def resolve(self, base: str, links: Iterable[str]) -> list[str | None]:
-        """The canonical form of each link, in order; None for those that have none.
-
-        `base` is a canonical URL, with no slash missing: its text up to the last slash is the key of what is remembered.
-        """
-        if len(self) >= self._max_entries:
-            self._answers.clear()
-            self._kept = 0
-        path = base.partition("?")[0]
-        of_directory = self._answers.setdefault(path[: path.rindex("/") + 1], {})
-        of_origin = self._answers.setdefault(base[: base.index("/", len("https://"))], {})
-        answers = []
-        for link in links:
-            known = of_origin if link.startswith(("/", *_WEB)) else of_directory
-            try:
-                answers.append(known[link])
-            except KeyError:
-                answers.append(self._learn(base, link, known))
-        return answers
-
-    def _learn(self, base: str, link: str, known: dict[str, str | None]) -> str | None:
-        url = canonical(link, base)
-        if len(self) < self._max_entries and self._is_worth_keeping(link, url):
-            known[link] = url
-            self._kept += 1
-        return url
-
-    def _is_worth_keeping(self, link: str, url: str | None) -> bool:
-        longest = max(len(link), len(url or ""))
-        return longest <= self.MAX_KEPT_CHARS and not _needs_whole_base(link)
-
-
-def _needs_whole_base(link: str) -> bool:
-    """The link says so little that the file name or the query of its base shows in the answer: ``, `?q`, `#f`, `http:?q`."""
-    return _WHOLE_BASE.match(link.translate(_NO_BREAKS).strip(C0_AND_SPACE)) is not None

@@ -217,11 +217,24 @@ class SimilarityFilter:
         """
         new, flipped = self._admit(urls)
         try:
-            self._url_db.append(list(compress(urls, new)), " ".join(self._names))
+            self.store(list(compress(urls, new)))
         except BaseException:
             _flip(flipped)
             raise
         return new
+
+    def mark(self, urls: Sequence[bytes]) -> BoolArray:
+        """The first half of `add_all`: in memory alone. A restart forgets what `store` was not given after it."""
+        return self._admit(urls)[0]
+
+    def store(self, urls: Sequence[bytes]) -> None:
+        """The second half: URLs that `mark` found new, to the disk; they are there when it returns.
+
+        In the thread that opened the filter; calls that look at the arrays alone (`is_similar`, `are_similar`, `mark`) may go
+        on beside it in another. Cost: one transaction. Raises: StoreFull (an OSError), OSError, FilterClosed; then give them
+        to it again.
+        """
+        self._url_db.append(urls, " ".join(self._names))
 
     def statistics(self) -> SimilarityStatistics:
         """The filter at this moment; nothing is changed."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.extracting.html import MAX_LINKS, Link, extract_links
-from crawler.urls.parsing import LinkResolver
+from crawler.urls.links import LinkResolver
 
 PAGE = "http://a.test/dir/page.html?q=1"
 HTML = "text/html"

@@ -8,9 +8,10 @@ import pytest
 from crawler.jobs import seeding as seeding_module
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.orders.scope import ScopeSection
 from crawler.reporting.reports import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
-from crawler.scope.ruling import Scope
+from crawler.scope.opening import open_scope
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate, Outcome, OutcomeKind
 from frontier.stores.memory import MemoryStore
@@ -40,7 +41,7 @@ async def frontier():
 
 @pytest.fixture
 def scope():
-    return Scope("host", 20)
+    return open_scope(ScopeSection())
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
         ("[politeness]\ndelay_factor = inf", "FILE: [politeness] delay_factor must be a finite number; not inf"),
         ("[politeness]\ndelay_factor = 'x'", "FILE: [politeness] delay_factor must be a number; not 'x'"),
         ("[scope]\nmax_hops = -1", "FILE: [scope] max_hops must be at least 0; not -1"),
-        ("[scope]\nscope = 'all'", "FILE: [scope] scope must be 'host' or 'prefix'; not 'all'"),
+        ("[scope]\nscope = 'all'", "FILE: [scope] scope must be 'host', 'prefix', 'domain', "),
         ("[frontier]\npolicy = ''", "FILE: [frontier] policy must not be empty; not ''"),
         ("[frontier]\npolicy = 7", "FILE: [frontier] policy must be text; not 7"),
         ("[fetch]\nallow_private = 'x'", "FILE: [fetch] allow_private must be true or false; not 'x'"),

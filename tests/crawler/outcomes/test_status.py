@@ -18,7 +18,10 @@ def test_the_numbers_are_those_of_heritrix() -> None:
         "PROCESSOR_FAILED": -5,
         "UNFETCHABLE": -7,
         "ROBOTS_FAILED": -61,
+        "OUT_OF_SCOPE": -5000,
         "BLOCKED": -5001,
+        "OVER_QUOTA": -5003,
+        "OVER_TIME": -5004,
         "ROBOTS_EXCLUDED": -9998,
     }
 

@@ -4,8 +4,9 @@ import pytest
 
 from crawler.chain import Step
 from crawler.extracting.html import Link
+from crawler.orders.scope import ScopeSection
 from crawler.processors.candidates import Candidates, is_seed_redirect, redirect_of
-from crawler.scope.ruling import Scope
+from crawler.scope.opening import open_scope
 from frontier.models import Candidate
 from tests.crawler.builder import response, visit
 
@@ -14,7 +15,7 @@ class Crawl:
     """A scope of the host a.test, and the seeds that redirects brought."""
 
     def __init__(self, max_hops=20) -> None:
-        self.scope = Scope("host", max_hops)
+        self.scope = open_scope(ScopeSection(max_hops=max_hops, max_embeds=0))
         self.scope.add_seed("http://a.test/")
         self.new_seeds = []
         self.process = Candidates(self.scope, self._new_seed)

@@ -1,93 +1,117 @@
-"""Scope: which URLs belong to the crawl."""
+"""Scope: the last rule that decides wins, and the trace says which it was."""
 
-import pytest
+from __future__ import annotations
 
-from crawler.scope.ruling import HOST, PREFIX, Scope
+from hypothesis import given
+from hypothesis import strategies as st
 
+from crawler.scope import rules, ruling
+from crawler.scope.places import PLACES
+from crawler.scope.rules import Decision, Quiet, Rule, Target
+from crawler.scope.ruling import Scope, Step
 
-def scope(kind: str, *seeds: str, max_hops: int = 20) -> Scope:
-    made = Scope(kind, max_hops)
-    for seed in seeds:
-        made.add_seed(seed)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("url", "is_in"),
-    [
-        ("http://a.test/", True),
-        ("http://a.test/x?y", True),
-        ("https://a.test/", True),
-        ("http://a.test:81/", False),
-        ("http://www.a.test/", False),
-        ("http://a.test.b.test/", False),
-        ("http://b.test/a.test", False),
-        ("https://c.test:8443/x", True),
-        ("http://c.test:8443/x", True),
-        ("https://c.test/x", False),
-        ("http://[::1]/", True),
-    ],
-)
-def test_host_scope_is_the_seeds_hosts_and_ports(url: str, is_in: bool) -> None:
-    """host[:port] decides, the scheme does not."""
-    hosts = scope(HOST, "http://a.test/deep/page", "https://c.test:8443/", "http://[::1]/x")
-    assert hosts.accepts(url, "") is is_in
+ACCEPT, REJECT = Decision.ACCEPT, Decision.REJECT
+A = "http://a.test/"
 
 
-@pytest.mark.parametrize(
-    ("url", "is_in"),
-    [
-        ("http://a.test/x/", True),
-        ("http://a.test/x/page", True),
-        ("http://a.test/x/y/z?q", True),
-        ("http://a.test/x", False),
-        ("http://a.test/xy/", False),
-        ("http://a.test/", False),
-        ("http://a.test/?/x/", False),
-        ("https://a.test/x/page", False),
-        ("http://a.test:81/x/", False),
-        ("http://b.test/anything", True),
-        ("http://b.test.c.test/", False),
-        ("https://c.test/d/", True),
-        ("https://c.test/e", False),
-    ],
-)
-def test_prefix_scope_is_the_seeds_folders(url: str, is_in: bool) -> None:
-    """A seed's URL up to the last slash of its path; slashes of its query do not count."""
-    folders = scope(PREFIX, "http://a.test/x/page", "http://b.test/", "https://c.test/d/?next=/e/f")
-    assert folders.accepts(url, "") is is_in
+def scope(*made: Rule) -> Scope:
+    return Scope(made, PLACES["any"]())
 
 
-def test_a_longer_prefix_does_not_narrow_a_shorter_one() -> None:
-    """Each seed opens its own place, in any order."""
-    for seeds in (("http://a.test/x/", "http://a.test/x/y/z/"), ("http://a.test/x/y/z/", "http://a.test/x/")):
-        both = scope(PREFIX, *seeds, "http://b.test/")
-        assert both.accepts("http://a.test/x/q", "")
-    assert scope(PREFIX, "http://a.test/x/y/z/", "http://b.test/").accepts("http://a.test/x/y/z/q", "")
+def saying(decision: Decision | None, *, quiet: Quiet | None = None, by_hops: bool = False) -> Rule:
+    return Rule("said", f"says {decision}", lambda _url, _hops, _via: decision, quiet=quiet, by_hops=by_hops)
 
 
-@pytest.mark.parametrize("kind", [HOST, PREFIX])
-def test_hops_are_limited(kind: str) -> None:
-    """A URL may be as many hops away as the limit says, of whatever kind; a seed has none."""
-    limited = scope(kind, "http://a.test/", max_hops=2)
-    assert [limited.accepts("http://a.test/x", hops) for hops in ("", "L", "RE", "LLL")] == [True, True, True, False]
-    assert [scope(kind, "http://a.test/", max_hops=0).accepts("http://a.test/", hops) for hops in ("", "L")] == [
-        True,
-        False,
+def test_the_last_rule_that_decides_wins() -> None:
+    """Whatever those before it say; those that say nothing are passed over."""
+    assert scope(saying(REJECT), saying(ACCEPT), saying(None)).accepts(A)
+    assert not scope(saying(ACCEPT), saying(REJECT)).accepts(A)
+
+
+def test_what_no_rule_accepts_is_out() -> None:
+    """Also without any rule."""
+    for empty in (scope(), scope(saying(None))):
+        assert not empty.accepts(A)
+        assert empty.decide(Target(A)) == ruling.Ruling(is_accepted=False, step=None)
+
+
+def test_the_ruling_names_the_rule() -> None:
+    """By its number, from 1."""
+    decided = scope(saying(REJECT), saying(ACCEPT), saying(None)).decide(Target(A))
+    assert (decided.is_accepted, decided.step) == (True, Step(2, "said", "says Decision.ACCEPT", ACCEPT))
+
+
+def test_the_trace_has_all_rules_in_order_with_what_decides_in_them() -> None:
+    """Those that say nothing, too."""
+    made = scope(rules.reject_all(), rules.regex(["x", "y"], ACCEPT), rules.max_hops(1))
+    assert [
+        (step.number, step.name, step.decision, step.detail) for step in made.trace(Target("http://a.test/y", "L"))
+    ] == [
+        (1, "all", REJECT, ""),
+        (2, "regex", ACCEPT, "y"),
+        (3, "max_hops", None, ""),
     ]
 
 
-@pytest.mark.parametrize("kind", [HOST, PREFIX])
-def test_nothing_is_in_before_a_seed_is_there(kind: str) -> None:
-    """No seeds, no scope; adding one opens it at once, twice is as once."""
-    empty = scope(kind)
-    assert not empty.accepts("http://a.test/", "")
-    for _ in range(2):
-        empty.add_seed("http://a.test/")
-        assert empty.accepts("http://a.test/", "")
+def test_a_seed_opens_its_place_in_the_rules() -> None:
+    """At once; what it is depends on the kind of place."""
+    place = PLACES["host"]()
+    made = Scope([rules.reject_all(), rules.seeds(place)], place)
+    assert not made.accepts(A)
+    made.add_seed("http://a.test/x")
+    assert made.accepts(A)
 
 
-def test_an_unknown_kind_is_refused() -> None:
-    """The message names the kind and the choices."""
-    with pytest.raises(ValueError, match="scope 'domain' is not known; choose one of host, prefix"):
-        Scope("domain", 1)
+def test_a_rule_is_not_asked_for_what_it_promised_to_be_quiet_of() -> None:
+    """Neighbours share one look; the smallest limits count."""
+    asked: list[str] = []
+
+    def ask(url: str, _hops: str, _via: str | None) -> None:
+        asked.append(url)
+
+    noting = Rule("noting", "", ask, quiet=Quiet(chars=20))
+    made = scope(saying(ACCEPT), noting, saying(None, quiet=Quiet(slashes=5)))
+    for url in (A, A + "123456", A + "1/2/", A + "1/"):
+        assert made.accepts(url)
+    assert asked == [A + "123456", A + "1/2/"]
+
+
+def test_rules_on_hops_are_asked_once_for_the_same_hops(monkeypatch) -> None:
+    """The links of a page share them; what is remembered is bounded."""
+    monkeypatch.setattr(ruling, "MAX_KNOWN_HOPS", 2)
+    asked: list[str] = []
+
+    def ask(_url: str, hops: str, _via: str | None) -> None:
+        asked.append(hops)
+
+    made = scope(saying(ACCEPT), Rule("noting", "", ask, by_hops=True))
+    for hops in ("L", "L", "E", "L", "R", "L"):
+        assert made.accepts(A, hops)
+    assert asked == ["L", "E", "R", "L"]
+
+
+DECISIONS = st.sampled_from([ACCEPT, REJECT, None])
+RULES = st.one_of(
+    st.builds(saying, DECISIONS),
+    st.builds(saying, DECISIONS, by_hops=st.just(True)),
+    st.builds(rules.max_hops, st.integers(0, 3)),
+    st.builds(rules.embeds, st.integers(1, 2)),
+    st.builds(rules.path_depth, st.integers(1, 4)),
+    st.builds(rules.path_repeats, st.integers(1, 2)),
+    st.builds(rules.url_length, st.integers(15, 30)),
+    st.builds(rules.regex, st.just(["a/b"]), st.sampled_from([ACCEPT, REJECT])),
+)
+TARGETS = st.builds(
+    Target,
+    st.lists(st.sampled_from(["a/", "b/", "x", "?"]), max_size=9).map("".join).map(A.__add__),
+    st.text("LERX", max_size=4),
+)
+
+
+@given(st.lists(RULES, max_size=7), st.lists(TARGETS, max_size=5))
+def test_the_quick_answer_is_that_of_the_trace(made: list[Rule], targets: list[Target]) -> None:
+    """What is spared and remembered changes nothing."""
+    whole = scope(*made)
+    for target in targets:
+        said = [step.decision for step in whole.trace(target) if step.decision is not None]
+        assert whole.accepts(*target) is whole.decide(target).is_accepted is (said[-1:] == [ACCEPT])

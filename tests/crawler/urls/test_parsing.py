@@ -1,10 +1,10 @@
-"""URLs: the canonical form, its parts, seeds as people type them, and what the resolver may remember."""
+"""URLs: the canonical form, its parts, and seeds as people type them."""
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from crawler.urls.parsing import MAX_URL_CHARS, LinkResolver, authority_of, canonical, host_of, seed_url
+from crawler.urls.parsing import MAX_URL_CHARS, authority_of, canonical, host_of, seed_url
 
 BASE = "http://a.test/b/c/d?q=1"
 
@@ -177,57 +177,3 @@ def test_host_and_authority_are_read_off_the_url(url: str, authority: str, host:
 def test_a_seed_without_scheme_is_http(raw: str, expected: str | None) -> None:
     """People type hosts, with ports; other schemes, paths and directives are no seeds."""
     assert seed_url(raw) == expected
-
-
-BASES = ["http://a.test/", "http://a.test/b/c?d/e", "http://a.test/b/f", "https://a.test/b/f", "http://a.test/b/f?g",
-         "http://a.test:81/b/", "http://b.test/b/c", "https://[::1]/b//"]  # fmt: skip
-
-
-@given(st.lists(st.tuples(st.sampled_from(BASES), st.lists(RAW, max_size=8)), max_size=12))
-def test_the_resolver_answers_as_canonical_does(pages: list[tuple[str, list[str]]]) -> None:
-    """Whatever it remembers, in whatever order pages come: the answers are those of a fresh parse."""
-    resolver = LinkResolver(max_entries=20)
-    for base, links in pages:
-        for _ in range(2):
-            assert resolver.resolve(base, links) == [canonical(link, base) for link in links]
-
-
-@pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
-def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
-    """Two pages of one directory give it two meanings."""
-    resolver = LinkResolver()
-    for base in ("https://a.test/b/1?x", "https://a.test/b/2", "http://a.test/b/1", "http://a.test/b/2?y"):
-        assert resolver.resolve(base, [link]) == [canonical(link, base)]
-
-
-def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Absolute links are known to the whole origin, relative ones to their directory."""
-    parsed: list[str] = []
-
-    def counted(raw: str, base: str | None = None) -> str | None:
-        parsed.append(raw)
-        return canonical(raw, base)
-
-    monkeypatch.setattr("crawler.urls.parsing.canonical", counted)
-    resolver = LinkResolver()
-    links = ["/x", "http://b.test/", "mailto:a", "y"]
-    resolver.resolve("http://a.test/1/a", links)
-    assert resolver.resolve("http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
-    assert parsed == links
-    assert resolver.resolve("http://a.test/2/", links)[3] == "http://a.test/2/y"
-    assert parsed == [*links, "mailto:a", "y"]
-
-
-def test_the_resolver_is_bounded() -> None:
-    """Neither many links, nor many directories, nor long links make it grow past its limit and one page."""
-    resolver = LinkResolver(max_entries=10)
-    resolver.resolve("http://a.test/", [str(number) for number in range(100)])
-    assert len(resolver) == 10
-    for number in range(100):
-        resolver.resolve(f"http://a.test/{number}/", ["?x"])
-        assert len(resolver) <= 11
-    kept = len(resolver)
-    resolver.resolve(
-        "http://a.test/99/", ["x" * (LinkResolver.MAX_KEPT_CHARS + 1), "ä" * (LinkResolver.MAX_KEPT_CHARS // 3)]
-    )
-    assert len(resolver) == kept

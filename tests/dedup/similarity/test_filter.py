@@ -253,6 +253,18 @@ def test_a_reopened_filter_gives_the_same_answers(tmp_path: Path, mode: Mode) ->
         assert known.are_similar(urls).all()
 
 
+def test_marked_urls_are_known_at_once_and_last_when_they_are_stored(tmp_path: Path) -> None:
+    """Whoever hands new URLs on first stores them when they have arrived: what was not stored is new after a restart."""
+    first, second = HOST + b"a/b/1.html", HOST + b"2.html"
+    with filter_of(tmp_path) as similar:
+        assert similar.mark([first, first, second]).tolist() == [True, False, True]
+        assert (similar.is_similar(first), similar.is_similar(second), len(similar)) == (True, True, 0)
+        similar.store([first])
+        assert len(similar) == 1
+    with filter_of(tmp_path) as similar:
+        assert (similar.is_similar(first), similar.is_similar(second)) == (True, False)
+
+
 def test_without_the_query_pages_of_one_listing_are_similar(tmp_path: Path) -> None:
     """The query belongs to un unless it is dropped."""
     listing = [b"http://s/list?page=1", b"http://s/list?page=2"]

@@ -1,0 +1,99 @@
+"""The order's sections [urls] and [scope]: defaults, and what is refused in words that name the key."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from crawler.orders.order import dump_order
+from crawler.orders.scope import ScopeSection, UrlsSection
+from crawler.orders.sources import load_order
+from crawler.outcomes.errors import OrderError
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_the_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.upper().startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+
+
+def test_traps_are_closed_by_default() -> None:
+    """The numbers are those that operators know from Heritrix, the length that of a browser's address line."""
+    scope = ScopeSection()
+    assert (scope.scope, scope.max_hops, scope.max_embeds) == ("host", 20, 2)
+    assert (scope.max_path_repeats, scope.max_path_depth, scope.max_url_length) == (2, 20, 2083)
+    assert UrlsSection().canonicalization == ("userinfo", "default-port", "fragment", "session-ids")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "[urls]\ncanonicalization = ['fragmen']",
+            "[urls] canonicalization has a fault: rule 'fragmen' is unknown; choose of ",
+        ),
+        ("[urls]\ncanonicalization = 'www'", "[urls] canonicalization must be a list; not 'www'"),
+        (
+            "[scope]\nscope = 'all'",
+            "[scope] scope must be 'host', 'prefix', 'domain', 'surt', 'any' or 'page'; not 'all'",
+        ),
+        (
+            "[scope]\nexclude = ['x', '(']",
+            "[scope] exclude has '(', which is no regular expression: missing ), unterminated ",
+        ),
+        ("[scope]\ninclude = ['']", "[scope] include must not be empty; not ''"),
+        ("[scope]\nblock = ['*']", "[scope] block has '*', which is no regular expression: nothing to repeat"),
+        (
+            "[scope]\naccept = ['com,exa mple']",
+            "[scope] accept has a fault: SURT prefix 'com,exa mple' is refused: it is empty",
+        ),
+        (
+            "[scope]\nreject = ['com,example']",
+            "[scope] reject has a fault: SURT prefix 'com,example' is refused: each label",
+        ),
+        ("[scope]\nrules = ['mine']", "[scope] rules has 'mine', which is not of the form package.module:function"),
+        ("[scope]\nschemes = ['ftp']", "[scope] schemes must be 'http' or 'https'; not 'ftp'"),
+        ("[scope]\nschemes = []", "[scope] schemes must not be empty; not []"),
+        ("[scope]\nsimilar = 'yes'", "[scope] similar must be '', 'published' or 'site-bound'; not 'yes'"),
+        ("[scope]\nmax_path_depth = -1", "[scope] max_path_depth must be at least 0; not -1"),
+        ("[scope]\nmax_embed = 1", "[scope] max_embed is unknown; did you mean max_embeds?"),
+    ],
+)
+def test_a_fault_is_named_with_its_key(text: str, line: str, tmp_path: Path) -> None:
+    """One line: the file, the key, what is wrong."""
+    file = tmp_path / "x.toml"
+    file.write_text(text)
+    with pytest.raises(OrderError) as raised:
+        load_order(file, {})
+    said = str(raised.value)
+    assert "\n" not in said
+    assert said.startswith(f"{file}: {line}")
+
+
+def test_a_function_is_not_imported_before_the_crawl_begins() -> None:
+    """Reading an order runs nobody's code."""
+    assert ScopeSection(rules=["no.such:rule"]).rules == ("no.such:rule",)
+    assert UrlsSection(canonicalization=["no.such:rule"]).canonicalization == ("no.such:rule",)
+
+
+def test_the_environment_writes_lists_as_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with other lists."""
+    monkeypatch.setenv("ANABRANCH_SCOPE__REJECT", "a.test http://b.test/x/")
+    monkeypatch.setenv("ANABRANCH_URLS__CANONICALIZATION", "www fragment")
+    order = load_order(None, {})
+    assert order.scope.reject == ("a.test", "http://b.test/x/")
+    assert order.urls.canonicalization == ("www", "fragment")
+
+
+def test_the_sections_are_read_as_they_were_dumped(tmp_path: Path) -> None:
+    """The order of a job is kept as TOML."""
+    file = tmp_path / "x.toml"
+    file.write_text(
+        "[scope]\nexclude = ['\\.zip$']\naccept = ['a.test']\nsimilar = 'site-bound'\n[urls]\ncanonicalization = []"
+    )
+    order = load_order(file, {})
+    file.write_text(dump_order(order))
+    assert load_order(file, {}) == order

@@ -1,0 +1,71 @@
+"""Links: the resolver answers as the parser does, and is bounded in what it remembers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.urls.links import LinkResolver
+from crawler.urls.parsing import canonical
+
+PIECES = st.sampled_from(
+    ["http:", "https:", "HTTP:", "javascript:", "/", "//", "\\", "?", "#", "@", ":", "80", "443", "..", ".", "%2e", "%", "%41",
+     "[::1]", "[", "]", "a.test", "A.Test", "bücher", "xn--", "1.2", "0x7f", " ", "\t", "\n", "\0", "x", "u:p@", ";", "&", "ß",
+     "\u200d"]
+)  # fmt: skip
+MESSY = st.lists(PIECES, max_size=12).map("".join)
+RAW = st.one_of(
+    MESSY, st.text(max_size=30), MESSY.map("http://a.test".__add__), st.text(max_size=20).map("http://".__add__)
+)
+
+BASES = ["http://a.test/", "http://a.test/b/c?d/e", "http://a.test/b/f", "https://a.test/b/f", "http://a.test/b/f?g",
+         "http://a.test:81/b/", "http://b.test/b/c", "https://[::1]/b//"]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(BASES), st.lists(RAW, max_size=8)), max_size=12))
+def test_the_resolver_answers_as_canonical_does(pages: list[tuple[str, list[str]]]) -> None:
+    """Whatever it remembers, in whatever order pages come: the answers are those of a fresh parse."""
+    resolver = LinkResolver(max_entries=20)
+    for base, links in pages:
+        for _ in range(2):
+            assert resolver.resolve(base, links) == [canonical(link, base) for link in links]
+
+
+@pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
+def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
+    """Two pages of one directory give it two meanings."""
+    resolver = LinkResolver()
+    for base in ("https://a.test/b/1?x", "https://a.test/b/2", "http://a.test/b/1", "http://a.test/b/2?y"):
+        assert resolver.resolve(base, [link]) == [canonical(link, base)]
+
+
+def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absolute links are known to the whole origin, relative ones to their directory."""
+    parsed: list[str] = []
+
+    def counted(raw: str, base: str | None = None) -> str | None:
+        parsed.append(raw)
+        return canonical(raw, base)
+
+    monkeypatch.setattr("crawler.urls.links.canonical", counted)
+    resolver = LinkResolver()
+    links = ["/x", "http://b.test/", "mailto:a", "y"]
+    resolver.resolve("http://a.test/1/a", links)
+    assert resolver.resolve("http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
+    assert parsed == links
+    assert resolver.resolve("http://a.test/2/", links)[3] == "http://a.test/2/y"
+    assert parsed == [*links, "mailto:a", "y"]
+
+
+def test_the_resolver_is_bounded() -> None:
+    """Neither many links, nor many directories, nor long links make it grow past its limit and one page."""
+    resolver = LinkResolver(max_entries=10)
+    resolver.resolve("http://a.test/", [str(number) for number in range(100)])
+    assert len(resolver) == 10
+    for number in range(100):
+        resolver.resolve(f"http://a.test/{number}/", ["?x"])
+        assert len(resolver) <= 11
+    kept = len(resolver)
+    resolver.resolve(
+        "http://a.test/99/", ["x" * (LinkResolver.MAX_KEPT_CHARS + 1), "ä" * (LinkResolver.MAX_KEPT_CHARS // 3)]
+    )
+    assert len(resolver) == kept
