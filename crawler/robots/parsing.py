@@ -1,8 +1,8 @@
 """The lines and groups of a robots.txt, read for one product (RFC 9309, 2.1 and 2.2).
 
-It is read as its authors mean it, which is how Google reads it: misspelt names, a missing colon, an agent with a version. A line
-that makes no sense is left out and disturbs no other. Bytes are taken as Latin-1, one character each, so that nothing is lost of
-a file that is no UTF-8.
+It is read as its authors mean it, as Google does: misspelt names, a missing colon, an agent with a version. A line that makes
+no sense is left out and disturbs no other. Bytes are taken as Latin-1, one character each, so that nothing is lost of a file
+that is no UTF-8.
 
 Limits: the first 500 KiB, whole lines only: the line in which the limit falls is not read, since half a rule is another rule.
 Of a longer line the first 16,664 octets.
@@ -47,7 +47,7 @@ _NAMES: dict[str, str] = {
 
 _BLANK = " \t\v\f"
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]*")
-_SECONDS = re.compile(r"(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?![\d.,])")
+_SECONDS = re.compile(r"(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?![\d.,eE])")
 #: The beginning of a UTF-8 byte order mark, whole or cut, as Latin-1.
 _MARKS = ("\xef\xbb\xbf", "\xef\xbb", "\xef")
 
