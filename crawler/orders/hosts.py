@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from crawler.network.lookups import MAX_TTL_S, MIN_TTL_S, ResolverOptions
+from crawler.orders.quantities import exact_duration
 from crawler.orders.types import Duration, Endpoint, Name, Section
 
 #: RFC 9309 section 2.4: rules should not be used for longer.
@@ -40,11 +42,20 @@ class DnsSection(Section):
     max_ttl_s: Duration = Field(default=MAX_TTL_S, alias="max_ttl")  #: and at most so long
 
     @model_validator(mode="after")
-    def _as_the_resolver_takes_it(self) -> Self:
-        """Raises: ValueError for what would find nothing."""
-        self.options()
+    def _without_contradiction(self) -> Self:
+        if not (self.ipv4 or self.ipv6):
+            raise _contradiction("ipv4 and ipv6 are both off; keep one of them", "ipv4", "ipv6")
+        if self.min_ttl_s > self.max_ttl_s:
+            most, least = exact_duration(self.max_ttl_s), exact_duration(self.min_ttl_s)
+            words = f"max_ttl ({most}) is less than min_ttl ({least}); raise the one or lower the other"
+            raise _contradiction(words, "max_ttl", "min_ttl")
         return self
 
     def options(self) -> ResolverOptions:
         """What the resolver is told beside servers, hosts and time."""
         return ResolverOptions(ipv4=self.ipv4, ipv6=self.ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
+
+
+def _contradiction(words: str, *keys: str) -> PydanticCustomError:
+    """What is wrong between the keys; the line names the one that was given."""
+    return PydanticCustomError("contradiction", "{words}", {"keys": keys, "words": words})

@@ -108,7 +108,9 @@ def test_of_endless_words_the_first_thousand_are_read() -> None:
     padding = "a," * (MAX_WORDS - 1)
     assert asked(padding + "nofollow") == ("nofollow",)
     assert asked("a," + padding + "nofollow") == ()
-    assert asked(*["a"] * MAX_WORDS, "nofollow") == asked_by(*[("robots", "a")] * MAX_WORDS, ("robots", "nofollow")) == ()
+    assert (
+        asked(*["a"] * MAX_WORDS, "nofollow") == asked_by(*[("robots", "a")] * MAX_WORDS, ("robots", "nofollow")) == ()
+    )
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))

@@ -36,7 +36,10 @@ def allowed(text: str | bytes, *paths: str, product: str = "FooBot") -> list[boo
 def test_a_longer_sibling_does_not_hide_the_rule_for_everything() -> None:
     """Heritrix looks at the rule that sorts next to the path, and so lets `/blog` pass."""
     assert allowed("User-agent: *\nDisallow: /\nDisallow: /admin\n", "/blog", "/admin/x", "/") == [False] * 3
-    assert allowed("User-agent: *\nDisallow: /private\nDisallow: /private/x\n", "/private/z", "/public") == [False, True]
+    assert allowed("User-agent: *\nDisallow: /private\nDisallow: /private/x\n", "/private/z", "/public") == [
+        False,
+        True,
+    ]
 
 
 def test_an_agent_matches_in_whatever_case_either_is_written() -> None:
@@ -343,7 +346,11 @@ def test_rules_that_cost_too_much_forbid() -> None:
     """In doubt we stay away; other URLs of the host are judged as ever."""
     text = "User-agent: *\n" + "".join(f"Allow: /*aaa{number}\n" for number in range(20_000))
     found = rules(text)
-    assert found.judge("http://a.test/" + "a" * 100) == (False, None, "the rules cost too much to judge, so we stay away")
+    assert found.judge("http://a.test/" + "a" * 100) == (
+        False,
+        None,
+        "the rules cost too much to judge, so we stay away",
+    )
     assert found.allows("http://a.test/b")
 
 
@@ -369,7 +376,9 @@ def test_no_file_breaks_the_reader(body: bytes) -> None:
     assert found.judge("http://a.test/x?y").allowed in {True, False}
 
 
-_LINES = st.sampled_from(["User-agent: x", "User-agent: y", "User-agent: *", "Allow: /a", "Disallow: /", "Disallow:", "Host: h"])
+_LINES = st.sampled_from(
+    ["User-agent: x", "User-agent: y", "User-agent: *", "Allow: /a", "Disallow: /", "Disallow:", "Host: h"]
+)
 
 
 @given(st.lists(_LINES, max_size=14))
