@@ -98,13 +98,7 @@ class CrawlController:
         async with AsyncExitStack() as parts:
             book = SeedBook(self._job.state / SEED_BOOK)
             parts.callback(book.close)
-            resolver = Resolver(
-                order.dns.servers,
-                order.dns.hosts,
-                clock=self._clock,
-                timeout_s=order.dns.timeout_s,
-                options=order.dns.options(),
-            )
+            resolver = resolver_of(order, self._clock)
             parts.push_async_callback(resolver.close)
             frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
             await parts.enter_async_context(Control(self._job.state, partial(answer_beside, frontier)))
@@ -155,12 +149,7 @@ class CrawlController:
         dispose = Disposition(frontier, journal, self._statistics, self._clock)
         robots = RobotsPrecondition(
             fetcher,
-            RobotsOptions(
-                product=order.agent.product,
-                max_crawl_delay_s=order.robots.max_crawl_delay_s,
-                cache_s=order.robots.cache_s,
-                unreachable_s=order.robots.unreachable_s,
-            ),
+            robots_options(order),
             clock=self._clock,
             set_delay=frontier.set_delay,
             note=dispose.note_robots,
@@ -256,6 +245,22 @@ class CrawlController:
             wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
             waits_for=wake.waits_for,
         )
+
+
+def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
+    """The resolver that the order's [dns] asks for."""
+    dns = order.dns
+    return Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options())
+
+
+def robots_options(order: CrawlOrder) -> RobotsOptions:
+    """How the order takes robots.txt."""
+    return RobotsOptions(
+        product=order.agent.product,
+        max_crawl_delay_s=order.robots.max_crawl_delay_s,
+        cache_s=order.robots.cache_s,
+        unreachable_s=order.robots.unreachable_s,
+    )
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -59,9 +59,8 @@ def _run(command: RobotsCommand) -> int:
 
 async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
     clock = steady_clock()
-    resolver = Resolver(
-        order.dns.servers, order.dns.hosts, clock=clock, timeout_s=order.dns.timeout_s, options=order.dns.options()
-    )
+    dns = order.dns
+    resolver = Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options())
     fetcher = Fetcher(
         user_agent=order.agent.user_agent,
         resolver=resolver,
