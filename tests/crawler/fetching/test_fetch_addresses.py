@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 
 from crawler.outcomes.failures import AddressRefused
 from crawler.urls.parsing import canonical
 from tests.crawler.fetching.servers import Web, raw, saying
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 #: Hosts of URLs that all lead to 127.0.0.1, as WHATWG's parser reads them.
 FORMS_OF_LOOPBACK = [
@@ -27,7 +23,7 @@ FORMS_OF_LOOPBACK = [
     "0x7f.1",
     "0X7F.0.0.0x1",
     "127.0.0.1.",
-    "１２７.０.０.１",
+    "\uff11\uff12\uff17.\uff10.\uff10.\uff11",
     "%31%32%37.0.0.1",
     "[::ffff:127.0.0.1]",
     "[::ffff:7f00:1]",
@@ -51,9 +47,9 @@ PRIVATE_IPV6 = [
 
 
 @pytest.fixture
-async def port(site: Web) -> AsyncIterator[int]:
+async def port(site: Web) -> int:
     """A server on 127.0.0.1."""
-    yield await site.listen(saying(raw("Content-Length: 2", b"ok")))
+    return await site.listen(saying(raw("Content-Length: 2", b"ok")))
 
 
 def at(host: str, port: int) -> str:

@@ -18,8 +18,8 @@ from crawler.outcomes.failures import (
     NameNotFound,
     RobotsUnavailable,
 )
-from crawler.processors.disposition import decide
 from crawler.processors import preconditions
+from crawler.processors.disposition import decide
 from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsOptions, RobotsPrecondition
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S
 from crawler.visit import Ending
