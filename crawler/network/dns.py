@@ -40,6 +40,8 @@ FAILURE_TTL_S: dict[NameFailure, float] = {NameNotFound: 30.0, NameTimeout: 5.0}
 
 #: Hosts that the cache holds.
 MAX_HOSTS = 10_000
+#: Addresses of a host that are kept: a hostile answer has thousands, and each would be dialled.
+MAX_ADDRESSES = 16
 #: Lookups that are kept for whoever notes them.
 MAX_UNTAKEN = 1000
 
@@ -203,12 +205,14 @@ class Resolver:
         return self._ares
 
     def _found(self, found: pycares.AddrInfoResult) -> _Answer:
-        ttls = {_text(node.addr[0]): node.ttl for node in found.nodes}
+        ttls = {parse_address(_text(node.addr[0])).host: node.ttl for node in found.nodes}
         ttl_s = min([*ttls.values(), *(name.ttl for name in found.cnames)])
+        addresses = interleaved(map(parse_address, ttls))[:MAX_ADDRESSES]
+        kinds = {socket.AF_INET: "A", socket.AF_INET6: "AAAA"}
         return _Answer(
             until_s=self._clock() + min(max(ttl_s, self._options.min_ttl_s), self._options.max_ttl_s),
-            addresses=interleaved(map(parse_address, ttls)),
-            records=tuple(AddressRecord("AAAA" if ":" in host else "A", host, ttl) for host, ttl in ttls.items()),
+            addresses=addresses,
+            records=tuple(AddressRecord(kinds[one.family], one.host, ttls[one.host]) for one in addresses),
         )
 
     def _failed(self, host: str, failure: NameFailure, reason: str) -> _Answer:

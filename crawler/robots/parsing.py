@@ -98,7 +98,8 @@ class RobotsRules:
         self.crawl_delay_s = crawl_delay_s
         self.sitemaps = sitemaps
         self.group, self.agents = named
-        self.size_bytes = 500 + sum(map(len, sitemaps)) + (0 if index is None else index.size_bytes)
+        self.size_bytes = 500 + 40 * len(self.agents) + sum(100 + len(sitemap) for sitemap in sitemaps)
+        self.size_bytes += 0 if index is None else index.size_bytes
 
     def allows(self, url: str) -> bool:
         """True if the product may fetch the canonical URL. Never raises. Cost: see `PatternIndex.heaviest`."""

@@ -529,3 +529,14 @@ async def test_lookups_that_nobody_takes_are_forgotten(
         server.records[(f"{name}.test", "A")] = (0, [A])
         await resolver.resolve(f"{name}.test")
     assert [resolver.take_lookup(f"{name}.test") is None for name in "abc"] == [True, False, False]
+
+
+async def test_of_thousands_of_addresses_a_few_are_kept(resolver: Resolver, server: NameServer) -> None:
+    """A hostile answer must not fill the memory, nor make us knock at a whole network; both families have their share."""
+    server.records[("a.test", "A")] = (300, [f"192.0.2.{number}" for number in range(1, 60)])
+    server.records[("a.test", "AAAA")] = (300, [f"2001:db8::{number:x}" for number in range(1, 20)])
+    found = await resolver.resolve("a.test")
+    assert Counter(address.family for address in found) == {socket.AF_INET: 8, socket.AF_INET6: 8}
+    made = resolver.take_lookup("a.test")
+    assert made
+    assert [record.address for record in made.records] == [address.host for address in found]
