@@ -32,8 +32,9 @@ from crawler.outcomes.errors import storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
+from crawler.processors.naming import NamePrecondition
 from crawler.processors.page import ExtractPage, FetchPage
-from crawler.processors.preconditions import NoRobots, RobotsPrecondition
+from crawler.processors.preconditions import NoRobots, RobotsOptions, RobotsPrecondition
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
 from crawler.reporting.statistics import CrawlStatistics
@@ -97,7 +98,7 @@ class CrawlController:
         async with AsyncExitStack() as parts:
             book = SeedBook(self._job.state / SEED_BOOK)
             parts.callback(book.close)
-            resolver = Resolver(order.dns.servers, order.dns.hosts, clock=self._clock, timeout_s=order.dns.timeout_s)
+            resolver = resolver_of(order, self._clock)
             parts.push_async_callback(resolver.close)
             frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
             await parts.enter_async_context(Control(self._job.state, partial(answer_beside, frontier)))
@@ -118,7 +119,8 @@ class CrawlController:
             self._outside.say(opening_line(self._job, frontier.core.counts()))
             if not frontier.core.is_done and not self._stop.is_set():
                 await self._crawl(
-                    frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected))
+                    frontier,
+                    self._pool(frontier, journal, fetcher, resolver, Candidates(scope, seeding.redirected)),
                 )
             await frontier.flush()
             self._note_end(frontier.core)
@@ -135,19 +137,26 @@ class CrawlController:
             raise
         return frontier
 
-    def _pool(self, frontier: AsyncFrontier, journal: Journal, fetcher: Fetcher, candidates: Candidates) -> WorkerPool:
+    def _pool(
+        self,
+        frontier: AsyncFrontier,
+        journal: Journal,
+        fetcher: Fetcher,
+        resolver: Resolver,
+        candidates: Candidates,
+    ) -> WorkerPool:
         order = self._order
         dispose = Disposition(frontier, journal, self._statistics, self._clock)
         robots = RobotsPrecondition(
             fetcher,
-            product=order.agent.product,
-            max_crawl_delay_s=order.robots.max_crawl_delay_s,
+            robots_options(order),
             clock=self._clock,
             set_delay=frontier.set_delay,
             note=dispose.note_robots,
         )
         first = robots if order.robots.robots == "obey" else NoRobots(frontier.set_delay)
-        chain: tuple[Processor, ...] = (first, FetchPage(fetcher.get), ExtractPage(), candidates)
+        named = NamePrecondition(resolver, dispose.note_lookup)
+        chain: tuple[Processor, ...] = (named, first, FetchPage(fetcher.get), ExtractPage(), candidates)
         left = max(order.crawl.limit - frontier.core.counts().done, 0) if order.crawl.limit else None
         limit = PageLimit(left, on_reached=lambda: self.stop(WhyEnded.PAGE_LIMIT))
         return WorkerPool(frontier, chain, dispose, self._statistics, limit)
@@ -236,6 +245,22 @@ class CrawlController:
             wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
             waits_for=wake.waits_for,
         )
+
+
+def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
+    """The resolver that the order's [dns] asks for."""
+    dns = order.dns
+    return Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options())
+
+
+def robots_options(order: CrawlOrder) -> RobotsOptions:
+    """How the order takes robots.txt."""
+    return RobotsOptions(
+        product=order.agent.product,
+        max_crawl_delay_s=order.robots.max_crawl_delay_s,
+        cache_s=order.robots.cache_s,
+        unreachable_s=order.robots.unreachable_s,
+    )
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

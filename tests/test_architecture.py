@@ -36,7 +36,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetching/fetcher.py",),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
-    "protego": ("crawler/robots/rules.py",),
     "publicsuffixlist": ("frontier/policies/domains.py",),
     "pycares": ("crawler/network/dns.py",),
     "pydantic": ("crawler/orders/*",),

@@ -10,6 +10,7 @@ from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
+from crawler.cli.robots import robots as robots_command
 
 app = typer.Typer(
     help="A polite crawler that can be killed at any moment: the same command goes on.",
@@ -121,3 +122,4 @@ app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)
 app.add_typer(lab, name="lab")
+app.command("robots")(robots_command)

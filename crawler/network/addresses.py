@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
@@ -48,3 +50,14 @@ def ip_literal(host: str) -> Address | None:
     except ValueError:
         return None
     return Address(host=str(ip), family=_FAMILIES[ip.version])
+
+
+def interleaved(addresses: Iterable[Address]) -> tuple[Address, ...]:
+    """The addresses with the families in turn, the first one's family first, each family in its order (RFC 8305 section 4).
+
+    So a dialler that goes down the list meets the other family at its second try, should the first lead nowhere.
+    """
+    ordered = tuple(addresses)
+    first = [address for address in ordered if address.family == ordered[0].family]
+    second = [address for address in ordered if address.family != ordered[0].family]
+    return tuple(address for address in chain(*zip_longest(first, second)) if address is not None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crawler.network.dns import Resolver
 
 #: IPv6 addresses outside this block are no global unicast addresses: loopback, unspecified, mapped
-#: IPv4, NAT64, link-local, unique local, multicast (IANA IPv6 address space registry).
+#: IPv4, link-local, unique local, multicast (IANA IPv6 address space registry).
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 
 #: Blocks that are not for the public (IANA special-purpose address registries, RFC 6890).
@@ -60,6 +60,11 @@ _NOT_PUBLIC: dict[int, tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
     ),
 }
 
+#: The well-known prefix of NAT64: on a network without IPv4, DNS64 writes the site's IPv4 address behind it (RFC 6052).
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+#: The interface identifiers of ISATAP, with and without the universal bit: an IPv4 address follows (RFC 5214 section 6.1).
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
+
 #: Idle connections are kept for as long as a host usually rests between two fetches.
 KEEP_ALIVE_S = 30.0
 
@@ -80,12 +85,19 @@ def is_public(address: str) -> bool:
     """True if the IP literal is a public unicast address.
 
     False for loopback, private, link-local, multicast, unspecified, reserved and carrier-grade NAT
-    addresses, and for IPv6 forms that hold an IPv4 address (mapped, NAT64, 6to4, Teredo).
+    addresses, for those with a scope, and for IPv6 forms that hold an IPv4 address (mapped, compatible, 6to4,
+    Teredo). An address of NAT64's well-known prefix or of ISATAP is as public as the IPv4 address in it.
     Raises: ValueError if it is no IP literal.
     """
     ip = ipaddress.ip_address(address)
-    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
-        return False
+    if ip.version == 6:
+        inside = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if ip in _NAT64:
+            return is_public(str(inside))
+        if ip not in _GLOBAL_UNICAST or ip.scope_id is not None:
+            return False
+        if int(ip) >> 32 & 0xFFFFFFFF in _ISATAP and not is_public(str(inside)):
+            return False
     return not any(ip in block for block in _NOT_PUBLIC[ip.version])
 
 

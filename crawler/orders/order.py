@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tomli_w
 from pydantic import Field, StringConstraints
@@ -21,8 +21,9 @@ from pydantic_settings import (
 
 from crawler.jobs.seeds import is_file
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, Count, Duration, Endpoint, FolderName, Name, Section, SeedFile, Size
+from crawler.orders.types import Connections, Count, Duration, FolderName, Section, SeedFile, Size
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
 
@@ -54,13 +55,6 @@ class AgentSection(Section):
         return f"{self.product}/{VERSION}" + (f" (+{self.contact})" if self.contact else "")
 
 
-class RobotsSection(Section):
-    """How robots.txt is taken."""
-
-    robots: Literal["obey", "ignore"] = "obey"
-    max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
-
-
 class CrawlSection(Section):
     """How much at once, and how much in all."""
 
@@ -75,14 +69,6 @@ class FetchSection(Section):
     timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=60.0, alias="timeout")  #: from start to last byte
     max_body_bytes: Annotated[Size, Field(gt=0)] = Field(default=16 << 20, alias="max_body")  #: the rest is cut
     allow_private: bool = False  #: loopback and private addresses may be fetched
-
-
-class DnsSection(Section):
-    """Where names are looked up."""
-
-    servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
-    hosts: dict[Name, Endpoint] = Field(default_factory=dict)  #: fixed answers: name -> `ip[:port]`
-    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
 
 
 class CrawlOrder(BaseSettings):

@@ -14,6 +14,7 @@ import structlog
 
 from crawler.fetching.fetcher import Response
 from crawler.jobs.journal import Journal
+from crawler.network.lookups import MIME, Lookup
 from crawler.outcomes.failures import TROUBLES, retry_after, told_by
 from crawler.outcomes.status import StatusClass, class_of
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
@@ -85,6 +86,23 @@ class Disposition:
         )
         await self._journal.write(crawl_log_line(entry), None)
         self._statistics.robots += 1
+
+    async def note_lookup(self, visit: Visit, made: Lookup) -> None:
+        """Write the line of a name that was looked up for a page (hop P)."""
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=made.status,
+            size_bytes=len(made.body) if made.records else None,
+            url=made.url,
+            hops=visit.lease.hops + "P",
+            via=visit.lease.url,
+            mime=MIME if made.records else "",
+            worker=visit.worker,
+            start_s=made.start_s,
+            end_s=made.end_s,
+            digest=digest_of(made.body) if made.records else None,
+        )
+        await self._journal.write(crawl_log_line(entry), None)
 
     def _log_line(self, visit: Visit, digest: str | None) -> bytes:
         start_s, end_s = visit.fetched or (None, None)

@@ -8,13 +8,15 @@ any other fetch.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from crawler.chain import Step
 from crawler.fetching.fetcher import Fetcher, Response
-from crawler.outcomes.failures import HOST_BUSY, HOST_BUSY_TRIES, FetchError, RobotsUnavailable
-from crawler.robots.rules import DISALLOW_ALL, RobotsCache, RobotsRules, parse_robots, robots_url
+from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
+from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
+from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
 from crawler.urls.parsing import canonical
 from crawler.visit import Ending, Visit
 from frontier.models import GateKey
@@ -22,7 +24,23 @@ from frontier.models import GateKey
 #: Redirects of a robots.txt that are followed (RFC 9309, 2.3.1.2).
 MAX_REDIRECTS = 5
 
+#: Larger files are read in a thread of their own: the worst one takes 100 ms.
+LARGE_BYTES = 64 * 1024
+#: Gates whose Crawl-delays, or whose lack of them, are remembered.
+MAX_GATES = 10_000
+
 NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
+Announce = Callable[[Visit, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsOptions:
+    """How robots.txt is taken."""
+
+    product: str  #: the product token, as groups name it
+    max_crawl_delay_s: float = 300.0  #: a longer Crawl-delay is cut
+    cache_s: float = LIFETIME_S  #: rules are asked for again after so long
+    unreachable_s: float = UNREACHABLE_LIFETIME_S  #: a host whose rules cannot be had is given up for so long
 
 
 class NoRobots:
@@ -30,38 +48,42 @@ class NoRobots:
 
     def __init__(self, set_delay: Callable[[GateKey, float], None]) -> None:
         self._set_delay = set_delay
-        self._freed: set[GateKey] = set()
+        self._freed: OrderedDict[GateKey, None] = OrderedDict()
 
     async def __call__(self, visit: Visit) -> Step:
-        """Free the gate at its first visit."""
+        """Free the gate at its first visit, or at a later one of a crawl of very many."""
         if visit.lease.gate not in self._freed:
-            self._freed.add(visit.lease.gate)
+            self._freed[visit.lease.gate] = None
+            if len(self._freed) > MAX_GATES:
+                self._freed.popitem(last=False)
             self._set_delay(visit.lease.gate, 0.0)
         return Step.PROCEED
 
 
 class RobotsPrecondition:
-    """Lets a visit pass if robots.txt allows its URL. Single flight per origin; answers are cached."""
+    """Lets a visit pass if robots.txt allows its URL. Single flight per origin; answers are cached.
+
+    `note` makes the line of a fetched robots.txt durable; `announce` is told the sitemaps that it names.
+    """
 
     def __init__(
         self,
         fetcher: Fetcher,
+        options: RobotsOptions,
         *,
-        product: str,
-        max_crawl_delay_s: float,
         clock: Callable[[], float],
         set_delay: Callable[[GateKey, float], None],
         note: NoteRobots,
+        announce: Announce | None = None,
     ) -> None:
         self._fetcher = fetcher
-        self._product = product
-        self._max_crawl_delay_s = max_crawl_delay_s
+        self._options = options
         self._clock = clock
         self._set_delay = set_delay
         self._note = note
-        self._cache = RobotsCache()
-        self._refusals: Counter[str] = Counter()  #: origin -> how often in a row its robots.txt could not be had
-        self._delays: defaultdict[GateKey, dict[str, float]] = defaultdict(dict)  #: Crawl-delays by gate and origin
+        self._announce = announce
+        self._cache = RobotsCache(options.cache_s, options.unreachable_s)
+        self._delays: OrderedDict[GateKey, dict[str, float]] = OrderedDict()  #: Crawl-delays by gate and origin
         self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
 
     async def __call__(self, visit: Visit) -> Step:
@@ -91,11 +113,13 @@ class RobotsPrecondition:
         """Fetch robots.txt in the page's place; what comes of it is shared with all who wait."""
         waiters = self._under_way[origin] = asyncio.get_running_loop().create_future()
         try:
-            response = await self._follow(origin)
+            response, is_lost = await follow_redirects(self._fetcher.get, origin)
             visit.response = response
             await self._note(visit, origin, response)
-            waiters.set_result(self._learn(origin, visit, response))
+            rules = DISALLOW_ALL if is_lost else await self._read(response)
+            waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
+            self._count_failure(origin, error)
             waiters.set_exception(error)
             waiters.exception()  # it is raised here too, so nobody need have waited
             raise
@@ -104,48 +128,73 @@ class RobotsPrecondition:
             if not waiters.done():
                 waiters.set_result(None)  # cancelled or broken: who waits goes back to the gate and asks again
 
-    def _learn(self, origin: str, visit: Visit, response: Response) -> RobotsRules | None:
+    async def _read(self, response: Response) -> RobotsRules:
+        """The rules out of an answer; a large one does not hold up the others."""
+        body, product = response.body[: MAX_ROBOTS_BYTES + 1], self._options.product
+        if len(body) > LARGE_BYTES:
+            return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=response.truncated)
+        return rules_of(response.status, body, product, is_cut=response.truncated)
+
+    def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
         """Keep the rules; None if they could not be had and must be asked for again when the host has rested.
 
         RFC 9309 lets nothing be fetched meanwhile. After `HOST_BUSY_TRIES` in a row that stands for as long as the cache
         keeps it, and the host's URLs fail.
         """
         visit.ending = Ending.DEFERRED
-        rules = parse_robots(response.status, response.body, self._product)
-        if response.status in HOST_BUSY or rules is DISALLOW_ALL:
-            self._refusals[origin] += 1
-            if self._refusals[origin] < HOST_BUSY_TRIES:
-                visit.ending = Ending.UNRULED
-                return None
-            rules = DISALLOW_ALL
-        del self._refusals[origin]
-        self._cache.put(visit.lease.url, rules, self._clock())
+        if rules is DISALLOW_ALL and self._cache.refused(origin) < HOST_BUSY_TRIES:
+            visit.ending = Ending.UNRULED
+            return None
+        self._cache.put(origin, rules, self._clock())
         self._keep_distance(origin, visit.lease.gate, rules.crawl_delay_s or 0.0)
+        if self._announce is not None and rules.sitemaps:
+            self._announce(visit, rules.sitemaps)
         return rules
+
+    def _count_failure(self, origin: str, error: FetchError) -> None:
+        """A host that gives no answer at all is given up like one that refuses; a name or address of no use is no host."""
+        if isinstance(error, tuple(TROUBLES)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
+            self._cache.put(origin, DISALLOW_ALL, self._clock())
 
     def _keep_distance(self, origin: str, gate: GateKey, delay_s: float) -> None:
         """A gate keeps the longest Crawl-delay of its origins; one that was taken back is forgotten."""
-        delays = self._delays[gate]
-        delays[origin] = min(delay_s, self._max_crawl_delay_s)
+        delays = self._delays.setdefault(gate, {})
+        delays[origin] = min(delay_s, self._options.max_crawl_delay_s)
         self._set_delay(gate, max(delays.values()))
         if not delays[origin]:
             del delays[origin]
         if not delays:
             del self._delays[gate]
+        elif len(self._delays) > MAX_GATES:
+            self._delays.popitem(last=False)
 
-    async def _follow(self, url: str) -> Response:
-        """The answer at the end of at most five redirects, with the times of the whole."""
-        first = response = await self._fetcher.get(url)
-        for _ in range(MAX_REDIRECTS):
-            location = response.headers.get("Location")
-            if not 300 <= response.status < 400 or location is None:
-                break
-            target = canonical(location, url)
-            if target is None:
-                break
-            url = target
-            response = await self._fetcher.get(url)
-        return response if response is first else response.beginning(first.start_s)
+
+async def follow_redirects(get: Callable[[str], Awaitable[Response]], url: str) -> tuple[Response, bool]:
+    """The answer at the end of at most five redirects, with the times of the whole; whether a redirect led to no answer.
+
+    Then the redirect itself is what is had. Raises: FetchError of the first fetch.
+    """
+    first = response = await get(url)
+    is_lost = False
+    for _ in range(MAX_REDIRECTS):
+        target = _target_of(response, url)
+        if target is None:
+            break
+        url = target
+        try:
+            response = await get(url)
+        except FetchError:
+            is_lost = True
+            break
+    return (response if response is first else response.beginning(first.start_s)), is_lost
+
+
+def _target_of(response: Response, url: str) -> str | None:
+    """Where a redirect leads; None if it is none, or leads nowhere."""
+    location = response.headers.get("Location")
+    if not 300 <= response.status < 400 or location is None:
+        return None
+    return canonical(location, url)
 
 
 async def _answer_of(under_way: asyncio.Future[RobotsRules | None]) -> RobotsRules | None:

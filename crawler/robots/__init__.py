@@ -1,1 +1,7 @@
-"""What a host's robots.txt allows (`rules`). Pure."""
+"""What a host asks of robots: robots.txt, and what its pages say themselves. Pure; the fetching is the precondition's.
+
+body ─▶ parsing (lines, groups) ─▶ RobotsRules over patterns (what a rule's path matches) ─▶ allows(url)
+status and body ─▶ cache (RFC 9309's reading of an answer; rules by origin, for a day)
+X-Robots-Tag, meta robots ─▶ directives (what follows for a page's links)
+a person's question ─▶ explaining (which group, which line decided)
+"""

@@ -25,6 +25,7 @@ from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import GateKey, WaitsFor
 from tests.crawler.builder import until
+from tests.site.dns_server import DnsServer
 from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
 
@@ -202,6 +203,24 @@ async def test_robots_txt_is_not_asked_for_when_the_order_ignores_it(tmp_path) -
         code, _ = await crawl(web, tmp_path, robots={"robots": "ignore"})
         assert set(web.ledger.counts()) == set(ALL)
     assert code is ExitCode.DONE
+
+
+async def test_a_host_is_looked_up_before_its_robots_txt_is_asked_for(tmp_path) -> None:
+    """With a line of its own, hop P, as Heritrix has it; a host without an address is asked for nothing."""
+    async with web_of(SITE) as web, DnsServer({"a.test": ["127.0.0.1"]}) as names:
+        seeds = (f"http://a.test:{web.port}/", f"http://no.test:{web.port}/")
+        await crawl(web, tmp_path, seeds=seeds, dns={"hosts": {}, "servers": [names.address], "timeout": 0.3})
+        assert web.ledger.count("http://a.test/robots.txt") == 1
+    fields = [line.split() for line in (tmp_path / "job" / "logs" / "crawl.log").read_text().splitlines()]
+    told = [(line[1], line[3].replace(f":{web.port}", ""), line[4], line[6]) for line in fields]
+    urls = [url for _, url, _, _ in told]
+    assert ("1", "dns:a.test", "P", "text/dns") in told
+    assert urls.index("dns:a.test") < urls.index("http://a.test/robots.txt") < urls.index("http://a.test/")
+    assert sorted(line for line in told if "no.test" in line[1]) == [
+        ("-1", "dns:no.test", "P", "unknown"),
+        ("-1", "http://no.test/", "-", "unknown"),
+    ]
+    assert urls.count("dns:a.test") == 1
 
 
 async def test_a_crawl_delay_of_an_earlier_run_is_taken_back_when_the_order_ignores_robots_txt(tmp_path) -> None:

@@ -45,6 +45,7 @@ FLAGS = {
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
 NO_FLAGS = {
     *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups", "store"),
+    *("cache", "unreachable", "meta", "nofollow_links", "ipv4", "ipv6", "min_ttl", "max_ttl"),
     *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.network.addresses import Address, ip_literal, parse_address
+from crawler.network.addresses import Address, interleaved, ip_literal, parse_address
 
 ROOT = Path(__file__).parents[3]
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -86,3 +86,18 @@ def test_the_addresses_need_no_library() -> None:
     script = "import sys, crawler.network.addresses; print({'aiodns', 'pycares', 'pydantic'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], []),
+        (["1.1.1.1", "1.1.1.2"], ["1.1.1.1", "1.1.1.2"]),
+        (["::1", "::2", "::3", "1.1.1.1"], ["::1", "1.1.1.1", "::2", "::3"]),
+        (["1.1.1.1", "1.1.1.2", "::1", "::2"], ["1.1.1.1", "::1", "1.1.1.2", "::2"]),
+        (["1.1.1.1", "::1", "::2", "::3"], ["1.1.1.1", "::1", "::2", "::3"]),
+    ],
+)
+def test_the_families_take_turns_in_the_order_they_came(given: list[str], expected: list[str]) -> None:
+    """RFC 8305, section 4: the first one's family begins."""
+    assert [address.host for address in interleaved(map(parse_address, given))] == expected

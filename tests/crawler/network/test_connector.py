@@ -24,10 +24,13 @@ from crawler.network.connector import is_public
         "2606:4700:4700::1111",
         "2a00:1450::8",
         "3ffe::1",
+        "64:ff9b::8.8.8.8",
+        "2a00:1450::5efe:8.8.8.8",
+        "2a00:1450::6efe:127.0.0.1",
     ],
 )
 def test_public_unicast_addresses_are_public(address: str) -> None:
-    """The neighbours of each refused block are not refused with it."""
+    """The neighbours of each refused block are not refused with it; NAT64 and ISATAP are as public as what they hold."""
     assert is_public(address)
 
 
@@ -60,11 +63,19 @@ def test_public_unicast_addresses_are_public(address: str) -> None:
         "::ffff:127.0.0.1",
         "::ffff:8.8.8.8",
         "64:ff9b::7f00:1",
+        "64:ff9b::10.0.0.1",
+        "64:ff9b::a9fe:a9fe",
         "64:ff9b:1::1",
         "100::1",
         "2001::1",
         "2001:db8::1",
+        "2001:0:4136:e378:8000:63bf:f7f7:f7f7",
         "2002:7f00:1::",
+        "2002:808:808::1",
+        "2a00:1450::5efe:127.0.0.1",
+        "2a00:1450::200:5efe:10.0.0.1",
+        "2a00:1450::1%eth0",
+        "::ffff:0:127.0.0.1",
         "3fff::1",
         "5f00::1",
         "fc00::1",

@@ -18,6 +18,7 @@ import pytest
 from crawler.network import dns as crawler_dns
 from crawler.network.addresses import Address
 from crawler.network.dns import Resolver
+from crawler.network.lookups import ResolverOptions
 from crawler.outcomes.failures import NameNotFound, NameTimeout
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class NameServer(asyncio.DatagramProtocol):
         self.rcodes: dict[str, dns.rcode.Rcode] = {}
         self.silent: set[str] = set()
         self.asked: Counter[str] = Counter()
+        self.kinds: set[str] = set()
         self.was_asked = asyncio.Event()
         self.held = asyncio.Event()
         self.held.set()
@@ -57,6 +59,7 @@ class NameServer(asyncio.DatagramProtocol):
         kind = dns.rdatatype.to_text(question.rdtype)
         if kind == "A":
             self.asked[name] += 1
+        self.kinds.add(kind)
         self.was_asked.set()
         if name in self.silent:
             return
@@ -430,3 +433,110 @@ async def test_an_ipv6_name_server_is_asked_at_its_port(clock: Clock) -> None:
     resolver = Resolver(["[::1]:5353", "127.0.0.1"], {}, clock=clock)
     assert resolver._servers == ["[::1]:5353", "127.0.0.1:53"]
     await resolver.close()
+
+
+# Families
+
+
+async def test_the_families_take_turns(resolver: Resolver, server: NameServer) -> None:
+    """RFC 8305, section 4: who goes down the list meets the other family at the second try."""
+    server.records[("a.test", "A")] = (300, ["192.0.2.1", "192.0.2.2", "192.0.2.3"])
+    server.records[("a.test", "AAAA")] = (300, ["2001:db8::1", "2001:db8::2"])
+    found = [address.family for address in await resolver.resolve("a.test")]
+    assert found[:4] in ([socket.AF_INET, socket.AF_INET6] * 2, [socket.AF_INET6, socket.AF_INET] * 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds", "found"),
+    [
+        (ResolverOptions(ipv6=False), {"A"}, {A}),
+        (ResolverOptions(ipv4=False), {"AAAA"}, {"2001:db8::1"}),
+    ],
+)
+async def test_a_family_that_is_off_is_not_asked_for(
+    server: NameServer, clock: Clock, options: ResolverOptions, kinds: set[str], found: set[str]
+) -> None:
+    """Nor are its addresses used where they stand already: as a literal, or in the order's table."""
+    server.records[("a.test", "A")] = (300, [A])
+    server.records[("a.test", "AAAA")] = (300, ["2001:db8::1"])
+    table = {"four.test": "10.0.0.1", "six.test": "::1"}
+    resolver = Resolver([server.address], table, clock=clock, options=options)
+    assert await hosts_of(resolver, "a.test") == found
+    assert server.kinds == kinds
+    off = ("10.0.0.1", "four.test", "IPv4") if options.ipv6 else ("[::1]", "six.test", "IPv6")
+    for host in off[:2]:
+        with pytest.raises(NameNotFound, match=f"{off[2]} is switched off"):
+            await resolver.resolve(host)
+    assert await resolver.resolve("six.test" if options.ipv6 else "four.test")
+    await resolver.close()
+
+
+async def test_a_host_that_has_only_the_other_family_is_not_found(server: NameServer, clock: Clock) -> None:
+    """An empty answer to the only question."""
+    server.records[("a.test", "A")] = (300, [A])
+    resolver = Resolver([server.address], {}, clock=clock, options=ResolverOptions(ipv4=False))
+    with pytest.raises(NameNotFound):
+        await resolver.resolve("a.test")
+    await resolver.close()
+
+
+@pytest.mark.parametrize(("ttl", "kept_s"), [(1, 10.0), (15, 15.0), (300, 20.0)])
+async def test_the_bounds_of_the_ttl_can_be_set(server: NameServer, clock: Clock, ttl: int, kept_s: float) -> None:
+    """As the order has them."""
+    server.records[("a.test", "A")] = (ttl, [A])
+    resolver = Resolver([server.address], {}, clock=clock, options=ResolverOptions(min_ttl_s=10.0, max_ttl_s=20.0))
+    await resolver.resolve("a.test")
+    clock.now_s += kept_s - 0.1
+    assert resolver._cached("a.test") is not None
+    clock.now_s += 0.1
+    assert resolver._cached("a.test") is None
+    await resolver.close()
+
+
+# What is noted of lookups
+
+
+async def test_a_lookup_can_be_taken_once(resolver: Resolver, server: NameServer, clock: Clock) -> None:
+    """With its records and times; what the cache answers was not looked up."""
+    server.records[("a.test", "A")] = (300, [A])
+    server.records[("a.test", "AAAA")] = (60, ["2001:db8::1"])
+    for _ in range(2):
+        await resolver.resolve("A.test")
+    made = resolver.take_lookup("a.TEST")
+    assert made
+    assert (made.host, made.start_s, made.end_s) == ("a.test", 1000.0, 1000.0)
+    assert set(made.records) == {("A", A, 300), ("AAAA", "2001:db8::1", 60)}
+    assert resolver.take_lookup("a.test") is None
+    await resolver.resolve("a.test")
+    assert resolver.take_lookup("a.test") is None
+
+
+async def test_a_lookup_that_failed_can_be_taken_too(resolver: Resolver) -> None:
+    """With its reason, and without records."""
+    with pytest.raises(NameNotFound) as raised:
+        await resolver.resolve("no.test")
+    made = resolver.take_lookup("no.test")
+    assert made
+    assert (made.records, made.reason) == ((), str(raised.value))
+
+
+async def test_lookups_that_nobody_takes_are_forgotten(
+    resolver: Resolver, server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest first."""
+    monkeypatch.setattr(crawler_dns, "MAX_UNTAKEN", 2)
+    for name in "abc":
+        server.records[(f"{name}.test", "A")] = (0, [A])
+        await resolver.resolve(f"{name}.test")
+    assert [resolver.take_lookup(f"{name}.test") is None for name in "abc"] == [True, False, False]
+
+
+async def test_of_thousands_of_addresses_a_few_are_kept(resolver: Resolver, server: NameServer) -> None:
+    """A hostile answer must not fill the memory, nor make us knock at a whole network; both families have their share."""
+    server.records[("a.test", "A")] = (300, [f"192.0.2.{number}" for number in range(1, 60)])
+    server.records[("a.test", "AAAA")] = (300, [f"2001:db8::{number:x}" for number in range(1, 20)])
+    found = await resolver.resolve("a.test")
+    assert Counter(address.family for address in found) == {socket.AF_INET: 8, socket.AF_INET6: 8}
+    made = resolver.take_lookup("a.test")
+    assert made
+    assert [record.address for record in made.records] == [address.host for address in found]

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from crawler.jobs.journal import Journal
+from crawler.network.lookups import AddressRecord, Lookup
 from crawler.outcomes.failures import (
     AddressRefused,
     ConnectFailed,
@@ -327,6 +328,28 @@ async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal
         assert (ended.statistics.robots, ended.statistics.pages) == (1, 0)
     log = f"200          3 {URL}robots.txt P {URL} text/plain #007 20260101000000000+250 {ABC_DIGEST} - -"
     assert lines(tmp_path) == ([log], [])
+
+
+@pytest.mark.parametrize(
+    ("records", "line"),
+    [
+        (
+            (AddressRecord("A", "192.0.2.1", 300),),
+            f"1         42 dns:a.test LP {URL} text/dns #007 20260101000000000+500 sha1:{{digest}} - -",
+        ),
+        ((), f"-1          - dns:a.test LP {URL} unknown #007 20260101000000000+500 - - -"),
+    ],
+)
+async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, records, line) -> None:
+    """As Heritrix writes it: status 1 or -1, the record's size and digest; it is neither page nor robots.txt."""
+    made = Lookup(host="a.test", start_s=START_S, end_s=START_S + 0.5, records=records)
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        one = await ended.lease()
+        one.lease = one.lease._replace(hops="L")
+        await ended.dispose.note_lookup(one, made)
+        assert (ended.statistics.robots, ended.statistics.pages) == (0, 0)
+    assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_of(made.body))], [])
 
 
 @pytest.mark.parametrize("left", [{"response": response(200, b"abc")}, {"ending": Ending.RELEASED}])

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 from itertools import pairwise
 
 import pytest
@@ -9,10 +10,18 @@ import pytest
 from crawler.chain import Step
 from crawler.fetching.fetcher import Fetcher
 from crawler.network.dns import Resolver
-from crawler.outcomes.failures import ConnectFailed, ConnectionLost, RobotsUnavailable
+from crawler.outcomes.failures import (
+    AddressRefused,
+    ConnectFailed,
+    ConnectionLost,
+    FetchTimeout,
+    NameNotFound,
+    RobotsUnavailable,
+)
+from crawler.processors import preconditions
 from crawler.processors.disposition import decide
-from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsPrecondition
-from crawler.robots.rules import LIFETIME_S, UNREACHABLE_LIFETIME_S
+from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsOptions, RobotsPrecondition
+from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S
 from crawler.visit import Ending
 from frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
@@ -29,17 +38,18 @@ OPEN, SHUT = "http://a.test/open", "http://a.test/private"
 class Robots:
     """The precondition with what it is told and what it tells."""
 
-    def __init__(self, fetcher, *, max_crawl_delay_s=300.0) -> None:
+    def __init__(self, fetcher, **options) -> None:
         self.clock = FakeClock(START_S)
         self.delays = []
         self.notes = []
+        self.sitemaps = []
         self.process = RobotsPrecondition(
             fetcher,
-            product="anabranch",
-            max_crawl_delay_s=max_crawl_delay_s,
+            RobotsOptions(product="anabranch", **options),
             clock=self.clock,
             set_delay=lambda gate, delay_s: self.delays.append((gate, delay_s)),
             note=self._note,
+            announce=lambda one, urls: self.sitemaps.append((one, urls)),
         )
 
     async def _note(self, one, url, answer) -> None:
@@ -366,6 +376,117 @@ async def test_a_failure_that_was_not_waited_for_makes_no_noise() -> None:
     assert noises == []
 
 
+@pytest.mark.parametrize("kind", [ConnectFailed, ConnectionLost, FetchTimeout])
+async def test_a_host_that_gives_no_answer_five_times_in_a_row_is_given_up_for_an_hour(kind) -> None:
+    """Each time it is the visit's own failure; then the host's URLs fail without a fetch."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for _ in range(5):
+        fetcher.answers.put_nowait(kind("no answer").timed(START_S, END_S))
+        assert isinstance((await robots.visit())[1], kind)
+    assert isinstance((await robots.visit())[1], RobotsUnavailable)
+    robots.clock.advance(UNREACHABLE_LIFETIME_S)
+    fetcher.answers.put_nowait(rules())
+    assert (await robots.visit())[0].ending is Ending.DEFERRED
+    assert len(fetcher.asked) == 6
+
+
+@pytest.mark.parametrize("kind", [NameNotFound, AddressRefused])
+async def test_a_name_or_address_of_no_use_is_each_urls_own_failure(kind) -> None:
+    """It says nothing of a host, so no host is given up for it."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for _ in range(7):
+        fetcher.answers.put_nowait(kind("no"))
+        assert isinstance((await robots.visit())[1], kind)
+
+
+async def test_refusals_and_failures_make_one_row() -> None:
+    """Four 503 and a time-out are five times without rules."""
+    fetcher, robots = answers(*[503] * 4)
+    for _ in range(4):
+        await robots.visit()
+    fetcher.answers.put_nowait(FetchTimeout("slow"))
+    assert isinstance((await robots.visit())[1], FetchTimeout)
+    assert isinstance((await robots.visit())[1], RobotsUnavailable)
+
+
+# Large and cut files, sitemaps, times
+
+
+async def test_a_large_file_is_read_beside_the_loop(monkeypatch) -> None:
+    """In a thread, so that it holds up nobody; what stands in it counts."""
+    threads = []
+    read = preconditions.rules_of
+    monkeypatch.setattr(
+        preconditions, "rules_of", lambda *a, **k: threads.append(threading.current_thread()) or read(*a, **k)
+    )
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for url, body in (("http://a.test/", RULES), ("http://b.test/", RULES + b"#" * 70_000)):
+        fetcher.answers.put_nowait(rules(body))
+        await robots.visit(url)
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
+    assert (await robots.visit("http://b.test/private"))[0].ending is Ending.EXCLUDED
+
+
+async def test_the_last_line_of_a_body_that_was_cut_does_not_count() -> None:
+    """Half a rule is another rule."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    fetcher.answers.put_nowait(response(200, b"User-agent: *\nDisallow: /private\nDisallow: /", truncated=True))
+    await robots.visit()
+    assert (await robots.visit(OPEN))[1] is Step.PROCEED
+    assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+
+
+async def test_sitemaps_are_announced_once_with_the_visit_that_fetched_them() -> None:
+    """Whoever wants them schedules them; a file without any announces nothing."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    fetcher.answers.put_nowait(rules(RULES + b"Sitemap: http://a.test/map.xml\n"))
+    one, _ = await robots.visit()
+    await robots.visit()
+    fetcher.answers.put_nowait(rules())
+    await robots.visit("https://a.test/")
+    assert robots.sitemaps == [(one, ("http://a.test/map.xml",))]
+
+
+async def test_the_order_says_how_long_rules_and_refusals_hold() -> None:
+    """Then they are asked for again."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher, cache_s=60.0, unreachable_s=10.0)
+    for answer in (rules(), *[response(503)] * 5, rules()):
+        fetcher.answers.put_nowait(answer)
+    await robots.visit()
+    robots.clock.advance(59.0)
+    assert (await robots.visit())[1] is Step.PROCEED
+    robots.clock.advance(1.0)
+    for _ in range(5):
+        await robots.visit()
+    robots.clock.advance(9.0)
+    assert isinstance((await robots.visit())[1], RobotsUnavailable)
+    robots.clock.advance(1.0)
+    assert (await robots.visit())[0].ending is Ending.DEFERRED
+
+
+async def test_what_is_remembered_of_gates_is_bounded(monkeypatch) -> None:
+    """Crawl-delays, and who was freed: the oldest is forgotten."""
+    monkeypatch.setattr(preconditions, "MAX_GATES", 2)
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    freed = []
+    free = NoRobots(lambda gate, delay_s: freed.append(gate))
+    for name in "abca":
+        one = visit(url=f"http://{name}.test/")
+        one.lease = one.lease._replace(gate=GateKey(name))
+        await free(one)
+        fetcher.answers.put_nowait(delay_of(5))
+        await robots.process(one)
+    assert freed == ["a", "b", "c", "a"]
+    assert len(robots.process._delays) == 2
+
+
 # Redirects
 
 
@@ -388,12 +509,13 @@ async def test_redirects_are_followed_up_to_five() -> None:
         assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
 
 
-async def test_after_more_redirects_than_five_nothing_may_be_fetched() -> None:
-    """The sixth is not followed."""
+async def test_after_more_redirects_than_five_there_are_no_rules() -> None:
+    """The sixth is not followed; the host has no robots.txt then (RFC 9309, 2.3.1.2), so all is allowed."""
     web = chain_of(MAX_REDIRECTS + 1)
     async with Opened(web) as robots:
-        assert (await robots.visit())[0].ending is Ending.UNRULED
+        assert (await robots.visit())[0].ending is Ending.DEFERRED
         assert len(web.ledger.visits) == MAX_REDIRECTS + 1
+        assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
 
 async def test_rules_may_lie_on_another_host() -> None:
@@ -405,11 +527,29 @@ async def test_rules_may_lie_on_another_host() -> None:
         assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
 
 
-@pytest.mark.parametrize("page", [failure(302), redirect(302, "http://[::1", None)], ids=["nowhere", "unreadable"])
+@pytest.mark.parametrize(
+    "page", [failure(302), redirect(302, "http://[::1", None), redirect(302, "file:///etc/passwd", None)]
+)
 async def test_a_redirect_that_leads_nowhere_is_an_answer_without_rules(page) -> None:
-    """So nothing may be fetched."""
+    """As if there were no robots.txt."""
     async with Opened(web_with({"/robots.txt": page})) as robots:
-        assert (await robots.visit())[0].ending is Ending.UNRULED
+        assert (await robots.visit())[0].ending is Ending.DEFERRED
+        assert (await robots.visit(SHUT))[1] is Step.PROCEED
+
+
+@pytest.mark.parametrize("error", [AddressRefused("private"), NameNotFound("no"), ConnectFailed("refused")])
+async def test_a_redirect_to_a_host_that_gives_no_answer_is_a_refusal(error) -> None:
+    """The rules are not known, and the failure is not the page's: it would end it, or be told of its own host."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for _ in range(5):
+        fetcher.answers.put_nowait(response(301, Location="http://127.0.0.1/robots.txt"))
+        fetcher.answers.put_nowait(error)
+    endings = [(await robots.visit())[0] for _ in range(5)]
+    assert [one.ending for one in endings] == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
+    assert decide(endings[0], START_S).trouble is HostTrouble.UNAVAILABLE
+    assert endings[0].failure is None
+    assert isinstance((await robots.visit())[1], RobotsUnavailable)
 
 
 # What goes wrong on our side

@@ -1,0 +1,84 @@
+"""What `anabranch robots` does: one robots.txt is fetched as a crawl fetches it, and read aloud."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from crawler.cli.saying import say
+from crawler.fetching.fetcher import Fetcher, Response
+from crawler.network.dns import Resolver
+from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import load_order
+from crawler.outcomes.endings import FORESEEABLE, failure_code
+from crawler.outcomes.errors import UsageError
+from crawler.outcomes.exits import ExitCode
+from crawler.outcomes.failures import FetchError
+from crawler.outcomes.status import describe
+from crawler.processors.preconditions import follow_redirects
+from crawler.robots.cache import robots_url, rules_of
+from crawler.robots.explaining import explain_rules, shown
+from crawler.robots.parsing import MAX_ROBOTS_BYTES
+from crawler.urls.parsing import seed_url
+from frontier.clocks import steady_clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsCommand:
+    """What stands on the command line."""
+
+    url: str
+    agent: str | None  #: product token; None: the order's
+    allow_private: bool
+
+
+def run_robots(command: RobotsCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    try:
+        return _run(command)
+    except FORESEEABLE as error:
+        say(f"anabranch: {error}")
+        return failure_code(error)
+    except FetchError as error:
+        say(f"anabranch: {command.url}: no robots.txt: {describe(error.status)}: {error}; a crawl fetches nothing then")
+        return ExitCode.NO_SEED_ANSWERED
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+def _run(command: RobotsCommand) -> int:
+    url = seed_url(command.url)
+    if url is None:
+        raise UsageError(f"{command.url!r} is no http or https URL")
+    order = load_order(None, {"allow_private": True} if command.allow_private else {})
+    response, is_lost = asyncio.run(_fetch(order, robots_url(url)))
+    for line in _told(response, is_lost, url, command.agent or order.agent.product):
+        print(line)  # noqa: T201 - the command's own output
+    return ExitCode.DONE
+
+
+async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
+    clock = steady_clock()
+    dns = order.dns
+    resolver = Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options())
+    fetcher = Fetcher(
+        user_agent=order.agent.user_agent,
+        resolver=resolver,
+        timeout_s=order.fetch.timeout_s,
+        max_body_bytes=max(order.fetch.max_body_bytes, MAX_ROBOTS_BYTES + 1),
+        allow_private=order.fetch.allow_private,
+        clock=clock,
+    )
+    try:
+        return await follow_redirects(fetcher.get, url)
+    finally:
+        await fetcher.close()
+        await resolver.close()
+
+
+def _told(response: Response, is_lost: bool, url: str, product: str) -> list[str]:
+    status = -2 if is_lost else response.status
+    rules = rules_of(status, response.body, product, is_cut=response.truncated)
+    head = f"{shown(robots_url(url))}: {describe(response.status)}, {len(response.body)} bytes"
+    lost = ["its redirect leads to a host that gives no answer"] if is_lost else []
+    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, response.body).lines()]

@@ -1,0 +1,61 @@
+"""What a crawl order says of hosts before anything is fetched: how robots are taken, and where names are looked up."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from crawler.network.lookups import MAX_TTL_S, MIN_TTL_S, ResolverOptions
+from crawler.orders.quantities import exact_duration
+from crawler.orders.types import Duration, Endpoint, Name, Section
+
+#: RFC 9309 section 2.4: rules should not be used for longer.
+_DAY_S = 24 * 3600.0
+
+
+class RobotsSection(Section):
+    """How robots.txt is taken, and what pages say to robots."""
+
+    robots: Literal["obey", "ignore"] = "obey"
+    max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
+    cache_s: Annotated[Duration, Field(gt=0, le=_DAY_S)] = Field(
+        default=_DAY_S, alias="cache"
+    )  #: then robots.txt is asked for again; a day at most
+    unreachable_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=3600.0, alias="unreachable"
+    )  #: a host whose robots.txt cannot be had is given up for so long
+    meta: bool = True  #: obey nofollow of meta robots and X-Robots-Tag
+    nofollow_links: bool = False  #: leave out links with rel=nofollow, too
+
+
+class DnsSection(Section):
+    """Where names are looked up, and for how long an answer holds."""
+
+    servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
+    hosts: dict[Name, Endpoint] = Field(default_factory=dict)  #: fixed answers: name -> `ip[:port]`
+    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
+    ipv4: bool = True  #: IPv4 addresses may be used
+    ipv6: bool = True  #: IPv6 addresses may be used
+    min_ttl_s: Duration = Field(default=MIN_TTL_S, alias="min_ttl")  #: an answer is kept at least so long
+    max_ttl_s: Duration = Field(default=MAX_TTL_S, alias="max_ttl")  #: and at most so long
+
+    @model_validator(mode="after")
+    def _without_contradiction(self) -> Self:
+        if not (self.ipv4 or self.ipv6):
+            raise _contradiction("ipv4 and ipv6 are both off; keep one of them", "ipv4", "ipv6")
+        if self.min_ttl_s > self.max_ttl_s:
+            most, least = exact_duration(self.max_ttl_s), exact_duration(self.min_ttl_s)
+            words = f"max_ttl ({most}) is less than min_ttl ({least}); raise the one or lower the other"
+            raise _contradiction(words, "max_ttl", "min_ttl")
+        return self
+
+    def options(self) -> ResolverOptions:
+        """What the resolver is told beside servers, hosts and time."""
+        return ResolverOptions(ipv4=self.ipv4, ipv6=self.ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
+
+
+def _contradiction(words: str, *keys: str) -> PydanticCustomError:
+    """What is wrong between the keys; the line names the one that was given."""
+    return PydanticCustomError("contradiction", "{words}", {"keys": keys, "words": words})

@@ -1,0 +1,144 @@
+"""What a page itself asks of robots: the header `X-Robots-Tag` and `<meta name="robots">`. Pure.
+
+There is no standard; this is what search engines publish (developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
+What is said to everybody and what is said to our product both hold, and of two words the stricter one. `nofollow` closes the
+page's links to us; the other words are for whoever indexes the archive, so they become annotations and change nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+#: Words that are noted, and what they stand for. `all`, `index` and `follow` say nothing: they are the default.
+_WORDS: dict[str, frozenset[str]] = {
+    "nofollow": frozenset({"nofollow"}),
+    "noindex": frozenset({"noindex"}),
+    "none": frozenset({"nofollow", "noindex"}),
+    "noarchive": frozenset({"noarchive"}),
+    "nocache": frozenset({"noarchive"}),  # the same for Bing
+}
+#: Words with a value: what stands before their colon is no agent.
+_VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
+#: Hops that `nofollow` leaves open: what belongs to the page (embeds, inferred), and where the page went (redirects).
+OPEN_HOPS = frozenset("EIR")
+
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+#: A weekday in front of a date; it may stand in a piece of its own, since pieces end at commas.
+_WEEKDAY = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s*", re.IGNORECASE)
+
+#: Words of one page that are read.
+MAX_WORDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """What a page asks of us."""
+
+    nofollow: bool = False
+    noindex: bool = False
+    noarchive: bool = False
+
+    def __or__(self, other: Directives) -> Directives:
+        """What both ask together."""
+        return Directives(
+            self.nofollow or other.nofollow, self.noindex or other.noindex, self.noarchive or other.noarchive
+        )
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """The words for the twelfth field of crawl.log."""
+        asked = (("nofollow", self.nofollow), ("noindex", self.noindex), ("noarchive", self.noarchive))
+        return tuple(word for word, is_asked in asked if is_asked)
+
+    def may_follow(self, hop: str) -> bool:
+        """Whether a link with this hop letter may be scheduled: with nofollow only what the page itself needs."""
+        return not self.nofollow or hop in OPEN_HOPS
+
+
+NOTHING = Directives()
+
+
+def header_directives(values: Iterable[str], product: str, now_s: float) -> Directives:
+    """What the `X-Robots-Tag` fields ask, each value one field: "noindex, nofollow", "anabranch: nofollow".
+
+    An agent holds to the end of its field. `unavailable_after` is `noindex` once its date has passed (`now_s`, epoch seconds).
+    Never raises. Linear; of a page at most `MAX_WORDS` words are read.
+    """
+    asked: set[str] = set()
+    left = MAX_WORDS
+    for value in values:
+        pieces = value.split(",", left)[:left]
+        left -= len(pieces)
+        agent = None
+        for number, piece in enumerate(pieces):
+            named, word = _agent_and_word(piece)
+            agent = named or agent
+            if agent is None or agent == product.lower():
+                asked |= _meaning(word, pieces[number + 1 : number + 2], now_s)
+        if not left:
+            break
+    return _asked(asked)
+
+
+def meta_directives(metas: Iterable[tuple[str, str]], product: str, now_s: float) -> Directives:
+    """What the meta elements ask: pairs of name and content, of which those named `robots` or as our product count."""
+    asked: set[str] = set()
+    left = MAX_WORDS
+    for name, content in metas:
+        if name.strip().lower() not in {"robots", product.lower()}:
+            continue
+        pieces = content.split(",", left)[:left]
+        left -= len(pieces)
+        for number, piece in enumerate(pieces):
+            asked |= _meaning(piece.strip().lower(), pieces[number + 1 : number + 2], now_s)
+        if not left:
+            break
+    return _asked(asked)
+
+
+def _agent_and_word(piece: str) -> tuple[str | None, str]:
+    """An agent in front of the word, if there is one, in lower case like the word."""
+    word = piece.strip().lower()
+    name, colon, rest = word.partition(":")
+    name = name.rstrip()
+    if colon and name not in _VALUED and _TOKEN.fullmatch(name):
+        return name, rest.strip()
+    return None, word
+
+
+def _meaning(word: str, following: list[str], now_s: float) -> frozenset[str]:
+    name, colon, value = word.partition(":")
+    if not colon:
+        return _WORDS.get(word, frozenset())
+    if name.strip() == "unavailable_after" and _has_passed(value, following, now_s):
+        return frozenset({"noindex"})
+    return frozenset()
+
+
+def _has_passed(value: str, following: Iterable[str], now_s: float) -> bool:
+    """Whether the date lies before now; a weekday's comma has cut it in two. What is no date never passes."""
+    text = value.strip()
+    if _WEEKDAY.fullmatch(text):
+        text = " ".join(following)
+    at = _date(_WEEKDAY.sub("", text.strip(), count=1))
+    return at is not None and at.timestamp() <= now_s
+
+
+def _date(text: str) -> datetime | None:
+    """RFC 822, 850 or ISO 8601; without a zone it is UTC."""
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            at = read(text)
+        except (ValueError, TypeError, OverflowError, IndexError):
+            continue
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return None
+
+
+def _asked(words: Iterable[str]) -> Directives:
+    known = frozenset(words)
+    return Directives("nofollow" in known, "noindex" in known, "noarchive" in known)

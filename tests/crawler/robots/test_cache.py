@@ -1,0 +1,112 @@
+"""What an answer means, and how long and how many rules are kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from crawler.robots.cache import RobotsCache, robots_url, rules_of
+from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, parse_robots
+
+URL = "https://a.test/private/x"
+STRICT = parse_robots(b"User-agent: *\nDisallow: /", "anabranch")
+
+
+@pytest.mark.parametrize("status", [301, 302, 304, 307, 399, 400, 401, 403, 404, 410, 451, 499])
+def test_an_answer_without_rules_allows_everything(status: int) -> None:
+    """RFC 9309, 2.3.1.3: unavailable, whatever the body says; redirects that cannot be followed are that, too (2.3.1.2)."""
+    assert rules_of(status, b"User-agent: *\nDisallow: /", "anabranch") is ALLOW_ALL
+    assert ALLOW_ALL.allows(URL)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 599, 600, 999, 100, 101, 0, -2, -4])
+def test_a_host_that_could_not_be_asked_allows_nothing(status: int) -> None:
+    """RFC 9309, 2.3.1.4: unreachable. A busy host is one (429), and so is an answer that no standard knows.
+
+    Heritrix allows everything after a 5xx.
+    """
+    assert rules_of(status, b"User-agent: *\nAllow: /", "anabranch") is DISALLOW_ALL
+    assert not DISALLOW_ALL.allows(URL)
+
+
+def test_a_good_answer_is_read() -> None:
+    """For the product, whole or cut."""
+    body = b"User-agent: *\nDisallow: /public\nDisallow: /"
+    assert not rules_of(200, body, "anabranch").allows(URL)
+    assert rules_of(299, body, "anabranch", is_cut=True).allows(URL)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://a.test/", "http://a.test/robots.txt"),
+        ("https://a.test:8443/x/y?q=//z", "https://a.test:8443/robots.txt"),
+        ("http://a.test/?x=/", "http://a.test/robots.txt"),
+        ("http://[::1]:81/a", "http://[::1]:81/robots.txt"),
+    ],
+)
+def test_robots_url_is_at_the_root_of_the_origin(url: str, expected: str) -> None:
+    """RFC 9309, 2.3: scheme, host and port, then /robots.txt."""
+    assert robots_url(url) == expected
+
+
+def test_the_cache_answers_for_the_whole_origin_and_no_other() -> None:
+    """Scheme and port are part of the origin."""
+    cache = RobotsCache()
+    cache.put("http://a.test/x", ALLOW_ALL, 0.0)
+    assert cache.get("http://a.test/y?z", 1.0) is ALLOW_ALL
+    assert cache.get("https://a.test/x", 1.0) is None
+    assert cache.get("http://a.test:81/x", 1.0) is None
+
+
+def test_rules_live_for_a_day_unless_it_is_said_otherwise() -> None:
+    """RFC 9309, 2.4: 24 hours, a parsed disallow included; then they are gone."""
+    for cache, lifetime_s in ((RobotsCache(), 86_400.0), (RobotsCache(60.0), 60.0)):
+        cache.put(URL, STRICT, 100.0)
+        assert cache.get(URL, 100.0 + lifetime_s - 0.1) is STRICT
+        assert cache.get(URL, 100.0 + lifetime_s) is None
+        assert (len(cache), cache.size_bytes) == (0, 0)
+
+
+def test_a_robots_txt_that_could_not_be_had_is_asked_for_again_after_an_hour() -> None:
+    """DISALLOW_ALL is a guess, so it lives less long than an answer; how long can be said, too."""
+    for cache, lifetime_s in ((RobotsCache(), 3600.0), (RobotsCache(unreachable_s=5.0), 5.0)):
+        cache.put(URL, DISALLOW_ALL, 0.0)
+        assert cache.get(URL, lifetime_s - 0.1) is DISALLOW_ALL
+        assert cache.get(URL, lifetime_s) is None
+
+
+def test_the_cache_forgets_the_origin_asked_for_longest_ago() -> None:
+    """A full cache drops the least recently used origin."""
+    cache = RobotsCache(max_origins=2)
+    cache.put("http://a.test/", ALLOW_ALL, 0.0)
+    cache.put("http://b.test/", ALLOW_ALL, 0.0)
+    cache.get("http://a.test/", 1.0)
+    cache.put("http://c.test/", ALLOW_ALL, 2.0)
+    assert [cache.get(f"http://{name}.test/", 3.0) for name in "abc"] == [ALLOW_ALL, None, ALLOW_ALL]
+
+
+def test_rules_of_thousands_of_hostile_hosts_do_not_fill_the_memory() -> None:
+    """What is kept is bounded by its size, too; the newest is kept however large it is."""
+    large = parse_robots(b"User-agent: *\n" + b"".join(b"Allow: /%d\n" % number for number in range(1000)), "x")
+    cache = RobotsCache(max_bytes=3 * large.size_bytes)
+    for number in range(20):
+        cache.put(f"http://{number}.test/", large, 0.0)
+        cache.put(f"http://{number}.test/", large, 0.0)
+    assert (len(cache), cache.size_bytes) == (3, 3 * large.size_bytes)
+    small = RobotsCache(max_bytes=1)
+    small.put(URL, large, 0.0)
+    assert small.get(URL, 0.0) is large
+
+
+def test_refusals_are_counted_in_a_row_and_by_origin() -> None:
+    """Rules that are kept end the row."""
+    cache = RobotsCache()
+    assert [cache.refused(url) for url in (URL, URL, "http://a.test/", URL)] == [1, 2, 1, 3]
+    cache.put(URL, STRICT, 0.0)
+    assert cache.refused(URL) == 1
+
+
+def test_refusals_of_very_many_origins_are_forgotten() -> None:
+    """The one that refused longest ago first."""
+    cache = RobotsCache(max_origins=2)
+    assert [cache.refused(f"http://{name}.test/") for name in "abacaab"] == [1, 1, 2, 1, 3, 4, 1]
