@@ -1,9 +1,9 @@
 """The lines of `crawl.log` and `pages.jsonl`: pure functions from facts to bytes.
 
-`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools for Heritrix's logs read ours; if the order asks
-for it (`[logs] extra_info`) a thirteenth, a JSON object. A field never holds white space: whatever is no printable ASCII character
-is percent-encoded, in the JSON escaped. Times are epoch seconds and become UTC here, to the millisecond. `crawl_log_parsing` reads
-the lines back.
+`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools for Heritrix's logs read ours; if the order
+asks for it (`[logs] extra_info`) a thirteenth, a JSON object. A field never holds white space: whatever is no printable ASCII
+character is percent-encoded, in the JSON escaped. Times are epoch seconds and become UTC here, to the millisecond.
+`crawl_log_parsing` reads the lines back.
 """
 
 from __future__ import annotations
