@@ -248,9 +248,9 @@ def tallied(log):
     return additions.hosts
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(["keep", "take back", "crash", "close", "sync"]), st.lists(lines(), max_size=4)))
+    st.lists(st.tuples(st.sampled_from(["keep", "take back", "crash", "close", "sync"]), st.lists(lines(), max_size=3)), max_size=6)
 )
 def test_accounts_are_what_the_log_says(tmp_path_factory, steps) -> None:
     """Whatever was kept, taken back, killed or closed in between."""
