@@ -220,6 +220,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path) -> None:
         Accounts(tmp_path / "missing", tmp_path / "crawl.log", lambda: 0.0)
 
 
+ENDS = ["keep", "take back", "crash", "close", "sync"]
 STATUSES = st.sampled_from([200, 304, 404, 503, -1, -2, -5, -9998, -5003])
 NOTES = st.sampled_from([(), ("duplicate:digest",), ("duplicate:server-not-modified",), ("2t", "dol:5"), ("lenTrunc",)])
 
@@ -250,7 +251,10 @@ def tallied(log):
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(["keep", "take back", "crash", "close", "sync"]), st.lists(lines(), max_size=3)), max_size=6)
+    st.lists(
+        st.tuples(st.sampled_from(["keep", "take back", "crash", "close", "sync"]), st.lists(lines(), max_size=3)),
+        max_size=6,
+    )
 )
 def test_accounts_are_what_the_log_says(tmp_path_factory, steps) -> None:
     """Whatever was kept, taken back, killed or closed in between."""
