@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +25,7 @@ from crawler.reporting.accounts import ACCOUNTS_FILE, totals_of
 #: Rows that are read at a time.
 _PAGE = 1000
 
-Row = Sequence[Any]
+Row = tuple[Any, ...]
 
 
 class AccountsView:

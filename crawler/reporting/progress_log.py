@@ -1,8 +1,8 @@
 """`progress-statistics.log`: a line each 20 s in Heritrix's columns, and a line at each change of the crawl's state.
 
-Format: Heritrix 3, `CrawlStatSnapshot.getProgressStatisticsLine` and `StatisticsTracker.progressStatisticsLegend`. Memory is of this
-process: mem-use is what is resident and anonymous (RssAnon), heap-size all that is resident. Unlike Heritrix's, congestion is
-always a number.
+Format: Heritrix 3, `StatisticsTracker.progressStatisticsLegend` and `getProgressStatisticsLine`. Memory is of this process:
+mem-use is what is resident and anonymous (RssAnon), heap-size all that is resident. Unlike Heritrix's, congestion is always a
+number.
 """
 
 from __future__ import annotations

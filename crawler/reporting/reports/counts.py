@@ -64,8 +64,7 @@ def processors(facts: JobFacts) -> Report:
 
 
 def _processor_rows(facts: JobFacts) -> Iterator[tuple[Cell, ...]]:
-    for processor, counter, number in facts.accounts.processors():
-        yield processor, counter, number
+    yield from facts.accounts.processors()
     for name, time in facts.steps.items():
         yield name, "visits in this run", time.visits
         yield name, "mean ms in this run", time.mean_s * 1000
