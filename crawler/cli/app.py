@@ -10,6 +10,7 @@ from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
+from crawler.cli.report_options import report
 
 app = typer.Typer(
     help="A polite crawler that can be killed at any moment: the same command goes on.",
@@ -120,4 +121,5 @@ def crawl(
 app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)
+app.command()(report)
 app.add_typer(lab, name="lab")

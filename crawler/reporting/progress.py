@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
@@ -121,6 +122,14 @@ class Display(Enum):
     NONE = "none"
 
 
+class DisplayConsole(Console):
+    """A console whose reader may go away: that is an OSError, not the process's end, and standard output stays as it is."""
+
+    def on_broken_pipe(self) -> None:
+        """Let `Progress` hear of it."""
+        raise BrokenPipeError
+
+
 class Progress:
     """Shows snapshots until it is cancelled; what it cannot write any more costs the display, never the crawl."""
 
@@ -138,12 +147,11 @@ class Progress:
 
     async def show(self) -> None:
         """Run until cancelled."""
-        if self._display is Display.NONE:
-            await asyncio.Event().wait()
-        elif self._display is Display.AUTO and self._console.is_terminal:
-            await self._show_live()
-        else:
-            await self._show_plain()
+        is_live = self._display is Display.AUTO and self._console.is_terminal
+        if self._display is not Display.NONE:
+            with suppress(OSError):  # nobody looks any more
+                await (self._show_live() if is_live else self._show_plain())
+        await asyncio.Event().wait()
 
     async def _show_live(self) -> None:
         window = RateWindow(WINDOW_S)

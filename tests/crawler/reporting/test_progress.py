@@ -7,7 +7,15 @@ import pytest
 from rich.console import Console
 
 from crawler.reporting import progress
-from crawler.reporting.progress import CrawlSnapshot, Display, Progress, progress_line, progress_lines, why_idle
+from crawler.reporting.progress import (
+    CrawlSnapshot,
+    Display,
+    DisplayConsole,
+    Progress,
+    progress_line,
+    progress_lines,
+    why_idle,
+)
 from crawler.reporting.statistics import Rates
 from frontier.models import WaitsFor
 
@@ -166,6 +174,29 @@ async def test_the_order_may_ask_for_lines_or_nothing(monkeypatch) -> None:
             await task
     assert "1m 1s · 101 pages" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+async def test_a_terminal_that_has_gone_costs_the_display_alone(monkeypatch) -> None:
+    """The crawl goes on; the display waits to be cancelled."""
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+
+    class Gone(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_asked = asyncio.Event()
+
+        def write(self, _: str) -> int:
+            self.is_asked.set()
+            raise BrokenPipeError
+
+    out = Gone()
+    task = asyncio.create_task(Progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False)).show())
+    await out.is_asked.wait()
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
