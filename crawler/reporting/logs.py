@@ -20,11 +20,11 @@ LogFormat = Literal["console", "json"]
 
 def configure_logs(
     verbosity: int, stream: TextIO | None = None, *, style: LogFormat = "console", file: Path | None = None
-) -> None:
+) -> TextIO | None:
     """Send events of at least the level of `verbosity` to a stream, one line each, in UTC.
 
-    The stream is `file` (appended to, as long as the process lives), else `stream`, else standard error. Raises: StorageError
-    if the file cannot be opened.
+    The stream is `file` (appended to), else `stream`, else standard error. Answers the file that was opened, for the caller to
+    close when no more events come. Raises: StorageError if it cannot be opened.
     """
     out = stream if file is None else _opened(file)
     structlog.configure(
@@ -38,6 +38,7 @@ def configure_logs(
         logger_factory=_to(out),
         cache_logger_on_first_use=False,
     )
+    return None if file is None else out
 
 
 def _renderers(style: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:

@@ -21,7 +21,7 @@ def test_a_failed_try_says_what_when_and_how_often() -> None:
             error=ConnectFailed("refused"),
             hops="L",
             via="http://b.test/",
-        )  # fmt: skip
+        )
     )
     assert line.endswith(b"\n")
     assert json.loads(line) == {

@@ -112,8 +112,10 @@ def test_json_events_are_one_object_a_line() -> None:
 def test_events_may_go_to_a_file_which_is_added_to(tmp_path, capsys) -> None:
     """A second run does not overwrite the first one's; nothing goes to standard error."""
     for _ in range(2):
-        configure_logs(0, file=tmp_path / "events.log")
+        file = configure_logs(0, file=tmp_path / "events.log")
         structlog.get_logger().warning("look here", name="\ud800")
+        assert file is not None
+        file.close()
     lines = (tmp_path / "events.log").read_text().splitlines()
     assert [line.count("look here") for line in lines] == [1, 1]
     assert capsys.readouterr().err == ""
