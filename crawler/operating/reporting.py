@@ -73,7 +73,10 @@ def report_of_stopped(
     """The same for a job that is stopped, whose lock the caller holds (blocks). Raises: UsageError, StorageError."""
     kind, limit = report_kind(given.get("name")), _limit(given)
     state = directory / "state"
-    Accounts(state, crawl_log, frontier.now_s).close()  # what a crash took is counted first
+    now_s = frontier.now_s()
+    Accounts(
+        state, crawl_log, lambda: now_s
+    ).close()  # what a crash took is counted first; looking is no run of the crawl
     with storage_errors(state), AccountsView(state) as view:
         return json_facts(kind.make(_facts_of_stopped(directory, frontier, list(seeds), view)), limit)
 

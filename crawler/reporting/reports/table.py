@@ -36,19 +36,20 @@ def text_lines(report: Report) -> Iterator[str]:
 
 
 def json_facts(report: Report, limit: int) -> dict[str, Any]:
-    """`{"rows": [{head: cell}, …], "more": bool}` with at most `limit` rows, or `{"facts": {name: value}}`."""
+    """`{"heads": […], "rows": [{head: cell}, …], "more": bool, "widths": […]}` with at most `limit` rows, or `{"facts": {name: value}}`."""
     if not report.heads:
         return {"facts": {str(row[0]): row[1] for row in report.rows}}
     rows = iter(report.rows)
     shown = [dict(zip(report.heads, row, strict=True)) for row in islice(rows, limit)]
-    return {"heads": list(report.heads), "rows": shown, "more": next(rows, None) is not None}
+    more = next(rows, None) is not None
+    return {"heads": list(report.heads), "rows": shown, "more": more, "widths": list(report.right)}
 
 
 def report_of(facts: dict[str, Any]) -> Report:
     """The report that `json_facts` was made of."""
     if "facts" in facts:
         return Report((), list(facts["facts"].items()))
-    return Report(facts["heads"], [[row[head] for head in facts["heads"]] for row in facts["rows"]])
+    return Report(facts["heads"], [[row[head] for head in facts["heads"]] for row in facts["rows"]], facts["widths"])
 
 
 def _shown(cell: Cell) -> str:
