@@ -34,11 +34,23 @@ MAX_KNOWN = 10_000
 _CHUNK_BYTES = 1 << 20
 
 
-class Sink(Protocol):
-    """What a journal's thread feeds with each group of lines, beside its files; one thread at a time."""
+class Logged(Protocol):
+    """What a journal writes of one visit, as far as the accounts care."""
 
-    def append(self, entries: Sequence[bytes], /) -> None:
-        """Take the lines of a group. Raises: OSError; then the group does not count."""
+    @property
+    def crawl_log(self) -> bytes | None:
+        """Its lines of crawl.log with their newlines, mostly one; None if there is none."""
+
+
+class Sink(Protocol):
+    """What a journal's thread feeds with each group of entries, beside its files: `append`, then `keep` or `take_back`."""
+
+    @property
+    def path(self) -> Path:
+        """The file that a failure is about."""
+
+    def append(self, entries: Sequence[Logged], /) -> None:
+        """Take a group. Raises: OSError; then the group does not count."""
 
     def keep(self) -> None:
         """The group is durable: it counts."""
@@ -47,11 +59,11 @@ class Sink(Protocol):
         """The group does not count."""
 
     def close(self) -> None:
-        """Write what waits."""
+        """Nothing more comes."""
 
 
 class Accounts:
-    """The totals of one job; a `Sink` for the lines of its crawl.log.
+    """The totals of one job; a `Sink` for what a journal writes.
 
     Opening counts what of the log is not counted yet (some 50,000 lines a second). Cost of a line: 20 µs, in the journal's
     thread; memory: at most `MAX_WAITING` rows and `MAX_KNOWN` hosts, however many there are. Raises: StorageError.
@@ -81,17 +93,20 @@ class Accounts:
 
     # For the journal
 
-    def append(self, entries: Sequence[bytes]) -> None:
-        """Take a group's lines of crawl.log, newlines included; first write back what has waited long enough.
+    @property
+    def path(self) -> Path:
+        """The accounts' file."""
+        return self._file
 
-        Raises: OSError.
-        """
+    def append(self, entries: Sequence[Logged]) -> None:
+        """Take a group's lines of crawl.log; first write back what has waited long enough. Raises: OSError."""
         if self._added.size >= MAX_WAITING or monotonic() - self._last_commit >= COMMIT_S:
             self.sync()
-        for line in entries:
-            self._pending_bytes += len(line)
-            if not _count(line, self._pending):
-                log.error("a line of crawl.log cannot be counted", line=line)
+        for entry in entries:
+            for line in (entry.crawl_log or b"").splitlines(keepends=True):
+                self._pending_bytes += len(line)
+                if not _count(line, self._pending):
+                    log.error("a line of crawl.log cannot be counted", line=line)
 
     def keep(self) -> None:
         """The group counts from now on."""

@@ -73,17 +73,17 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
 
 def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
     """What a terminal shows: how far, how fast, who works, what is queued, what went wrong, and if nobody works, why. Pure."""
-    queues = f"{now.queues:,} queues: {now.ready:,} ready"
-    queues += f" ({now.parked:,} parked)" if now.parked else ""
-    queues += f", {now.snoozed:,} snoozed" if now.snoozed else ""
-    waiting = f", {now.waiting:,} wait for a retry" if now.waiting else ""
+    states = f"{now.ready:,} ready" + (f" ({now.parked:,} parked)" if now.parked else "")
+    states += f", {now.snoozed:,} snoozed" if now.snoozed else ""
+    waiting = f", {now.waiting:,} of them wait for a retry" if now.waiting else ""
     disk = [] if now.free_bytes is None else [f"{format_bytes(now.free_bytes)} free"]
     troubles = {"failed": now.failed, "excluded": now.excluded, "retries": now.retries, "broken": now.broken}
     rows = {
         "pages": f"{now.pages:,}, {rates.pages_now:.1f}/s now, {rates.pages_mean:.1f}/s mean",
         "bytes": f"{format_bytes(now.fetched_bytes)}, {_speed(rates.bytes_now)} now, {_speed(rates.bytes_mean)} mean",
         "workers": f"{now.active:,} of {now.workers:,} active",
-        "queued": f"{now.pending:,} URLs{waiting} in {queues}",
+        "queued": f"{now.pending:,} URLs{waiting}",
+        "queues": f"{now.queues:,}: {states}",
         "gates": f"{now.gates:,} in memory, {now.gates_open:,} open",
         "troubles": ", ".join(f"{number:,} {word}" for word, number in troubles.items()),
     }

@@ -128,6 +128,22 @@ class WorkerBoard:
         time.longest_s = max(time.longest_s, taken)
 
 
+#: What a processor is called in reports, by its class.
+_STEP_NAMES = {
+    "RobotsPrecondition": "preconditions",
+    "NoRobots": "preconditions",
+    "FetchPage": "fetch",
+    "ExtractPage": "extract",
+    "WritePage": "write",
+}
+
+
+def step_name(processor: object) -> str:
+    """What a processor is called in reports: an own one by the name of its function or class."""
+    name = getattr(processor, "__name__", None) or type(processor).__name__
+    return _STEP_NAMES.get(name, name.lower())
+
+
 class Rates(NamedTuple):
     """How fast a crawl is: now, and since it began."""
 

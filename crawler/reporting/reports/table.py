@@ -36,7 +36,10 @@ def text_lines(report: Report) -> Iterator[str]:
 
 
 def json_facts(report: Report, limit: int) -> dict[str, Any]:
-    """`{"heads": […], "rows": [{head: cell}, …], "more": bool, "widths": […]}` with at most `limit` rows, or `{"facts": {name: value}}`."""
+    """As JSON holds it, with at most `limit` rows.
+
+    `{"heads": […], "rows": [{head: cell}, …], "more": bool, "widths": […]}`, or `{"facts": {name: value}}`.
+    """
     if not report.heads:
         return {"facts": {str(row[0]): row[1] for row in report.rows}}
     rows = iter(report.rows)

@@ -12,6 +12,7 @@ from crawler.reporting.reports.catalogue import REPORTS, write_all
 from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.statistics import WorkerBoard
 from tests.crawler.builder import memory_frontier
+from tests.crawler.reporting.test_accounts import Entry
 
 URL = "http://a.test/"
 
@@ -21,7 +22,7 @@ async def job(tmp_path):
     async with memory_frontier(URL, f"{URL}2") as frontier:
         accounts = Accounts(tmp_path, tmp_path / "crawl.log", frontier.core.now_s)
         entry = CrawlLogEntry(logged_s=0.0, status=200, size_bytes=5, url=URL, mime="a/b", worker=1)
-        accounts.append([crawl_log_line(entry)])
+        accounts.append([Entry(crawl_log_line(entry))])
         accounts.keep()
 
         async def seeds():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,16 @@ from crawler.reporting.accounting import Additions, Totals
 from crawler.reporting.accounts import ACCOUNTS_FILE, Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
+
+
+class Entry(NamedTuple):
+    """What a journal writes of a visit, as far as accounts care."""
+
+    crawl_log: bytes | None
+
+
+def entries(*lines):
+    return [Entry(line) for line in lines]
 
 
 def line(url="http://a.test/", status=200, size=10, **more):
@@ -39,7 +50,7 @@ class Job:
         return Accounts(self.state, self.log, lambda: self.now_s)
 
     def write(self, accounts, *lines) -> None:
-        accounts.append(lines)
+        accounts.append(entries(*lines))
         with self.log.open("ab") as file:
             file.write(b"".join(lines))
         accounts.keep()
@@ -66,11 +77,22 @@ def test_what_is_kept_counts_at_once(job) -> None:
 def test_what_is_taken_back_never_counts(job) -> None:
     """The lines were cut from the log, too."""
     accounts = job.open()
-    accounts.append([line()])
+    accounts.append(entries(line()))
     accounts.take_back()
     job.write(accounts, line("http://b.test/"))
     assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (0, 1)
     assert accounts.covered_bytes == job.log.stat().st_size
+    accounts.close()
+
+
+def test_an_entry_may_have_several_lines_or_none(job) -> None:
+    """A look-up and the page; or only a line of another file."""
+    accounts = job.open()
+    accounts.append(entries(line() + line("http://b.test/"), None))
+    accounts.keep()
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (1, 1)
+    assert accounts.covered_bytes == len(line()) + len(line("http://b.test/"))
+    assert accounts.path == job.state / ACCOUNTS_FILE
     accounts.close()
 
 
@@ -203,7 +225,7 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
     monkeypatch.setattr(accounts, "_write", full)
     monkeypatch.setattr(accounts_module, "COMMIT_S", 0.0)
     with pytest.raises(OSError, match="full"):
-        accounts.append([line()])
+        accounts.append(entries(line()))
     accounts.take_back()
     assert accounts.of_host("a.test").urls == 1
     monkeypatch.setattr(accounts, "_write", written)
@@ -262,7 +284,7 @@ def test_accounts_are_what_the_log_says(tmp_path_factory, steps) -> None:
     accounts = job.open()
     for what, group in steps:
         if what == "take back":
-            accounts.append(group)
+            accounts.append(entries(*group))
             accounts.take_back()
             continue
         job.write(accounts, *group)

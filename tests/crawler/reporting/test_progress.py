@@ -209,7 +209,8 @@ def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
         "  pages    130, 1.0/s now, 2.0/s mean",
         "  bytes    65.0 MiB, 1.0 KiB/s now, 1.0 MiB/s mean",
         "  workers  3 of 100 active",
-        "  queued   4,000 URLs, 3 wait for a retry in 997 queues: 12 ready (4 parked), 2 snoozed",
+        "  queued   4,000 URLs, 3 of them wait for a retry",
+        "  queues   997: 12 ready (4 parked), 2 snoozed",
         "  gates    5 in memory, 1 open",
         "  troubles 1 failed, 0 excluded, 7 retries, 0 broken",
     ]

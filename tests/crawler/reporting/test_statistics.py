@@ -3,7 +3,16 @@
 import pytest
 
 from crawler.outcomes.failures import ConnectFailed
-from crawler.reporting.statistics import CrawlStatistics, Rates, RateWindow, StepTime, WorkerBoard, WorkerFact
+from crawler.processors.page import ExtractPage, FetchPage
+from crawler.reporting.statistics import (
+    CrawlStatistics,
+    Rates,
+    RateWindow,
+    StepTime,
+    WorkerBoard,
+    WorkerFact,
+    step_name,
+)
 from crawler.visit import Ending
 from frontier.models import OutcomeKind
 from tests.crawler.builder import START_S, response, visit
@@ -111,3 +120,13 @@ def test_rates_are_over_the_last_seconds_and_over_the_whole_run() -> None:
         last = window.rates(float(second), 500, 5000)
     assert last.pages_now == 0.0
     assert last.pages_mean == pytest.approx(500 / 111)
+
+
+def test_a_processor_has_one_name_in_all_reports() -> None:
+    """That of the counters; an operator's own function has its own."""
+
+    async def translate(_: object) -> None: ...
+
+    assert step_name(FetchPage(None)) == "fetch"  # type: ignore[arg-type]
+    assert step_name(ExtractPage()) == "extract"
+    assert step_name(translate) == "translate"

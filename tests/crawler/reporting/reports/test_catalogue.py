@@ -20,6 +20,7 @@ from frontier.models import GateKey, QueueKey
 from frontier.operating.explain import GateView, QueueView
 from frontier.operating.statistics import FrontierStatistics
 from frontier.scheduling.lifecycle import QueueState
+from tests.crawler.reporting.test_accounts import Entry
 
 FRONTIER = FrontierStatistics(
     pending=40, waiting=1, in_flight=2, done=900, failed=5, disregarded=6, retired=3,
@@ -47,14 +48,15 @@ def line(url, status=200, size=10, mime="text/html", **more):
 def facts(tmp_path):
     now = [0.0]
     accounts = Accounts(tmp_path, tmp_path / "crawl.log", lambda: now[0])
-    accounts.append([
+    lines = [
         line("http://a.test/", source="http://a.test/"),
         line("http://a.test/2", 404, 20, source="http://a.test/", annotations=("duplicate:digest",)),
         line("http://a.test/3", -9998),
         line("http://b.test/", 304, 0, "", annotations=("duplicate:server-not-modified",)),
         line("http://b.test/2", -2),
         line("dns:a.test", 1, 5, "text/dns", hops="P"),
-    ])  # fmt: skip
+    ]
+    accounts.append([Entry(each) for each in lines])
     accounts.keep()
     now[0] = 10.0
     accounts.close()
