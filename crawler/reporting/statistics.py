@@ -23,6 +23,7 @@ class CrawlStatistics:
     retries: int = 0  #: tries that will be repeated
     robots: int = 0  #: robots.txt fetched
     fetched_bytes: int = 0  #: bodies, decoded
+    broken: int = 0  #: tries in which a processor of ours broke
     active: int = 0  #: workers that hold a URL
     by_status: Counter[int] = field(default_factory=Counter)
     by_mime: Counter[str] = field(default_factory=Counter)
@@ -32,6 +33,7 @@ class CrawlStatistics:
         """Count one ended visit."""
         if visit.response is not None:
             self.fetched_bytes += len(visit.response.body)
+        self.broken += visit.broken is not None
         if visit.failure is None:
             self.seed_failures.pop(visit.lease.url, None)
         elif not visit.lease.hops:

@@ -43,6 +43,7 @@ def counted(*ended):
         (SHUT, OutcomeKind.DISREGARDED, {"excluded": 1, "by_status": {-9998: 1}}),
         (DEAD, OutcomeKind.RETRY, {"retries": 1, "seed_failures": {"http://a.test/": "refused"}}),
         (PAGE, OutcomeKind.DEFERRED, {"fetched_bytes": 5}),
+        (visit(broken=KeyError()), OutcomeKind.FAILED, {"failed": 1, "broken": 1, "by_status": {-5: 1}}),
     ],
 )
 def test_a_visit_counts_where_its_outcome_says(one, kind, changed) -> None:
