@@ -10,6 +10,7 @@ from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
+from crawler.cli.report_options import report
 from crawler.cli.robots import robots as robots_command
 
 app = typer.Typer(
@@ -121,5 +122,6 @@ def crawl(
 app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)
+app.command()(report)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

@@ -1,14 +1,16 @@
 """The lines of `crawl.log` and `pages.jsonl`: pure functions from facts to bytes.
 
-`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools for Heritrix's logs read ours. A field never
-holds white space: whatever is no printable ASCII character is percent-encoded. Times are epoch seconds and become UTC here,
-to the millisecond.
+`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools for Heritrix's logs read ours; if the order
+asks for it (`[logs] extra_info`) a thirteenth, a JSON object. A field never holds white space: whatever is no printable ASCII
+character is percent-encoded, in the JSON escaped. Times are epoch seconds and become UTC here, to the millisecond.
+`crawl_log_parsing` reads the lines back.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict, Unpack
@@ -47,6 +49,7 @@ class CrawlLogEntry:
     digest: str | None = None  #: `sha1:` and Base32
     source: str | None = None  #: the seed that led here
     annotations: tuple[str, ...] = ()
+    extra: Mapping[str, str | int] | None = None  #: the thirteenth field; None if the line has twelve
 
 
 class PageFields(TypedDict):
@@ -63,7 +66,7 @@ class PageFields(TypedDict):
 
 
 def crawl_log_line(entry: CrawlLogEntry) -> bytes:
-    """The line of `crawl.log`, with its newline: twelve fields parted by spaces, status and size right-aligned."""
+    """The line of `crawl.log`, with its newline: twelve or thirteen fields parted by spaces, status and size right-aligned."""
     size = MISSING if entry.size_bytes is None else str(entry.size_bytes)
     fields = (
         _iso(entry.logged_s),
@@ -78,6 +81,7 @@ def crawl_log_line(entry: CrawlLogEntry) -> bytes:
         _fit(entry.digest),
         _fit(entry.source),
         ",".join(_encode(_UNFIT_IN_LIST, note) for note in entry.annotations if note) or MISSING,
+        *(() if entry.extra is None else (_json(entry.extra),)),
     )
     return f"{' '.join(fields)}\n".encode("ascii")
 
@@ -102,6 +106,11 @@ def hops_shown(hops: str) -> str:
     """The path as Heritrix shows it: up to 50 hops as they are, else the last 50 behind a count: `12+LL…`."""
     hidden = len(hops) - MAX_HOPS_SHOWN
     return f"{hidden}+{hops[hidden:]}" if hidden > 0 else hops
+
+
+def _json(fields: Mapping[str, str | int]) -> str:
+    """One word: what is no ASCII is escaped by the library, a space by us."""
+    return json.dumps(dict(fields), separators=(",", ":")).replace(" ", "\\u0020").replace("\x7f", "\\u007f")
 
 
 def _mime_shown(mime: str, *, is_answered: bool) -> str:

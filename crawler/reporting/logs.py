@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from typing import TextIO
+from pathlib import Path
+from typing import Literal, TextIO
 
 import structlog
+
+from crawler.outcomes.errors import storage_errors
 
 #: Least level shown, by the number of -v flags (quiet is -1).
 LEVELS: dict[int, int] = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
+LogFormat = Literal["console", "json"]
 
-def configure_logs(verbosity: int, stream: TextIO | None = None) -> None:
-    """Send events of at least the level of `verbosity` to standard error, one line each, in UTC."""
+
+def configure_logs(
+    verbosity: int, stream: TextIO | None = None, *, style: LogFormat = "console", file: Path | None = None
+) -> TextIO | None:
+    """Send events of at least the level of `verbosity` to a stream, one line each, in UTC.
+
+    The stream is `file` (appended to), else `stream`, else standard error. Answers the file that was opened, for the caller to
+    close when no more events come. Raises: StorageError if it cannot be opened.
+    """
+    out = stream if file is None else _opened(file)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(
-                colors=(stream or sys.stderr).isatty(), exception_formatter=structlog.dev.plain_traceback
-            ),
+            *_renderers(style, is_terminal=(out or sys.stderr).isatty() if (out or sys.stderr) is not None else False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[max(-1, min(verbosity, 2))]),
-        logger_factory=_to(stream),
+        logger_factory=_to(out),
         cache_logger_on_first_use=False,
     )
+    return None if file is None else out
+
+
+def _renderers(style: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:
+    """An event becomes a line: for the eye, or one JSON object whose exceptions are text."""
+    if style == "json":
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
+    return [
+        structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=structlog.dev.plain_traceback),
+    ]
+
+
+def _opened(file: Path) -> TextIO:
+    """The file, for text by lines; a process that was killed leaves whole lines."""
+    with storage_errors(file, other="[logs] file"):
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
 
 
 def _to(stream: TextIO | None) -> structlog.typing.WrappedLogger:

@@ -1,22 +1,27 @@
-"""What a crawl is doing right now: a line of facts, live on a terminal, every few seconds otherwise."""
+"""What a crawl is doing right now: some lines on a terminal, drawn again and again; else a line every few seconds."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum
 from typing import NamedTuple
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from crawler.orders.quantities import format_bytes
+from crawler.reporting.statistics import Rates, RateWindow
 from frontier.models import WaitsFor
 from frontier.operating.timewords import duration_words
 
 #: Seconds between two refreshes on a terminal, and between two plain lines.
 LIVE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 10.0
+#: Rates "now" are over so many seconds.
+WINDOW_S = 10.0
 
 
 class CrawlSnapshot(NamedTuple):
@@ -36,6 +41,14 @@ class CrawlSnapshot(NamedTuple):
     queues: int  #: work queues that the job has had so far
     wakes_in_s: float | None  #: until a gate opens or a retry comes due
     waits_for: WaitsFor
+    job: str = ""
+    ready: int = 0  #: queues that may be served, parked ones included
+    parked: int = 0  #: of these, those whose gates are all closed
+    snoozed: int = 0  #: queues all of whose URLs wait for a retry
+    gates_open: int = 0
+    broken: int = 0  #: processors of ours that broke
+    free_bytes: int | None = None  #: of the disk the job is on
+    paused: str = ""  #: who paused the crawl and why; empty if it is not paused
 
 
 def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> str:
@@ -58,8 +71,35 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
     return " · ".join(parts)
 
 
+def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
+    """What a terminal shows: how far, how fast, who works, what is queued, what went wrong, and if nobody works, why. Pure."""
+    states = f"{now.ready:,} ready" + (f" ({now.parked:,} parked)" if now.parked else "")
+    states += f", {now.snoozed:,} snoozed" if now.snoozed else ""
+    waiting = f", {now.waiting:,} of them wait for a retry" if now.waiting else ""
+    disk = [] if now.free_bytes is None else [f"{format_bytes(now.free_bytes)} free"]
+    troubles = {"failed": now.failed, "excluded": now.excluded, "retries": now.retries, "broken": now.broken}
+    rows = {
+        "pages": f"{now.pages:,}, {rates.pages_now:.1f}/s now, {rates.pages_mean:.1f}/s mean",
+        "bytes": f"{format_bytes(now.fetched_bytes)}, {_speed(rates.bytes_now)} now, {_speed(rates.bytes_mean)} mean",
+        "workers": f"{now.active:,} of {now.workers:,} active",
+        "queued": f"{now.pending:,} URLs{waiting}",
+        "queues": f"{now.queues:,}: {states}",
+        "gates": f"{now.gates:,} in memory, {now.gates_open:,} open",
+        "troubles": ", ".join(f"{number:,} {word}" for word, number in troubles.items()),
+    }
+    head = " · ".join(filter(None, [now.job, duration_words(now.elapsed_s), *disk]))
+    lines = [head, *(f"  {name:<9}{words}" for name, words in rows.items())]
+    return [*lines, f"  {reason}"] if (reason := why_idle(now)) else lines
+
+
+def _speed(rate: float) -> str:
+    return f"{format_bytes(int(rate))}/s"
+
+
 def why_idle(now: CrawlSnapshot) -> str:
-    """In words, why no worker holds a URL; empty if one does."""
+    """In words, why no worker holds a URL, or will soon hold none; empty if all is well."""
+    if now.paused:
+        return f"paused: {now.paused}" + (f"; {now.active} fetches under way may end" if now.active else "")
     if now.active:
         return ""
     if WaitsFor.STORE in now.waits_for and now.wakes_in_s is None:
@@ -74,34 +114,63 @@ def why_idle(now: CrawlSnapshot) -> str:
     return f"idle: {what}, next in {duration_words(max(now.wakes_in_s, 0.0))}"
 
 
-class Progress:
-    """Shows snapshots until it is cancelled: a live line on a terminal, plain lines otherwise."""
+class Display(Enum):
+    """How progress is shown; the values are the order's."""
 
-    def __init__(self, take: Callable[[], CrawlSnapshot], console: Console) -> None:
+    AUTO = "auto"  #: several lines on a terminal, else one at a time
+    LINES = "lines"
+    NONE = "none"
+
+
+class DisplayConsole(Console):
+    """A console whose reader may go away: that is an OSError, not the process's end, and standard output stays as it is."""
+
+    def on_broken_pipe(self) -> None:
+        """Let `Progress` hear of it."""
+        raise BrokenPipeError
+
+
+class Progress:
+    """Shows snapshots until it is cancelled; what it cannot write any more costs the display, never the crawl."""
+
+    def __init__(
+        self,
+        take: Callable[[], CrawlSnapshot],
+        console: Console,
+        display: Display = Display.AUTO,
+        interval_s: float | None = None,
+    ) -> None:
         self._take = take
         self._console = console
+        self._display = display
+        self._interval_s = PLAIN_INTERVAL_S if interval_s is None else interval_s
 
     async def show(self) -> None:
         """Run until cancelled."""
-        if self._console.is_terminal:
-            await self._show_live()
-        else:
-            await self._show_plain()
+        is_live = self._display is Display.AUTO and self._console.is_terminal
+        if self._display is not Display.NONE:
+            with suppress(OSError):  # nobody looks any more
+                await (self._show_live() if is_live else self._show_plain())
+        await asyncio.Event().wait()
 
     async def _show_live(self) -> None:
-        before = self._take()
+        window = RateWindow(WINDOW_S)
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while True:
                 now = self._take()
-                live.update(Text(progress_line(now, before)), refresh=True)
-                if now.elapsed_s - before.elapsed_s >= 10 * LIVE_INTERVAL_S:
-                    before = now  # rates are over the last few seconds
+                rates = window.rates(now.elapsed_s, now.pages, now.fetched_bytes)
+                live.update(_drawn(progress_lines(now, rates)), refresh=True)
                 await asyncio.sleep(LIVE_INTERVAL_S)
 
     async def _show_plain(self) -> None:
         before: CrawlSnapshot | None = None
         while True:
-            await asyncio.sleep(PLAIN_INTERVAL_S)
+            await asyncio.sleep(self._interval_s)
             now = self._take()
             self._console.out(progress_line(now, before), highlight=False)
             before = now
+
+
+def _drawn(lines: Sequence[str]) -> Group:
+    """One line of the terminal each, however narrow it is: lines that wrapped would leave their traces on it."""
+    return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))

@@ -1,12 +1,14 @@
 """Where events go, and how they look."""
 
 import io
+import json
 import re
 import sys
 
 import pytest
 import structlog
 
+from crawler.outcomes.errors import StorageError
 from crawler.reporting.logs import configure_logs
 
 
@@ -89,3 +91,37 @@ def test_colours_are_for_terminals() -> None:
     configure_logs(0, out)
     structlog.get_logger().error("look here")
     assert "\x1b[" in out.getvalue()
+
+
+def test_json_events_are_one_object_a_line() -> None:
+    """With time, level, words and values; an exception is text, what is no JSON is shown."""
+    out = io.StringIO()
+    configure_logs(0, out, style="json")
+    try:
+        int("x")
+    except ValueError:
+        structlog.get_logger().exception("processor failed", url="http://a.test/", worker=object)
+    (line,) = out.getvalue().splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["level"], said["url"]) == ("processor failed", "error", "http://a.test/")
+    assert said["timestamp"].endswith("Z")
+    assert said["worker"] == "<class 'object'>"
+    assert "ValueError: invalid literal" in said["exception"]
+
+
+def test_events_may_go_to_a_file_which_is_added_to(tmp_path, capsys) -> None:
+    """A second run does not overwrite the first one's; nothing goes to standard error."""
+    for _ in range(2):
+        file = configure_logs(0, file=tmp_path / "events.log")
+        structlog.get_logger().warning("look here", name="\ud800")
+        assert file is not None
+        file.close()
+    lines = (tmp_path / "events.log").read_text().splitlines()
+    assert [line.count("look here") for line in lines] == [1, 1]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_cannot_be_opened_is_one_clear_line(tmp_path) -> None:
+    """It names the key that is to be changed."""
+    with pytest.raises(StorageError, match=r"choose another \[logs\] file"):
+        configure_logs(0, file=tmp_path / "missing" / "events.log")

@@ -7,7 +7,16 @@ import pytest
 from rich.console import Console
 
 from crawler.reporting import progress
-from crawler.reporting.progress import CrawlSnapshot, Progress, progress_line, why_idle
+from crawler.reporting.progress import (
+    CrawlSnapshot,
+    Display,
+    DisplayConsole,
+    Progress,
+    progress_line,
+    progress_lines,
+    why_idle,
+)
+from crawler.reporting.statistics import Rates
 from frontier.models import WaitsFor
 
 NOW = CrawlSnapshot(
@@ -26,6 +35,7 @@ NOW = CrawlSnapshot(
     wakes_in_s=1.5,
     waits_for=WaitsFor.TIME,
 )
+RATES = Rates(1.0, 2.0, 1024.0, 1024.0**2)
 
 
 def now(**changed):
@@ -126,15 +136,90 @@ async def test_without_a_terminal_there_are_plain_lines(monkeypatch) -> None:
     assert "\x1b" not in text
 
 
-async def test_on_a_terminal_one_line_is_drawn_again_and_again(monkeypatch) -> None:
+async def test_on_a_terminal_some_lines_are_drawn_again_and_again(monkeypatch) -> None:
     """The cursor is hidden meanwhile, and is back when the display is cancelled."""
     text = await shown(monkeypatch, is_terminal=True, snapshots=4)
-    assert text.index("104 pages (3.0/s") < text.index("116 pages (7.0/s")
+    assert text.index("104, ") < text.index("116, ")
     assert (text.count("\x1b[?25l"), text.count("\x1b[?25h")) == (1, 1)
-    assert text.rindex("\x1b[?25h") > text.rindex("116 pages")
+    assert text.rindex("\x1b[?25h") > text.rindex("116, ")
 
 
-async def test_the_live_rate_is_over_a_few_seconds_not_over_one_refresh(monkeypatch) -> None:
-    """The earlier snapshot stays until it is ten refreshes old: four pages more in two steps, one in the last one."""
-    text = await shown(monkeypatch, is_terminal=True, snapshots=3, step_s=0.002, interval_s=0.001)
-    assert "109 pages (2000.0/s" in text
+async def test_a_narrow_terminal_cuts_lines_and_does_not_wrap_them() -> None:
+    """A line that wrapped could not be drawn over."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=30, color_system=None)
+    task = asyncio.create_task(Progress(lambda: NOW, console).show())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    first = out.getvalue().partition("\x1b[?25h")[0]
+    assert first.count("\n") <= 2 * len(progress_lines(NOW, RATES))
+    assert "…" in first
+
+
+async def test_the_order_may_ask_for_lines_or_nothing(monkeypatch) -> None:
+    """A terminal that is recorded wants lines; a service wants none."""
+    monkeypatch.setattr(progress, "LIVE_INTERVAL_S", 0.0)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=200, color_system=None)
+    crawl = Crawl(2, 1.0)
+    lines = asyncio.create_task(Progress(crawl.take, console, Display.LINES, interval_s=0.0).show())
+    none = asyncio.create_task(Progress(pytest.fail, console, Display.NONE).show())  # type: ignore[arg-type]
+    await crawl.enough.wait()
+    for task in (lines, none):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "1m 1s · 101 pages" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+async def test_a_terminal_that_has_gone_costs_the_display_alone(monkeypatch) -> None:
+    """The crawl goes on; the display waits to be cancelled."""
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+
+    class Gone(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_asked = asyncio.Event()
+
+        def write(self, _: str) -> int:
+            self.is_asked.set()
+            raise BrokenPipeError
+
+    out = Gone()
+    task = asyncio.create_task(Progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False)).show())
+    await out.is_asked.wait()
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
+    """Rates now and in the mean, workers, queues by state, gates, troubles, the disk."""
+    moment = now(
+        job="portals", ready=12, parked=4, snoozed=2, waiting=3, gates_open=1, failed=1, retries=7, free_bytes=5 << 30
+    )
+    assert progress_lines(moment, RATES) == [
+        "portals · 1m 5s · 5.0 GiB free",
+        "  pages    130, 1.0/s now, 2.0/s mean",
+        "  bytes    65.0 MiB, 1.0 KiB/s now, 1.0 MiB/s mean",
+        "  workers  3 of 100 active",
+        "  queued   4,000 URLs, 3 of them wait for a retry",
+        "  queues   997: 12 ready (4 parked), 2 snoozed",
+        "  gates    5 in memory, 1 open",
+        "  troubles 1 failed, 0 excluded, 7 retries, 0 broken",
+    ]
+
+
+def test_the_last_line_says_why_nothing_runs() -> None:
+    """And when it goes on."""
+    assert progress_lines(now(active=0), RATES)[-1] == "  idle: all gates are closed, next in 1.5s"
+    assert progress_lines(now(paused="by the operator"), RATES)[-1] == (
+        "  paused: by the operator; 3 fetches under way may end"
+    )
+    assert why_idle(now(paused="the disk is nearly full", active=0)) == "paused: the disk is nearly full"

@@ -3,7 +3,16 @@
 import pytest
 
 from crawler.outcomes.failures import ConnectFailed
-from crawler.reporting.statistics import CrawlStatistics
+from crawler.processors.page import ExtractPage, FetchPage
+from crawler.reporting.statistics import (
+    CrawlStatistics,
+    Rates,
+    RateWindow,
+    StepTime,
+    WorkerBoard,
+    WorkerFact,
+    step_name,
+)
 from crawler.visit import Ending
 from frontier.models import OutcomeKind
 from tests.crawler.builder import START_S, response, visit
@@ -34,6 +43,7 @@ def counted(*ended):
         (SHUT, OutcomeKind.DISREGARDED, {"excluded": 1, "by_status": {-9998: 1}}),
         (DEAD, OutcomeKind.RETRY, {"retries": 1, "seed_failures": {"http://a.test/": "refused"}}),
         (PAGE, OutcomeKind.DEFERRED, {"fetched_bytes": 5}),
+        (visit(broken=KeyError()), OutcomeKind.FAILED, {"failed": 1, "broken": 1, "by_status": {-5: 1}}),
     ],
 )
 def test_a_visit_counts_where_its_outcome_says(one, kind, changed) -> None:
@@ -55,3 +65,69 @@ def test_only_a_seeds_failure_is_kept_in_words() -> None:
 def test_a_seed_that_was_answered_at_last_has_no_failure() -> None:
     """The seeds report must not give an answered seed the reason of an earlier try."""
     assert counted((DEAD, OutcomeKind.RETRY), (BARE, OutcomeKind.DONE)).seed_failures == {}
+
+
+class Timer:
+    """A clock that the test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_board_shows_who_is_where_for_how_long() -> None:
+    """By worker; one that is idle is not on it."""
+    timer = Timer()
+    board = WorkerBoard(timer)
+    board.begin(2, "http://b.test/", 1)
+    board.begin(1, "http://a.test/", 0)
+    timer.now = 1.0
+    board.enter(1, "fetch")
+    timer.now = 3.0
+    assert board.facts() == [
+        WorkerFact(1, "http://a.test/", 0, "fetch", 2.0, 3.0),
+        WorkerFact(2, "http://b.test/", 1, "", 3.0, 3.0),
+    ]
+    board.end(1)
+    board.end(2)
+    assert board.facts() == []
+
+
+def test_the_board_adds_up_the_time_in_each_processor() -> None:
+    """From entering one to entering the next, or the end."""
+    timer = Timer()
+    board = WorkerBoard(timer)
+    for seconds in (1.0, 3.0):
+        board.begin(1, "u", 0)
+        board.enter(1, "fetch")
+        timer.now += seconds
+        board.enter(1, "extract")
+        timer.now += 0.5
+        board.end(1)
+    assert board.times == {"fetch": StepTime(2, 4.0, 3.0), "extract": StepTime(2, 1.0, 0.5)}
+    assert board.times["fetch"].mean_s == 2.0
+    assert StepTime().mean_s == 0.0
+
+
+def test_rates_are_over_the_last_seconds_and_over_the_whole_run() -> None:
+    """A crawl that has stopped shows it within the window."""
+    window = RateWindow(window_s=10.0)
+    assert window.rates(0.0, 0, 0) == Rates(0.0, 0.0, 0.0, 0.0)
+    for second in range(1, 101):
+        window.rates(float(second), 5 * second, 50 * second)
+    assert window.rates(100.0, 500, 5000) == Rates(5.0, 5.0, 50.0, 50.0)
+    for second in range(101, 112):
+        last = window.rates(float(second), 500, 5000)
+    assert last.pages_now == 0.0
+    assert last.pages_mean == pytest.approx(500 / 111)
+
+
+def test_a_processor_has_one_name_in_all_reports() -> None:
+    """That of the counters; an operator's own function has its own."""
+
+    async def translate(_: object) -> None: ...
+
+    assert step_name(FetchPage(None)) == "fetch"  # type: ignore[arg-type]
+    assert step_name(ExtractPage()) == "extract"
+    assert step_name(translate) == "translate"

@@ -1,15 +1,16 @@
-"""Reports: pure functions from facts to text, in Heritrix's columns where it has them."""
+"""What a run says on the terminal at its beginning and at its end."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from crawler.jobs.job import JobFolder
 from crawler.orders.quantities import format_bytes
 from crawler.outcomes.status import describe
+from crawler.reporting.reports.seeds import SEEDS_REPORT, SeedFact, seeds_report
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.operating.statistics import FrontierCounts, FrontierStatistics
 from frontier.operating.timewords import duration_words
@@ -22,26 +23,6 @@ _SHOWN_CHARS = 60
 
 #: Fewer URLs than this are expected to be lost: the report says nothing is.
 NEGLIGIBLE = 1e-6
-
-
-SEEDS_REPORT = "seeds-report.txt"
-
-#: Seeds that the command shows at its end.
-SEEDS_SHOWN = 20
-
-
-class SeedFact(NamedTuple):
-    """How a seed fared."""
-
-    url: str
-    status: int  #: fetch status; 0 = not tried yet
-    reason: str  #: more words about a failure, empty if there are none
-    redirect: str | None  #: the seed it redirected to
-
-    @property
-    def is_answered(self) -> bool:
-        """Its server gave an HTTP answer."""
-        return self.status > 0
 
 
 class RunFacts(NamedTuple):
@@ -67,25 +48,6 @@ def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
     if not counts.pending:
         return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
     return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
-
-
-def seeds_report(seeds: Iterable[SeedFact]) -> str:
-    """`[code] [status] [seed] [redirect]`, unanswered seeds first."""
-    lines = ["[code] [status] [seed] [redirect or reason]"]
-    for seed in sorted(seeds, key=lambda seed: (seed.is_answered, seed.url)):
-        word = "CRAWLED" if seed.is_answered else "NOTCRAWLED"
-        detail = seed.redirect or seed.reason or ("" if seed.is_answered else describe(seed.status))
-        lines.append(f"{seed.status:>6} {word:<10} {seed.url} {detail}".rstrip())
-    return "\n".join(lines) + "\n"
-
-
-def seeds_shown(seeds: Sequence[SeedFact], file: Path) -> str:
-    """The seeds report as it is said: at most `SEEDS_SHOWN` seeds, and where the others stand."""
-    report = seeds_report(seeds)
-    if len(seeds) <= SEEDS_SHOWN:
-        return report
-    shown = report.splitlines(keepends=True)[: SEEDS_SHOWN + 1]
-    return f"{''.join(shown)}… and {len(seeds) - SEEDS_SHOWN} more seeds in {file}\n"
 
 
 def crawl_report(facts: RunFacts) -> str:

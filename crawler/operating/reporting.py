@@ -1,0 +1,107 @@
+"""The verb `report`: a job's reports by name, of a running crawl (through its control socket) and of one that is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crawler.jobs.seeds import Seed
+from crawler.outcomes.errors import UsageError, storage_errors
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.accounts import Accounts
+from crawler.reporting.reports.catalogue import ALL_NEEDS, report_kind
+from crawler.reporting.reports.facts import JobFacts
+from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
+from crawler.reporting.reports.seeds import SeedFact, seed_facts
+from crawler.reporting.reports.table import json_facts
+from crawler.reporting.statistics import WorkerBoard
+from frontier.aio import AsyncFrontier
+from frontier.core import Frontier
+
+Facts = dict[str, Any]
+
+#: Rows of an answer, unless it is asked for more; and at most, since an answer is one line.
+LIMIT, MOST = 1000, 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """Where the facts of a running crawl are."""
+
+    name: str
+    state: Path
+    accounts: Accounts
+    frontier: AsyncFrontier
+    board: WorkerBoard
+    status: Callable[[], str]  #: running, paused, or how it ended, in words
+    seeds: Callable[[], Awaitable[list[SeedFact]]]
+
+
+async def answer_report(job: RunningJob, given: Mapping[str, Any]) -> Facts:
+    """What a running crawl says to `report`. Arguments: name, limit. The crawl goes on meanwhile. Raises: UsageError."""
+    kind, limit = report_kind(given.get("name")), _limit(given)
+    with storage_errors(job.state):
+        facts = await facts_of_running(job, kind.needs)
+        with facts.accounts:
+            return await asyncio.to_thread(lambda: json_facts(kind.make(facts), limit))
+
+
+async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:
+    """The facts that some reports need; whoever asks closes their accounts. Raises: OSError, StoreUnavailable."""
+    looking = job.frontier.core.operations.looking
+    await asyncio.to_thread(job.accounts.sync)
+    return JobFacts(
+        name=job.name,
+        status=job.status(),
+        now_s=job.frontier.core.now_s(),
+        seeds=await job.seeds() if "seeds" in needs else (),
+        frontier=await job.frontier.statistics() if "frontier" in needs else None,
+        longest=await job.frontier.look(looking.longest(LONGEST_SHOWN)) if "longest" in needs else (),
+        queues=await job.frontier.look(looking.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
+        workers=job.board.facts() if "workers" in needs else (),
+        steps=dict(job.board.times) if "workers" in needs else {},
+        accounts=await asyncio.to_thread(AccountsView, job.state),
+    )
+
+
+def report_of_stopped(
+    directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Mapping[str, Any], crawl_log: Path
+) -> Facts:
+    """The same for a job that is stopped, whose lock the caller holds (blocks). Raises: UsageError, StorageError."""
+    kind, limit = report_kind(given.get("name")), _limit(given)
+    state = directory / "state"
+    now_s = frontier.now_s()
+    Accounts(
+        state, crawl_log, lambda: now_s
+    ).close()  # what a crash took is counted first; looking is no run of the crawl
+    with storage_errors(state), AccountsView(state) as view:
+        return json_facts(kind.make(_facts_of_stopped(directory, frontier, list(seeds), view)), limit)
+
+
+def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: list[Seed], view: AccountsView) -> JobFacts:
+    statistics = frontier.statistics()
+    left = statistics.pending + statistics.retired
+    ended = {key.decode(): record for key, record in frontier.ended([seed.url.encode() for seed in seeds]).items()}
+    redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
+    given = [seed.url for seed in seeds if seed.via is None]
+    return JobFacts(
+        name=directory.name,
+        status=f"Stopped: {left} URLs are queued" if left else "Finished: nothing is queued",
+        now_s=frontier.now_s(),
+        seeds=seed_facts(given, redirects, ended, {}),
+        frontier=statistics,
+        longest=frontier.operations.longest(LONGEST_SHOWN),
+        queues=frontier.operations.queues(limit=QUEUES_SHOWN),
+        accounts=view,
+    )
+
+
+def _limit(given: Mapping[str, Any]) -> int:
+    """Raises: UsageError."""
+    limit = given.get("limit", LIMIT)
+    if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:
+        return limit
+    raise UsageError(f"limit must be a whole number from 0 to {MOST}; it is {limit!r}")

@@ -1,0 +1,37 @@
+"""What a crawl order says of logs, reports and the display."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainSerializer
+
+from crawler.orders.types import Duration, Section
+
+#: A file that need not be given; dumped in full, since the folder of an order that was dumped is another one.
+_FileOrNone = Annotated[Path | None, PlainSerializer(lambda path: None if path is None else str(path.absolute()))]
+
+
+class LogsSection(Section):
+    """How events look and where they go, and what the crawl's own logs hold."""
+
+    format: Literal["console", "json"] = "console"  #: of the events
+    file: _FileOrNone = None  #: events go there and not to standard error
+    extra_info: bool = False  #: a thirteenth field of JSON in crawl.log: contentSize, warcFilename, warcFileOffset
+    errors: bool = True  #: errors.jsonl: a line for each try that failed
+
+
+class ReportSection(Section):
+    """What is shown and written while a crawl runs, and at its end."""
+
+    progress: Literal["auto", "lines", "none"] = (
+        "auto"  #: display; auto: several lines on a terminal, else one at a time
+    )
+    interval_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=10.0, alias="interval"
+    )  #: between two lines of the display without a terminal
+    statistics_interval_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=20.0, alias="statistics_interval"
+    )  #: between two lines of progress-statistics.log
+    reports: bool = True  #: reports/ is written at the end

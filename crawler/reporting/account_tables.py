@@ -1,0 +1,147 @@
+"""The tables of `state/accounts.sqlite`, and the statements on them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Double,
+    Engine,
+    Integer,
+    MetaData,
+    NullPool,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+)
+from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.exc import DBAPIError
+
+from crawler.reporting.accounting import SUMS
+
+METADATA = MetaData()
+
+#: Their columns in `Totals`' order: sums, then the times of the first and the last success.
+FIRST, LAST = "first_success_s", "last_success_s"
+
+
+def _totals_columns() -> list[Column[Any]]:
+    sums = [Column(name, Integer, nullable=False) for name in SUMS]
+    return [*sums, Column(FIRST, Double), Column(LAST, Double)]
+
+
+HOST = Table("host", METADATA, Column("host", String, primary_key=True), *_totals_columns(), sqlite_with_rowid=False)
+#: One row, number 0.
+TOTAL = Table("total", METADATA, Column("id", Integer, primary_key=True), *_totals_columns())
+MIME = Table(
+    "mime",
+    METADATA,
+    Column("mime", String, primary_key=True),
+    Column("urls", Integer, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+STATUS = Table("status", METADATA, Column("status", Integer, primary_key=True), Column("urls", Integer, nullable=False))
+SOURCE = Table(
+    "source",
+    METADATA,
+    Column("source", String, primary_key=True),
+    Column("host", String, primary_key=True),
+    Column("urls", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+PROCESSOR = Table(
+    "processor",
+    METADATA,
+    Column("processor", String, primary_key=True),
+    Column("counter", String, primary_key=True),
+    Column("number", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+#: When each run of the job began, and until when it is known to have run.
+RUN = Table("run", METADATA, Column("started_s", Double, primary_key=True), Column("until_s", Double, nullable=False))
+#: One row, number 0: how much of crawl.log is counted.
+COVERED = Table("covered", METADATA, Column("id", Integer, primary_key=True), Column("bytes", Integer, nullable=False))
+
+
+def adding(table: Table) -> Insert:
+    """Add a row's numbers to those of the row with its key, or make it: first times are the least, last ones the greatest."""
+    statement = insert(table)
+    changed: dict[str, ColumnElement[Any]] = {}
+    for column in table.columns:
+        new = statement.excluded[column.name]
+        if column.primary_key:
+            continue
+        if column.name in {FIRST, LAST}:
+            either = func.coalesce(column, new), func.coalesce(new, column)
+            changed[column.name] = func.min(*either) if column.name == FIRST else func.max(*either)
+        else:
+            changed[column.name] = column + new
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+
+
+def setting(table: Table) -> Insert:
+    """Set a row's values, whether it is there or not."""
+    statement = insert(table)
+    changed = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+
+
+def engine_for(file: Path, *, is_reader: bool = False) -> Engine:
+    """Connections to the file, for any thread, one at a time each. A reader sees whole transactions and changes nothing.
+
+    Write-ahead log, synced by the system when it likes: what a power cut takes is counted again from crawl.log.
+    """
+    engine = create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(file, timeout=30.0, check_same_thread=False),
+        poolclass=NullPool,
+    )
+    pragmas: Sequence[str] = (
+        ("PRAGMA query_only = 1",) if is_reader else ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
+    )
+
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        for pragma in pragmas:
+            connection.execute(pragma).close()
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+#: What SQLite's primary result codes are to the system.
+_SYSTEM_ERRORS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
+#: A file that is no database of ours, or is broken.
+_DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+
+@contextmanager
+def as_system_errors(file: Path) -> Iterator[None]:
+    """Inside, an error of the database is raised as the OSError that it stands for."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        number = _SYSTEM_ERRORS.get(_code(error), errno.EIO)
+        raise OSError(number, os.strerror(number), str(file)) from error
+
+
+def is_damaged(error: OSError) -> bool:
+    """The error says that the file is no database, or is broken: it must be made anew."""
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError | sqlite3.Error) and _code(cause) in _DAMAGED
+
+
+def _code(error: DBAPIError | sqlite3.Error) -> int:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code: int = getattr(cause, "sqlite_errorcode", 0)
+    return code & 0xFF

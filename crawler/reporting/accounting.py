@@ -1,0 +1,194 @@
+"""What a line of `crawl.log` adds to the job's totals. Pure.
+
+Everything is counted from lines that were read, never from what made them: so it makes no difference whether a line is
+counted as it is written or after a crash. The columns are those of Heritrix's `FetchStats`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+from crawler.outcomes.failures import HOST_BUSY
+from crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
+from crawler.reporting.annotations import DUPLICATE_DIGEST, NOT_MODIFIED, WARC_REVISIT
+from crawler.reporting.crawl_log import NO_TYPE, UNKNOWN_TYPE, CrawlLogEntry
+from crawler.urls.parsing import host_of
+
+#: The hop to what must be had before a page: robots.txt, an address.
+PREREQUISITE = "P"
+#: The host under which look-ups of names are counted, as in Heritrix.
+DNS = "dns:"
+#: What stands for the seed of a URL that has no source tag.
+NO_SOURCE = "-"
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was fetched of a host, or in all. `add` is the only change."""
+
+    urls: int = 0  #: answered, prerequisites included
+    bytes: int = 0  #: of all answers
+    prerequisites: int = 0  #: robots.txt and DNS among the urls
+    failures: int = 0  #: given up
+    disregards: int = 0  #: not fetched on purpose
+    robots: int = 0  #: of these, denied by robots.txt
+    novel_urls: int = 0
+    novel_bytes: int = 0
+    dup_urls: int = 0  #: the body was met before
+    dup_bytes: int = 0
+    not_modified_urls: int = 0  #: the server said so (304)
+    not_modified_bytes: int = 0
+    first_success_s: float | None = None  #: epoch seconds, begin of the first fetch that was answered
+    last_success_s: float | None = None  #: epoch seconds, end of the last one
+
+    @property
+    def pages(self) -> int:
+        """Answered URLs that are no prerequisites: what quotas count."""
+        return self.urls - self.prerequisites
+
+    def add(self, more: Totals) -> None:
+        """Add other totals. Written out, since it runs twice a line."""
+        self.urls += more.urls
+        self.bytes += more.bytes
+        self.prerequisites += more.prerequisites
+        self.failures += more.failures
+        self.disregards += more.disregards
+        self.robots += more.robots
+        self.novel_urls += more.novel_urls
+        self.novel_bytes += more.novel_bytes
+        self.dup_urls += more.dup_urls
+        self.dup_bytes += more.dup_bytes
+        self.not_modified_urls += more.not_modified_urls
+        self.not_modified_bytes += more.not_modified_bytes
+        first_s, last_s = more.first_success_s, more.last_success_s
+        if first_s is not None and (self.first_success_s is None or first_s < self.first_success_s):
+            self.first_success_s = first_s
+        if last_s is not None and (self.last_success_s is None or last_s > self.last_success_s):
+            self.last_success_s = last_s
+
+    def copy(self) -> Totals:
+        """The same, to keep."""
+        fresh = Totals()
+        fresh.add(self)
+        return fresh
+
+
+#: The fields that are sums.
+SUMS = tuple(column.name for column in fields(Totals) if not column.name.endswith("_s"))
+
+
+@dataclass(slots=True)
+class Additions:
+    """What some lines add, by everything that is counted."""
+
+    total: Totals = field(default_factory=Totals)
+    hosts: dict[str, Totals] = field(default_factory=dict)
+    mime_urls: Counter[str] = field(default_factory=Counter)
+    mime_bytes: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    sources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (seed, host) -> URLs
+    processors: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (processor, counter) -> number
+
+    def count(self, entry: CrawlLogEntry) -> None:
+        """Count one line."""
+        line = _totals(entry)
+        host = host_counted(entry.url)
+        self.total.add(line)
+        self.hosts.setdefault(host, Totals()).add(line)
+        self.statuses[entry.status] += 1
+        if entry.status > 0:
+            mime = entry.mime or NO_TYPE
+            self.mime_urls[mime] += 1
+            self.mime_bytes[mime] += line.bytes
+            self.sources[entry.source or NO_SOURCE, host] += 1
+        elif entry.status < 0:
+            self.mime_urls[UNKNOWN_TYPE] += 1
+        for name, number_of in PROCESSOR_COUNTERS.items():
+            if number := number_of(entry):
+                self.processors[name] += number
+
+    def merge(self, more: Additions) -> None:
+        """Add what other lines add."""
+        self.total.add(more.total)
+        for host, totals in more.hosts.items():
+            self.hosts.setdefault(host, Totals()).add(totals)
+        for name in ("mime_urls", "mime_bytes", "statuses", "sources", "processors"):
+            getattr(self, name).update(getattr(more, name))
+
+    @property
+    def size(self) -> int:
+        """How many rows of the accounts they change."""
+        return len(self.hosts) + len(self.mime_urls) + len(self.sources) + len(self.statuses) + len(self.processors)
+
+
+def host_counted(url: str) -> str:
+    """Under which host a URL counts: its own, `dns:` for a look-up."""
+    return DNS if url.startswith(DNS) else host_of(url)
+
+
+def _totals(entry: CrawlLogEntry) -> Totals:
+    if entry.status > 0:
+        return _answered(entry)
+    if class_of(entry.status) is StatusClass.DISREGARDED:
+        return Totals(disregards=1, robots=int(entry.status == FetchStatus.ROBOTS_EXCLUDED))
+    return Totals(failures=1)
+
+
+def _answered(entry: CrawlLogEntry) -> Totals:
+    size = entry.size_bytes or 0
+    is_prerequisite = entry.hops.endswith(PREREQUISITE)
+    if entry.status in HOST_BUSY and not is_prerequisite:
+        return Totals(failures=1, bytes=size)  # its last try; it was given up
+    totals = Totals(urls=1, bytes=size, prerequisites=int(is_prerequisite))
+    totals.first_success_s, totals.last_success_s = entry.start_s, entry.end_s
+    if NOT_MODIFIED in entry.annotations:
+        totals.not_modified_urls, totals.not_modified_bytes = 1, size
+    elif DUPLICATE_DIGEST in entry.annotations:
+        totals.dup_urls, totals.dup_bytes = 1, size
+    else:
+        totals.novel_urls, totals.novel_bytes = 1, size
+    return totals
+
+
+def _noted(*notes: str) -> Callable[[CrawlLogEntry], int]:
+    return lambda entry: int(bool(entry.annotations) and any(note.startswith(notes) for note in entry.annotations))
+
+
+def _links_dropped(entry: CrawlLogEntry) -> int:
+    numbers = [note[4:] for note in entry.annotations if note.startswith("dol:")]
+    return sum(int(number) for number in numbers if number.isdecimal())
+
+
+def _is_tried_again(entry: CrawlLogEntry) -> int:
+    return int(any(note[:-1].isdecimal() and note[-1:] == "t" for note in entry.annotations))
+
+
+def _is_prerequisite(entry: CrawlLogEntry) -> bool:
+    return entry.hops.endswith(PREREQUISITE)
+
+
+def _is_fetched(entry: CrawlLogEntry) -> bool:
+    return entry.status >= FIRST_HTTP_STATUS
+
+
+#: (processor, counter) -> how much a line adds to it. The processors are those of the chain.
+PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[CrawlLogEntry], int]] = {
+    ("preselect", "out of scope or over a limit"): lambda entry: int(-5004 <= entry.status <= -5000),
+    ("preconditions", "robots.txt fetched"): lambda entry: int(_is_prerequisite(entry) and _is_fetched(entry)),
+    ("preconditions", "names looked up"): lambda entry: int(entry.url.startswith(DNS)),
+    ("preconditions", "denied by robots.txt"): lambda entry: int(entry.status == FetchStatus.ROBOTS_EXCLUDED),
+    ("fetch", "answers"): lambda entry: int(_is_fetched(entry)),
+    ("fetch", "bytes"): lambda entry: (entry.size_bytes or 0) if _is_fetched(entry) else 0,
+    ("fetch", "no answer"): lambda entry: int(-10 < entry.status < 0 and entry.status != FetchStatus.PROCESSOR_FAILED),
+    ("fetch", "cut"): _noted("lenTrunc", "timeTrunc", "headerTrunc"),
+    ("fetch", "not modified"): _noted(NOT_MODIFIED),
+    ("extract", "gave up"): _noted("extractTimeout", "extractFailed"),
+    ("extract", "links dropped"): _links_dropped,
+    ("write", "records"): lambda entry: int(entry.extra is not None and "warcFilename" in entry.extra),
+    ("write", "revisits"): _noted(WARC_REVISIT),
+    ("disposition", "answered after retries"): lambda entry: _is_tried_again(entry) if entry.status > 0 else 0,
+    ("disposition", "given up after retries"): lambda entry: _is_tried_again(entry) if entry.status < 0 else 0,
+    ("disposition", "broken processors"): lambda entry: int(entry.status == FetchStatus.PROCESSOR_FAILED),
+}

@@ -1,0 +1,61 @@
+"""The twelfth field of `crawl.log`: notes in Heritrix's words, in one order, each at most once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+#: A page that was excluded by its host's robots.txt.
+ROBOTS_EXCLUDED = "robotExcluded"
+#: The body was met before under this or another URL.
+DUPLICATE_DIGEST = "duplicate:digest"
+#: The server said that nothing has changed (304).
+NOT_MODIFIED = "duplicate:server-not-modified"
+#: A revisit record stands in the WARC; the profile follows.
+WARC_REVISIT = "warcRevisit:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What may be noted of a visit."""
+
+    attempts: int = 0  #: tries that counted before this one
+    cuts: tuple[str, ...] = ()  #: what of the answer was cut: lenTrunc, timeTrunc, headerTrunc, decTrunc
+    robots_excluded: bool = False
+    duplicate: str = ""  #: DUPLICATE_DIGEST, NOT_MODIFIED, or nothing
+    revisit: str = ""  #: profile of the revisit record: digest, notModified
+    quota: str = ""  #: the limit that keeps it from being fetched, such as pages_per_host
+    dropped_links: int = 0  #: links beyond the limit of outlinks
+    broken: Exception | None = None  #: a processor's own fault
+    more: tuple[str, ...] = ()  #: of extractors and others, as they are
+
+
+def annotations_of(noted: Noted) -> tuple[str, ...]:
+    """The notes, as `Nt`, cuts, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `err=Class`, others."""
+    return tuple(dict.fromkeys(filter(None, _notes(noted))))
+
+
+def _notes(noted: Noted) -> Iterable[str]:
+    if noted.attempts:
+        yield f"{noted.attempts + 1}t"
+    yield from noted.cuts
+    if noted.robots_excluded:
+        yield ROBOTS_EXCLUDED
+    yield noted.duplicate
+    if noted.revisit:
+        yield f"{WARC_REVISIT}{noted.revisit}"
+    if noted.quota:
+        yield noted.quota if noted.quota.startswith("Q:") else f"Q:{noted.quota}"
+    if noted.dropped_links:
+        yield f"dol:{noted.dropped_links}"
+    if noted.broken is not None:
+        yield f"err={type(noted.broken).__name__}"
+    yield from noted.more
+
+
+def extra_info(
+    *, content_size: int | None = None, warc_file: str | None = None, warc_offset: int | None = None
+) -> dict[str, str | int]:
+    """The thirteenth field, by Heritrix's names: contentSize (with the headers, in bytes), warcFilename, warcFileOffset."""
+    fields = {"contentSize": content_size, "warcFilename": warc_file, "warcFileOffset": warc_offset}
+    return {name: value for name, value in fields.items() if value is not None}

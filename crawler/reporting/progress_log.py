@@ -1,0 +1,201 @@
+"""`progress-statistics.log`: a line each 20 s in Heritrix's columns, and a line at each change of the crawl's state.
+
+Format: Heritrix 3, `StatisticsTracker.progressStatisticsLegend` and `getProgressStatisticsLine`. Memory is of this process:
+mem-use is what is resident and anonymous (RssAnon), heap-size all that is resident. Unlike Heritrix's, congestion is always a
+number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import structlog
+
+from crawler.outcomes.errors import storage_errors
+from crawler.reporting.statistics import Rates
+
+log = structlog.get_logger(__name__)
+
+#: The file's name below `logs/`.
+PROGRESS_LOG_FILE = "progress-statistics.log"
+#: Seconds between two lines.
+INTERVAL_S = 20.0
+
+LEGEND = (
+    "           timestamp  discovered      queued   downloaded       doc/s(avg)  KB/s(avg)   dl-failures   busy-thread"
+    "   mem-use-KB  heap-size-KB   congestion   max-depth   avg-depth"
+)
+#: Where each column behind the time ends, counted from the line's begin.
+COLUMN_ENDS = (32, 44, 57, 74, 85, 99, 113, 126, 140, 153, 165, 177)
+
+_PROC_STATUS = Path("/proc/self/status")
+
+
+class CrawlEvent(Enum):
+    """What happened to the crawl as a whole; the value is Heritrix's word for it."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    WAITING = "WAITING"
+    EMPTY = "EMPTY"
+    ENDING = "ENDING"
+    ENDED = "ENDED"
+    CHECKPOINT = "CHECKPOINT"
+
+
+class Memory(NamedTuple):
+    """Of this process, in KiB."""
+
+    anonymous: int
+    resident: int
+
+
+class ProgressFacts(NamedTuple):
+    """One moment of a crawl, for a line."""
+
+    now_s: float  #: epoch seconds
+    discovered: int  #: every URL that was ever enqueued
+    queued: int
+    downloaded: int  #: URLs that were answered
+    failed: int
+    rates: Rates
+    busy: int  #: workers that hold a URL
+    queues: Mapping[str, int]  #: by state, as in `FrontierStatistics`
+    parked: int  #: ready queues whose gates are all closed: Heritrix calls them snoozed
+    longest: int  #: URLs of the longest queue
+    memory: Memory
+
+
+def progress_statistics_line(facts: ProgressFacts) -> str:
+    """The line without its newline. Pure."""
+    rates = facts.rates
+    held = sum(facts.queues.get(state, 0) for state in ("ready", "in-flight", "loading", "snoozed", "inactive"))
+    cells = (
+        facts.discovered,
+        facts.queued,
+        facts.downloaded,
+        f"{rates.pages_now:.2f}({rates.pages_mean:.2f})",
+        f"{rates.bytes_now / 1024:.0f}({rates.bytes_mean / 1024:.0f})",
+        facts.failed,
+        facts.busy,
+        facts.memory.anonymous,
+        facts.memory.resident,
+        f"{congestion(facts.queues, facts.parked):.2f}",
+        facts.longest,
+        round(facts.queued / held) if held else 0,
+    )
+    line = _time(facts.now_s)
+    for end, cell in zip(COLUMN_ENDS, cells, strict=True):
+        line += _right_aligned(line, end, str(cell))
+    return line
+
+
+def event_line(now_s: float, event: CrawlEvent, words: str) -> str:
+    """`2026-11-20T11:22:33Z CRAWL RUNNING - words`, without its newline. Pure."""
+    said = " ".join(words.split())
+    return f"{_time(now_s)} CRAWL {event.value} - {said}"
+
+
+def congestion(queues: Mapping[str, int], parked: int) -> float:
+    """Queues that could be served, for each that is: (in process + ready + snoozed + inactive) / (in process + snoozed).
+
+    Heritrix: `WorkQueueFrontier.congestionRatio`. Where nothing is in process or snoozed, the divisor is 1. Pure.
+    """
+    ready, in_process = queues.get("ready", 0), queues.get("in-flight", 0)
+    snoozed = queues.get("snoozed", 0) + min(parked, ready)
+    runnable = ready - min(parked, ready) + queues.get("loading", 0) + queues.get("inactive", 0)
+    return (in_process + runnable + snoozed) / max(in_process + snoozed, 1)
+
+
+def memory_of_process(status: Path = _PROC_STATUS) -> Memory:
+    """What this process has of the machine's memory; zeros where the system does not tell (no /proc)."""
+    try:
+        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return Memory(0, 0)
+    said = dict(line.partition(":")[::2] for line in lines)
+    return Memory(*(int(said.get(name, "0").split()[0]) for name in ("RssAnon", "VmRSS")))
+
+
+class ProgressLog:
+    """Writes the file, from one event loop; a new one begins with the legend, as Heritrix's. Raises: StorageError on opening.
+
+    A line is handed to the system, not synced: a power cut may take the last ones. A line that cannot be written later costs a
+    warning, never the crawl.
+    """
+
+    def __init__(self, path: Path, now_s: Callable[[], float]) -> None:
+        self._path = path
+        self._now_s = now_s
+        with storage_errors(path):
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            if not os.fstat(self._fd).st_size:
+                self._write(LEGEND)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def note(self, event: CrawlEvent, words: str) -> None:
+        """Write the line of an event at once."""
+        self._write(event_line(self._now_s(), event, words))
+
+    async def run(self, take: Callable[[], Awaitable[ProgressFacts]], interval_s: float = INTERVAL_S) -> None:
+        """Write a line each `interval_s` until cancelled, and a last one then is the caller's."""
+        while True:
+            await asyncio.sleep(interval_s)
+            self.tell(await take())
+
+    def tell(self, facts: ProgressFacts) -> None:
+        """Write a line of statistics now."""
+        self._write(progress_statistics_line(facts))
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _write(self, line: str) -> None:
+        try:
+            os.write(self._fd, line.encode("utf-8", "backslashreplace") + b"\n")
+        except OSError as error:
+            log.warning("progress-statistics.log cannot be written", file=str(self._path), reason=error.strerror)
+
+
+class DeepestQueue:
+    """How long the longest queue is, asked anew only so often that the asking takes at most 2 % of the time."""
+
+    SHARE = 0.02
+
+    def __init__(self, ask: Callable[[], Awaitable[int]], timer: Callable[[], float]) -> None:
+        self._ask = ask
+        self._timer = timer
+        self._length = 0
+        self._not_before = -float("inf")
+
+    async def length(self) -> int:
+        """URLs of the longest queue, as it was when last asked for."""
+        begun = self._timer()
+        if begun >= self._not_before:
+            self._length = await self._ask()
+            ended = self._timer()
+            self._not_before = ended + (ended - begun) / self.SHARE
+        return self._length
+
+
+def _right_aligned(line: str, end: int, cell: str) -> str:
+    """The cell so that it ends at the column; one blank at least before it (Heritrix: `PaddingStringBuffer.raAppend`)."""
+    return cell.rjust(end - len(line)) if len(line) + len(cell) < end else f" {cell}"
+
+
+def _time(now_s: float) -> str:
+    return datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,38 @@
+"""The crawl summary: the job in all, in Heritrix's words and order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crawler.reporting.reports.facts import JobFacts
+from crawler.reporting.reports.table import Cell, Report
+from frontier.operating.timewords import duration_words
+
+
+def summary(facts: JobFacts) -> Report:
+    """Name, status, time, seeds, hosts, what became of the URLs, bytes by novelty, rates."""
+    return Report((), list(_rows(facts)))
+
+
+def _rows(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
+    total, duration_s = facts.accounts.total(), facts.accounts.duration_s()
+    crawled = sum(seed.is_answered for seed in facts.seeds)
+    yield "Crawl Name", facts.name
+    yield "Crawl Status", facts.status
+    yield "Duration Time", duration_words(duration_s)
+    yield "Total Seeds Crawled", crawled
+    yield "Total Seeds not Crawled", len(facts.seeds) - crawled
+    yield "Total Hosts Crawled", facts.accounts.hosts_visited()
+    yield "URIs Processed", total.urls + total.failures + total.disregards
+    yield "URIs Crawled successfully", total.urls
+    yield "URIs Failed to Crawl", total.failures
+    yield "URIs Disregarded", total.disregards
+    yield "Novel URIs", total.novel_urls
+    yield "Duplicate-by-hash URIs", total.dup_urls
+    yield "Not-modified URIs", total.not_modified_urls
+    yield "Total Crawled Bytes", total.bytes
+    yield "Novel Bytes", total.novel_bytes
+    yield "Duplicate-by-hash Bytes", total.dup_bytes
+    yield "Not-modified Bytes", total.not_modified_bytes
+    yield "URIs/sec", total.urls / duration_s if duration_s > 0 else 0.0
+    yield "KB/sec", total.bytes / 1024 / duration_s if duration_s > 0 else 0.0

@@ -1,0 +1,99 @@
+"""`anabranch report` on a stopped job, and on one that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from crawler.cli.report import run_report
+from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.control import Control
+from crawler.outcomes.exits import ExitCode
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from tests.crawler.cli.test_frontier import URLS, make_job
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch) -> Path:
+    """A job that was killed: its log has lines that no accounts count."""
+    monkeypatch.chdir(tmp_path)
+    directory = make_job(tmp_path / "jobs" / "news", URLS, fetched=1)
+    lines = [
+        CrawlLogEntry(logged_s=0.0, status=200, size_bytes=5, url=f"http://{host}.test/", mime="a/b", worker=1)
+        for host in "aab"
+    ]
+    (directory / "logs" / "crawl.log").write_bytes(b"".join(map(crawl_log_line, lines)))
+    with SeedBook(directory / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=URLS[0], source="given"))
+    return directory
+
+
+def printed(capsys, *, name="crawl-summary", job="news", limit=1000, as_json=False, code=ExitCode.DONE) -> str:
+    assert run_report(job, name, limit=limit, as_json=as_json) == code
+    out, err = capsys.readouterr()
+    assert (err == "") == (code == ExitCode.DONE)
+    return out or err
+
+
+def test_the_summary_of_a_stopped_job_is_of_all_its_runs(job, capsys) -> None:
+    """Lines that a crash kept from being counted are in it."""
+    text = printed(capsys)
+    assert "Crawl Name: news\nCrawl Status: Stopped: 2 URLs are queued\n" in text
+    assert "Total Seeds Crawled: 1\n" in text
+    assert "URIs Crawled successfully: 3\n" in text
+    assert printed(capsys) == text  # asking counts nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("seeds", "   200 CRAWLED    http://a.test/0\n"),
+        ("hosts", "2 10 a.test 0 2 2 10 0 0 0 0\n"),
+        ("mimetypes", "3 15 a/b\n"),
+        ("response-codes", "3 200\n"),
+        ("frontier-summary", "URIs queued: 2\n"),
+        ("frontier-nonempty", "\na.test "),
+        ("processors", "fetch answers 3\n"),
+    ],
+)
+def test_every_report_is_had_of_a_stopped_job(job, capsys, name, line) -> None:
+    """By its name."""
+    assert line in printed(capsys, name=name)
+
+
+def test_json_is_for_programs(job, capsys) -> None:
+    """Rows by their heads, as many as were asked for."""
+    said = json.loads(printed(capsys, name="hosts", limit=1, as_json=True))
+    assert said["more"] is True
+    assert said["rows"][0]["host"] == "a.test"
+    assert "… and more; --limit shows them" in printed(capsys, name="hosts", limit=1)
+
+
+def test_an_unknown_name_is_one_line(job, capsys) -> None:
+    """With the names there are."""
+    line = printed(capsys, name="nosuch", code=ExitCode.USAGE)
+    assert line.startswith("anabranch: there is no report 'nosuch'; choose one of crawl-summary, ")
+    assert line.count("\n") == 1
+
+
+def test_an_unknown_job_is_one_line(job, capsys) -> None:
+    """As for every command."""
+    assert "there is no such job" in printed(capsys, job="nosuch", code=ExitCode.USAGE)
+
+
+async def test_a_running_crawl_is_asked(job, capsys) -> None:
+    """Through its socket: the job is its own."""
+    asked = []
+
+    async def answer(verb, arguments):
+        asked.append((verb, dict(arguments)))
+        return {"heads": ["#urls", "rescode"], "rows": [{"#urls": 1, "rescode": 200}], "more": False, "widths": []}
+
+    async with Control(job / "state", answer):
+        code = await asyncio.to_thread(run_report, "news", "response-codes", limit=5, as_json=False)
+    assert code == ExitCode.DONE
+    assert capsys.readouterr().out == "[#urls] [rescode]\n1 200\n"
+    assert asked == [("report", {"name": "response-codes", "limit": 5})]

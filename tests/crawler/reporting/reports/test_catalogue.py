@@ -1,0 +1,200 @@
+"""The reports of a job, by name, as literal text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from crawler.cli.report_options import NAMES
+from crawler.outcomes.errors import NoFolder, UsageError, storage_errors
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.accounts import Accounts
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from crawler.reporting.reports.catalogue import ALL_NEEDS, REPORTS, report_kind, write_all
+from crawler.reporting.reports.facts import JobFacts
+from crawler.reporting.reports.seeds import SeedFact
+from crawler.reporting.reports.table import text_lines
+from crawler.reporting.statistics import StepTime, WorkerFact
+from frontier.models import GateKey, QueueKey
+from frontier.operating.explain import GateView, QueueView
+from frontier.operating.statistics import FrontierStatistics
+from frontier.scheduling.lifecycle import QueueState
+from tests.crawler.reporting.test_accounts import Entry
+
+FRONTIER = FrontierStatistics(
+    pending=40, waiting=1, in_flight=2, done=900, failed=5, disregarded=6, retired=3,
+    queues={"ready": 2, "in-flight": 1}, gates=4, gates_open=1, parked=1, leases_lost=0, unsynced_rows=0,
+    why_idle="", seen={},
+)  # fmt: skip
+
+A_QUEUE = QueueView(
+    QueueKey("a.test"), QueueState.READY, urls=7, waiting=1, out=1, spent=12, budget=-1, lanes=1,
+    gates=(GateView(GateKey("a.test"), 1795173753.0, 1.0),),
+)  # fmt: skip
+HASHED = QueueView(
+    QueueKey("12"), QueueState.INACTIVE, urls=9, lanes=3, gates=(GateView(GateKey("b.test"), math.inf, 1.0),)
+)
+
+
+def line(url, status=200, size=10, mime="text/html", **more):
+    entry = CrawlLogEntry(
+        logged_s=0.0, status=status, size_bytes=size if status > 0 else None, url=url, worker=1, mime=mime, **more
+    )
+    return crawl_log_line(entry)
+
+
+@pytest.fixture
+def facts(tmp_path):
+    now = [0.0]
+    accounts = Accounts(tmp_path, tmp_path / "crawl.log", lambda: now[0])
+    lines = [
+        line("http://a.test/", source="http://a.test/"),
+        line("http://a.test/2", 404, 20, source="http://a.test/", annotations=("duplicate:digest",)),
+        line("http://a.test/3", -9998),
+        line("http://b.test/", 304, 0, "", annotations=("duplicate:server-not-modified",)),
+        line("http://b.test/2", -2),
+        line("dns:a.test", 1, 5, "text/dns", hops="P"),
+    ]
+    accounts.append([Entry(each) for each in lines])
+    accounts.keep()
+    now[0] = 10.0
+    accounts.close()
+    with AccountsView(tmp_path) as view:
+        yield JobFacts(
+            name="portals", status="Finished: nothing is queued", now_s=10.0, accounts=view, frontier=FRONTIER,
+            seeds=[SeedFact("http://a.test/", 200, "", None), SeedFact("http://z.test/", -1, "", None)],
+            longest=[HASHED, A_QUEUE], queues=[A_QUEUE, HASHED],
+            workers=[WorkerFact(7, "http://a.test/4", 1, "fetch", 0.5, 0.75)],
+            steps={"fetch": StepTime(4, 2.0, 1.5)},
+        )  # fmt: skip
+
+
+EXPECTED = {
+    "crawl-summary": """\
+Crawl Name: portals
+Crawl Status: Finished: nothing is queued
+Duration Time: 10s
+Total Seeds Crawled: 1
+Total Seeds not Crawled: 1
+Total Hosts Crawled: 2
+URIs Processed: 6
+URIs Crawled successfully: 4
+URIs Failed to Crawl: 1
+URIs Disregarded: 1
+Novel URIs: 2
+Duplicate-by-hash URIs: 1
+Not-modified URIs: 1
+Total Crawled Bytes: 35
+Novel Bytes: 15
+Duplicate-by-hash Bytes: 20
+Not-modified Bytes: 0
+URIs/sec: 0.40
+KB/sec: 0.00
+""",
+    "seeds": """\
+[code] [status] [seed] [redirect or reason]
+    -1 NOTCRAWLED http://z.test/ -1 DNS lookup failed
+   200 CRAWLED    http://a.test/
+""",
+    "hosts": """\
+[#urls] [#bytes] [host] [#robots] [#remaining] [#novel-urls] [#novel-bytes] [#dup-by-hash-urls] [#dup-by-hash-bytes] \
+[#not-modified-urls] [#not-modified-bytes]
+2 30 a.test 1 7 1 10 1 20 0 0
+1 0 b.test 0 - 0 0 0 0 1 0
+1 5 dns: 0 - 1 5 0 0 0 0
+""",
+    "mimetypes": "[#urls] [#bytes] [mime-types]\n2 30 text/html\n2 0 unknown\n1 0 no-type\n1 5 text/dns\n",
+    "response-codes": "[#urls] [rescode]\n1 -9998\n1 -2\n1 1\n1 200\n1 304\n1 404\n",
+    "source": "[source] [host] [#urls]\n- b.test 1\n- dns: 1\nhttp://a.test/ a.test 2\n",
+    "frontier-summary": """\
+URIs processed: 911
+  succeeded: 900
+  failed: 5
+  disregarded: 6
+URIs queued: 40
+  waiting for a retry: 1
+URIs in process: 2
+URIs in retired queues: 3
+Queues: 3
+  ready: 2
+  in-flight: 1
+  parked (ready, all gates closed): 1
+Gates in memory: 4
+  open: 1
+Leases lost: 0
+Nothing is leased because: -
+LONGEST 1: 12 9 inactive
+LONGEST 2: a.test 7 ready
+""",
+    "frontier-nonempty": """\
+[queue] [precedence] [currentSize] [totalEnqueues] [sessionBalance] [lastCost(averageCost)] [lastDequeueTime] [wakeTime] \
+[totalSpend/totalBudget] [errorCount] [lastPeekUri] [lastQueuedUri] [state] [waiting] [inFlight]
+12 3 9 - - - - - 0/-1 - - - inactive 0 0
+a.test 3 7 - - - - 2026-11-20T11:22:33Z 12/-1 - - - ready 1 1
+""",
+    "workers": "[worker] [processor] [step-s] [lease-s] [try] [uri]\n#007 fetch 0.50 0.75 2 http://a.test/4\n",
+    "processors": """\
+[processor] [counter] [number]
+fetch answers 3
+fetch bytes 30
+fetch no answer 1
+fetch not modified 1
+preconditions denied by robots.txt 1
+preconditions names looked up 1
+fetch visits in this run 4
+fetch mean ms in this run 500.00
+fetch longest ms in this run 1500.00
+""",
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_each_report_has_heritrix_columns(facts, name) -> None:
+    """Every name has its text here: a report without one is not shown."""
+    assert "".join(text_lines(REPORTS[name].make(facts))) == EXPECTED[name]
+
+
+def test_all_reports_are_written_into_their_files(facts, tmp_path) -> None:
+    """One file each, with the text of the report."""
+    write_all(tmp_path, facts)
+    assert len({kind.file for kind in REPORTS.values()}) == len(REPORTS)
+    for name, kind in REPORTS.items():
+        assert (tmp_path / kind.file).read_text() == EXPECTED[name]
+
+
+def test_a_report_that_cannot_be_written_names_its_file(facts, tmp_path) -> None:
+    """The error is the system's; the caller says it in one line."""
+    with pytest.raises(NoFolder, match=r"crawl-report\.txt"), storage_errors(tmp_path):
+        write_all(tmp_path / "missing", facts)
+
+
+def test_when_nothing_is_queued_nothing_remains_of_any_host(facts) -> None:
+    """Also of hosts that share their queues."""
+    from dataclasses import replace
+
+    done = replace(facts, frontier=FRONTIER._replace(pending=0, retired=0), queues=())
+    assert [row[4] for row in REPORTS["hosts"].make(done).rows] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["nosuch", "", None, 7, []])
+def test_an_unknown_name_is_told_with_those_there_are(name) -> None:
+    """One line."""
+    with pytest.raises(UsageError, match=r"^there is no report .*; choose one of crawl-summary, seeds, .*source$"):
+        report_kind(name)
+
+
+def test_help_names_every_report() -> None:
+    """It is written there by hand, since help must be fast."""
+    assert [*NAMES.split(", "), "source"] == list(REPORTS)
+
+
+def test_a_job_without_seeds_or_time_divides_by_nothing(tmp_path) -> None:
+    """A crawl that has just begun."""
+    Accounts(tmp_path, tmp_path / "crawl.log", lambda: 0.0).close()
+    with AccountsView(tmp_path) as view:
+        fresh = JobFacts(name="x", status="running", now_s=0.0, accounts=view)
+        texts = {name: "".join(text_lines(kind.make(fresh))) for name, kind in REPORTS.items()}
+    assert "URIs/sec: 0.00\n" in texts["crawl-summary"]
+    assert texts["frontier-summary"] == ""
+    assert {"seeds", "frontier", "longest", "queues", "workers"} == ALL_NEEDS

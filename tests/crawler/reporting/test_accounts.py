@@ -1,0 +1,302 @@
+"""The job's totals: what is counted, when it is written, what a crash leaves."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.outcomes.errors import StorageError
+from crawler.reporting import accounts as accounts_module
+from crawler.reporting.accounting import Additions, Totals
+from crawler.reporting.accounts import ACCOUNTS_FILE, Accounts
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
+
+
+class Entry(NamedTuple):
+    """What a journal writes of a visit, as far as accounts care."""
+
+    crawl_log: bytes | None
+
+
+def entries(*lines):
+    return [Entry(line) for line in lines]
+
+
+def line(url="http://a.test/", status=200, size=10, **more):
+    return crawl_log_line(
+        CrawlLogEntry(
+            logged_s=0.0, status=status, size_bytes=size if status > 0 else None, url=url, worker=1, mime="a/b", **more
+        )
+    )
+
+
+class Job:
+    """A job's folder, with a log that is written as a journal does."""
+
+    def __init__(self, folder) -> None:
+        self.state = folder / "state"
+        self.state.mkdir(exist_ok=True)
+        self.log = folder / "crawl.log"
+        self.now_s = 100.0
+
+    def open(self) -> Accounts:
+        return Accounts(self.state, self.log, lambda: self.now_s)
+
+    def write(self, accounts, *lines) -> None:
+        accounts.append(entries(*lines))
+        with self.log.open("ab") as file:
+            file.write(b"".join(lines))
+        accounts.keep()
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(tmp_path)
+
+
+def test_what_is_kept_counts_at_once(job) -> None:
+    """Quotas must not lag behind by a commit."""
+    accounts = job.open()
+    job.write(accounts, line(), line("http://b.test/", size=5))
+    job.write(accounts, line("http://a.test/2", size=7))
+    assert accounts.of_host("a.test") == Totals(urls=2, bytes=17, novel_urls=2, novel_bytes=17)
+    assert accounts.of_host("b.test").urls == 1
+    assert accounts.of_host("c.test") == Totals()
+    job.write(accounts, line("http://a.test/3"))
+    assert accounts.of_host("a.test").urls == 3
+    accounts.close()
+
+
+def test_what_is_taken_back_never_counts(job) -> None:
+    """The lines were cut from the log, too."""
+    accounts = job.open()
+    accounts.append(entries(line()))
+    accounts.take_back()
+    job.write(accounts, line("http://b.test/"))
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (0, 1)
+    assert accounts.covered_bytes == job.log.stat().st_size
+    accounts.close()
+
+
+def test_an_entry_may_have_several_lines_or_none(job) -> None:
+    """A look-up and the page; or only a line of another file."""
+    accounts = job.open()
+    accounts.append(entries(line() + line("http://b.test/"), None))
+    accounts.keep()
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (1, 1)
+    assert accounts.covered_bytes == len(line()) + len(line("http://b.test/"))
+    assert accounts.path == job.state / ACCOUNTS_FILE
+    accounts.close()
+
+
+def test_totals_go_on_in_the_next_run(job) -> None:
+    """They are the job's, not the run's."""
+    for _ in range(3):
+        accounts = job.open()
+        job.write(accounts, line(start_s=50.0, end_s=60.0))
+        accounts.close()
+    accounts = job.open()
+    assert accounts.of_host("a.test") == Totals(
+        urls=3, bytes=30, novel_urls=3, novel_bytes=30, first_success_s=50.0, last_success_s=60.0
+    )
+    accounts.close()
+
+
+def test_a_crash_loses_no_line_and_doubles_none(job) -> None:
+    """What was not written back is counted again from the log: some lines written back, some not, one torn."""
+    accounts = job.open()
+    job.write(accounts, line())
+    accounts.sync()
+    job.write(accounts, line("http://a.test/2"))
+    with job.log.open("ab") as file:
+        file.write(
+            line("http://a.test/never acknowledged") + b"2026-"
+        )  # killed between the log and `keep`, and in a line
+    again = job.open()  # the first one was never closed
+    assert again.of_host("a.test").urls == 3
+    assert again.covered_bytes == job.log.read_bytes().rfind(b"\n") + 1
+    again.close()
+
+
+def test_accounts_that_are_gone_or_broken_are_counted_again(job) -> None:
+    """The log has it all."""
+    accounts = job.open()
+    job.write(accounts, line(), line("http://b.test/"))
+    accounts.close()
+    (job.state / ACCOUNTS_FILE).write_bytes(b"this is no database" * 1000)
+    accounts = job.open()
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (1, 1)
+    accounts.close()
+
+
+def test_another_log_is_counted_anew(job) -> None:
+    """A log that is shorter than what was counted cannot be the one that was counted."""
+    accounts = job.open()
+    job.write(accounts, line(), line())
+    accounts.close()
+    job.log.write_bytes(line("http://b.test/"))
+    accounts = job.open()
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (0, 1)
+    accounts.close()
+
+
+def test_lines_that_are_none_are_left_out(job) -> None:
+    """An operator's remark in the log does not end a crawl."""
+    job.log.write_bytes(b"hello\n" + line())
+    accounts = job.open()
+    assert accounts.of_host("a.test").urls == 1
+    assert accounts.covered_bytes == job.log.stat().st_size
+    accounts.close()
+
+
+def test_memory_holds_a_bounded_number_of_rows(job, monkeypatch) -> None:
+    """More hosts than that are written back before more are taken, and are complete all the same."""
+    monkeypatch.setattr(accounts_module, "MAX_WAITING", 20)
+    monkeypatch.setattr(accounts_module, "MAX_KNOWN", 5)
+    accounts = job.open()
+    for number in range(100):
+        job.write(accounts, line(f"http://{number}.test/"), line(f"http://{number % 7}.test/again"))
+        assert accounts._added.size < 20 + 2 * 5  # what one group of two lines adds at most
+        assert accounts.of_host(f"{number}.test").urls >= 1
+        assert len(accounts._known) <= 5
+    assert [accounts.of_host(f"{number}.test").urls for number in (0, 6, 7, 99)] == [16, 15, 1, 1]
+    accounts.close()
+
+
+def test_a_host_that_is_asked_for_during_a_commit_is_whole(job, monkeypatch) -> None:
+    """What is being written counts once: before it stands in the file, and after."""
+    accounts = job.open()
+    job.write(accounts, line())
+    written = accounts._write
+    seen = []
+
+    def slow(added, end):
+        seen.append(accounts.of_host("a.test").urls)  # not in the file yet
+        accounts._known.clear()
+        written(added, end)
+        seen.append(accounts.of_host("a.test").urls)  # in the file, and still known as being written
+        accounts._known.clear()
+
+    monkeypatch.setattr(accounts, "_write", slow)
+    accounts.sync()
+    assert [*seen, accounts.of_host("a.test").urls] == [1, 1, 1]
+    accounts.close()
+
+
+def test_questions_beside_the_writer_never_go_back(job, monkeypatch) -> None:
+    """Two threads: one counts and commits, the other asks; totals only grow, and end whole."""
+    monkeypatch.setattr(accounts_module, "COMMIT_S", 0.0)
+    monkeypatch.setattr(accounts_module, "MAX_KNOWN", 1)
+    accounts = job.open()
+
+    def write() -> None:
+        for _ in range(200):
+            job.write(accounts, line(), line("http://b.test/"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    last = Counter()
+    while writer.is_alive():
+        for host in ("a.test", "b.test"):
+            urls = accounts.of_host(host).urls
+            assert urls >= last[host]
+            last[host] = urls
+    writer.join()
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (200, 200)
+    accounts.close()
+
+
+def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
+    """The journal says it in its words; the next commit has it all."""
+    accounts = job.open()
+    job.write(accounts, line())
+    written = accounts._write
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(accounts, "_write", full)
+    monkeypatch.setattr(accounts_module, "COMMIT_S", 0.0)
+    with pytest.raises(OSError, match="full"):
+        accounts.append(entries(line()))
+    accounts.take_back()
+    assert accounts.of_host("a.test").urls == 1
+    monkeypatch.setattr(accounts, "_write", written)
+    job.write(accounts, line())
+    accounts.close()
+    accounts = job.open()
+    assert accounts.of_host("a.test").urls == 2
+    accounts.close()
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path) -> None:
+    """As for every file of a job."""
+    with pytest.raises(StorageError, match=ACCOUNTS_FILE):
+        Accounts(tmp_path / "missing", tmp_path / "crawl.log", lambda: 0.0)
+
+
+ENDS = ["keep", "take back", "crash", "close", "sync"]
+STATUSES = st.sampled_from([200, 304, 404, 503, -1, -2, -5, -9998, -5003])
+NOTES = st.sampled_from([(), ("duplicate:digest",), ("duplicate:server-not-modified",), ("2t", "dol:5"), ("lenTrunc",)])
+
+
+@st.composite
+def lines(draw):
+    status = draw(STATUSES)
+    start_s = draw(st.none() | st.integers(0, 1000).map(float))
+    return line(
+        f"http://{draw(st.sampled_from('abc'))}.test/{draw(st.sampled_from(['', 'robots.txt']))}",
+        status,
+        draw(st.integers(0, 100)),
+        hops=draw(st.sampled_from(["", "L", "LP"])),
+        source=draw(st.none() | st.sampled_from(["http://a.test/", "http://b.test/"])),
+        annotations=draw(NOTES),
+        start_s=start_s,
+        end_s=None if start_s is None else start_s + 1,
+    )
+
+
+def tallied(log):
+    """A model: all lines of the log, counted in one go."""
+    additions = Additions()
+    for each in log.splitlines():
+        additions.count(parse_crawl_log_line(each))
+    return additions.hosts
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["keep", "take back", "crash", "close", "sync"]), st.lists(lines(), max_size=3)),
+        max_size=6,
+    )
+)
+def test_accounts_are_what_the_log_says(tmp_path_factory, steps) -> None:
+    """Whatever was kept, taken back, killed or closed in between."""
+    job = Job(tmp_path_factory.mktemp("job"))
+    accounts = job.open()
+    for what, group in steps:
+        if what == "take back":
+            accounts.append(entries(*group))
+            accounts.take_back()
+            continue
+        job.write(accounts, *group)
+        if what == "sync":
+            accounts.sync()
+        elif what == "close":
+            accounts.close()
+        if what in {"crash", "close"}:
+            accounts = job.open()
+    expected = tallied(job.log.read_bytes() if job.log.exists() else b"")
+    assert {host: accounts.of_host(host) for host in expected} == expected
+    accounts.close()
+    accounts = job.open()
+    assert {host: accounts.of_host(host) for host in expected} == expected
+    accounts.close()
