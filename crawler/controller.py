@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 from crawler.chain import Processor
+from crawler.extracting.dispatch import Extractor
+from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
@@ -112,14 +114,16 @@ class CrawlController:
                 clock=self._clock,
             )
             parts.push_async_callback(fetcher.close)
+            sandbox = Sandbox()
+            parts.push_async_callback(sandbox.close)
+            extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
             scope = Scope(order.scope.scope, order.scope.max_hops)
             seeding = Seeding(book, scope, frontier)
             await seeding.begin(self._seeds)
             self._outside.say(opening_line(self._job, frontier.core.counts()))
             if not frontier.core.is_done and not self._stop.is_set():
-                await self._crawl(
-                    frontier, self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected))
-                )
+                candidates = Candidates(scope, seeding.redirected)
+                await self._crawl(frontier, self._pool(frontier, journal, fetcher, extract, candidates))
             await frontier.flush()
             self._note_end(frontier.core)
             return await self._facts(frontier, seeding)
@@ -135,7 +139,14 @@ class CrawlController:
             raise
         return frontier
 
-    def _pool(self, frontier: AsyncFrontier, journal: Journal, fetcher: Fetcher, candidates: Candidates) -> WorkerPool:
+    def _pool(
+        self,
+        frontier: AsyncFrontier,
+        journal: Journal,
+        fetcher: Fetcher,
+        extract: Extractor,
+        candidates: Candidates,
+    ) -> WorkerPool:
         order = self._order
         dispose = Disposition(frontier, journal, self._statistics, self._clock)
         robots = RobotsPrecondition(
@@ -147,7 +158,7 @@ class CrawlController:
             note=dispose.note_robots,
         )
         first = robots if order.robots.robots == "obey" else NoRobots(frontier.set_delay)
-        chain: tuple[Processor, ...] = (first, FetchPage(fetcher.get), ExtractPage(), candidates)
+        chain: tuple[Processor, ...] = (first, FetchPage(fetcher.get), ExtractPage(extract), candidates)
         left = max(order.crawl.limit - frontier.core.counts().done, 0) if order.crawl.limit else None
         limit = PageLimit(left, on_reached=lambda: self.stop(WhyEnded.PAGE_LIMIT))
         return WorkerPool(frontier, chain, dispose, self._statistics, limit)

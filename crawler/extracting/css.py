@@ -1,7 +1,7 @@
 """Links out of style sheets: `url()`, `src()`, `@import`, the strings of `image-set()`.
 
-A tokenizer of what matters here (https://www.w3.org/TR/css-syntax-3/): comments, strings, URLs and the names before them, all with
-CSS's escapes; the rest is passed over. Each byte is read once.
+A tokenizer of what matters here (https://www.w3.org/TR/css-syntax-3/): comments, strings, URLs and the names before them, all
+with CSS's escapes; the rest is passed over. Each byte is read once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CONTEXT = "css"
 
 
 def _name(word: str) -> str:
-    """The pattern of a name, any letter of which may be written as an escape (`u\\72 l`)."""
+    r"""The pattern of a name, any letter of which may be written as an escape (`u\72 l`)."""
     letters = []
     for letter in word:
         codes = "|".join(f"{ord(form):x}" for form in (letter.lower(), letter.upper()))
@@ -27,7 +27,8 @@ def _name(word: str) -> str:
 _COMMENT = r"/\*.*?(?:\*/|\Z)"
 _SPACE = rf"(?:[ \t\r\n\f]++|{_COMMENT})*+"
 #: A string ends at its quote, or is broken off at the end of the line.
-_STRING = r"""(?:"(?:[^"\\\n\r\f]++|\\(?:\r\n|.)?)*+(?:"|(?=[\n\r\f])|\Z)|'(?:[^'\\\n\r\f]++|\\(?:\r\n|.)?)*+(?:'|(?=[\n\r\f])|\Z))"""
+_STRING = r"""(?:"(?:[^"\\\n\r\f]++|\\(?:\r\n|.)?)*+(?:"|(?=[\n\r\f])|\Z)
+    |'(?:[^'\\\n\r\f]++|\\(?:\r\n|.)?)*+(?:'|(?=[\n\r\f])|\Z))"""
 _BARE_URL = r"""(?:[^"'()\\ \t\r\n\f]++|\\(?![\r\n\f]).)++"""
 
 #: What can stand between a style sheet's links. Its groups are the links, and the beginning of an image-set.
@@ -36,7 +37,8 @@ _TOKEN = re.compile(
     |{_STRING}
     |@{_name("import")}(?![\w-]){_SPACE}(?P<imported>{_STRING})
     |@{_name("namespace")}(?![\w-])(?:[^;"'{{}}]++|{_STRING})*+
-    |(?<![\w-])(?:{_name("url")}|{_name("src")})\([ \t\r\n\f]*+(?:(?P<quoted>{_STRING})|(?P<bare>{_BARE_URL})[ \t\r\n\f]*+(?=\)|\Z))
+    |(?<![\w-])(?:{_name("url")}|{_name("src")})\([ \t\r\n\f]*+(?:(?P<quoted>{_STRING})
+        |(?P<bare>{_BARE_URL})[ \t\r\n\f]*+(?=\)|\Z))
     |(?<![\w-])(?P<set>(?:-webkit-)?{_name("image-set")}\()
     |\\.""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from crawler.extracting.headers import Headers, header_links
-from crawler.extracting.links import NOFOLLOW_MARK, Found, gathered, merged
+from crawler.extracting.links import Found, gathered, merged
 from crawler.extracting.mediatypes import Kind, is_known, kind_of
 from crawler.extracting.nesting import LIGHT_BYTES, is_light
 from crawler.extracting.options import ExtractOptions
@@ -68,7 +67,7 @@ class Extractor:
         if kind is None or not is_read(kind, self._options, hops):
             return Found([])
         document = Document(kind, body, url=url, content_type=content_type, hops=hops)
-        if is_cut and len(body) < self._options.max_content_bytes or not _is_light(document):
+        if (is_cut and len(body) < self._options.max_content_bytes) or not _is_light(document):
             document.body = b""
             limit = self._options.max_content_bytes
             return await self._sandbox.read(document, lambda: response.content(limit)[0], self._options)
@@ -82,5 +81,5 @@ def _is_light(document: Document) -> bool:
 
 
 def _first(headers: Headers, name: str) -> str:
-    values: Sequence[str] = headers.getall(name, ())
+    values = headers.getall(name, [])
     return values[0] if values else ""

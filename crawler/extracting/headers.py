@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 from crawler.extracting.links import INFERRED, REDIRECT, Reference
@@ -21,7 +21,8 @@ _SPACE = r"[ \t]*+"
 #: A link-value of RFC 8288 section 3, and one of its parameters; commas and semicolons may stand empty.
 _TARGET = re.compile(rf"[ \t,]*+<([^>]*+)>{_SPACE}")
 _PARAMETER = re.compile(
-    rf""";{_SPACE}(?:([^\s=;,"<>]++){_SPACE}(?:={_SPACE}(?:"((?:[^"\\]++|\\.)*+)"?|([^;,\s]*+)))?)?{_SPACE}""", re.DOTALL
+    rf""";{_SPACE}(?:([^\s=;,"<>]++){_SPACE}(?:={_SPACE}(?:"((?:[^"\\]++|\\.)*+)"?|([^;,\s]*+)))?)?{_SPACE}""",
+    re.DOTALL,
 )
 _NEXT = re.compile(r"""(?:[^,"]++|"(?:[^"\\]++|\\.)*+"?)*+""", re.DOTALL)
 _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
@@ -30,7 +31,7 @@ _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
 class Headers(Protocol):
     """The header fields of an answer; names in any case."""
 
-    def getall(self, key: str, default: Sequence[str] = ..., /) -> Sequence[str]:
+    def getall(self, key: str, default: list[str]) -> list[str]:
         """All values of a field, in order."""
         ...
 
@@ -39,16 +40,16 @@ def header_links(headers: Headers, status: int) -> Iterator[Reference]:
     """The links of an answer's header. A 3xx has its `Location`, a 2xx the others (and `Location` if it is 201)."""
     is_redirect = 300 <= status < 400
     if is_redirect or status == 201:
-        for text in headers.getall("Location", ())[:1]:
+        for text in headers.getall("Location", [])[:1]:
             yield text, REDIRECT, "Location"
     if is_redirect:
         return
-    for text in headers.getall("Refresh", ())[:1]:
+    for text in headers.getall("Refresh", [])[:1]:
         if (url := refresh_url(text)) is not None:
             yield url, REDIRECT, "Refresh"
-    for text in headers.getall("Content-Location", ())[:1]:
+    for text in headers.getall("Content-Location", [])[:1]:
         yield text, INFERRED, "Content-Location"
-    yield from link_links(", ".join(headers.getall("Link", ())))
+    yield from link_links(", ".join(headers.getall("Link", [])))
 
 
 def link_links(text: str) -> Iterator[Reference]:

@@ -1,8 +1,8 @@
 """The helper process that reads documents which could stall or break the crawl: `sandbox.py` starts it and asks it.
 
-It talks over the socket that is its standard input: a request is a JSON object with the body as a file descriptor, the answer is
-JSON objects, a thousand links each; all have their length before them. It ends when the socket does, when the crawl is killed (where
-the system can tell it: Linux), and by itself when a document takes too long: nothing of it outlives the crawl.
+It talks over the socket that is its standard input: a request is a JSON object with the body as a file descriptor, the answer
+is JSON objects, a thousand links each; all have their length before them. It ends when the socket does, when the crawl is
+killed (where the system can tell it: Linux), and by itself when a document takes too long: nothing of it outlives the crawl.
 """
 
 from __future__ import annotations

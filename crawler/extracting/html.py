@@ -67,7 +67,7 @@ def read_html(
     pieces = iter(tame(page, NEEDED))
     first = reading.references(next(pieces))
     base = canonical(reading.base or "", url) or url
-    references = chain(first, chain.from_iterable(map(reading.references, pieces)))
+    references: Iterable[Reference] = chain(first, chain.from_iterable(map(reading.references, pieces)))
     if options.nofollow_links:
         references = (reference for reference in references if not reference[2].endswith(NOFOLLOW_MARK))
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
@@ -102,9 +102,13 @@ class _Reading:
         self.own_url: str | None = None
 
     def references(self, piece: bytes) -> list[Reference]:
-        """The references of the page, or of a piece: in document order, then those in templates (in which a base means nothing)."""
+        """The references of the page, or of a piece: in document order, then those in templates.
+
+        In a template a base means nothing.
+        """
         tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
-        self._found = found = []
+        found: list[Reference] = []
+        self._found = found
         for node in tree.css(self._selector):
             self._take(node)
         base = self.base

@@ -63,7 +63,8 @@ def gathered(
     """The links among the references, and how many more there were than `max_links`.
 
     `base` is a canonical URL. Once there are enough, the others are no longer resolved but told apart by their spelling; after
-    200,000 references the rest is not read. Memory: bounded. Cost: 0.7 µs a reference, 2 µs more if its URL is new to the resolver.
+    200,000 references the rest is not read. Memory: bounded. Cost: 0.7 µs a reference, 2 µs more if its URL is new to the
+    resolver.
     """
     links: dict[str, Link] = {}
     rest = islice(references, MAX_REFERENCES)

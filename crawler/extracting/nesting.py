@@ -63,10 +63,11 @@ _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
     """The document itself; or, in pieces, its start tags of the `needed` names alone, in order.
 
-    The latter if it is nested beyond `MAX_DISORDER`, if the formatting elements that it leaves open would be opened again too often,
-    or if it is huge: then the pieces are made as they are asked for, so that memory does not grow with the document. The encoding
-    must be one in which ASCII is ASCII. A flattened `frame` is written as `iframe`, since a `frame` counts only inside a `frameset`;
-    `style` keeps its content. Templates are not kept apart. Cost: two counts for a small document, else about 0.8 µs a tag.
+    The latter if it is nested beyond `MAX_DISORDER`, if the formatting elements that it leaves open would be opened again too
+    often, or if it is huge: then the pieces are made as they are asked for, so that memory does not grow with the document. The
+    encoding must be one in which ASCII is ASCII. A flattened `frame` is written as `iframe`, since a `frame` counts only inside
+    a `frameset`; `style` keeps its content. Templates are not kept apart. Cost: two counts for a small document, else about 0.8
+    µs a tag.
     """
     if _is_small(body):
         return (body,)
@@ -101,6 +102,20 @@ def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
 
 def _needed_tags(body: bytes, needed: Collection[bytes], disorder: Disorder | None) -> Iterator[bytes]:
     """The needed start tags, each closed at once; `disorder` is told of all tags."""
+    for name, closes, attributes, content in _tags(body):
+        is_bomb = len(attributes) > MAX_BARE_BYTES and _is_bomb(attributes)
+        if disorder is not None:
+            if is_bomb:
+                disorder.misfits = MAX_DISORDER + 1
+            else:
+                disorder.note(name, closes, attributes[-1:] == b"/")
+        if not closes and not is_bomb and name in needed and (attributes or content):
+            kept = b"iframe" if name == b"frame" else name
+            yield b"<%b%b>%b</%b>" % (kept, attributes, content, kept)
+
+
+def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
+    """All tags: name in lower case, whether it is an end tag, attributes, and for a style its content."""
     lower = body.lower()
     tags = _TAG.finditer(body)
     while (tag := next(tags, None)) is not None:
@@ -108,23 +123,13 @@ def _needed_tags(body: bytes, needed: Collection[bytes], disorder: Disorder | No
         if not end:  # a comment, or a tag that the end of the document cuts off
             continue
         name = name.lower()
-        if len(attributes) > MAX_BARE_BYTES and _is_bomb(attributes):
-            if disorder is not None:
-                disorder.misfits = MAX_DISORDER + 1
-            continue
-        if disorder is not None:
-            disorder.note(name, slash != b"", attributes[-1:] == b"/")
-        if slash:
-            continue
         content = b""
-        if name in _RAW:
+        if name in _RAW and not slash:
             content_end = lower.find(b"</" + name, tag.end())
             content_end = len(body) if content_end < 0 else content_end
             content = body[tag.end() : content_end] if name == b"style" else b""
             tags = _TAG.finditer(body, content_end)
-        if name in needed and (attributes or content):
-            name = b"iframe" if name == b"frame" else name
-            yield b"<%b%b>%b</%b>" % (name, attributes, content, name)
+        yield name, slash != b"", attributes, content
 
 
 def _is_bomb(attributes: bytes) -> bool:

@@ -1,9 +1,9 @@
 """Reads what could stall or break the crawl in processes of their own: large documents, and small ones that are dangerous.
 
 At most two helpers, started when the first such document comes and kept for the next. Each has a limit of memory (its address
-space) and of time (it is killed, and another is started when one is needed). What a document costs beyond that is the document's
-loss: an annotation, no links. A helper never outlives the crawl (`helper.py` says how), and is killed when the visit that waits for
-it is cancelled.
+space) and of time (it is killed, and another is started when one is needed). What a document costs beyond that is the
+document's loss: an annotation, no links. A helper never outlives the crawl (`helper.py` says how), and is killed when the visit
+that waits for it is cancelled.
 
 Starting one takes about 0.15 s, beside the crawl.
 """
@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import IO, Any
 
 import structlog
@@ -43,7 +44,7 @@ _MAX_MESSAGE_BYTES = 16 << 20
 _RECEIVE_BYTES = 256 * 1024
 
 
-class HelperFailed(Exception):  # noqa: N818 - it says what happened
+class HelperFailed(Exception):
     """A helper died, could not be started, or could not read the document."""
 
 
@@ -59,8 +60,8 @@ class Sandbox:
     async def read(self, document: Document, load: Callable[[], bytes], options: ExtractOptions) -> Found:
         """What the document leads to; nothing, and a note, if it takes more than `options.timeout_s` or breaks its reader.
 
-        `load` gives its body (`document.body` is not looked at). It is called in a thread, once a helper is free, so at most two
-        such bodies are in memory. Raises: what `load` raises.
+        `load` gives its body (`document.body` is not looked at). It is called in a thread, once a helper is free, so at most
+        two such bodies are in memory. Raises: what `load` raises.
         """
         async with self._slots:
             with await _in_thread(load) as body:
@@ -135,9 +136,14 @@ def _file_of(load: Callable[[], bytes]) -> IO[bytes]:
 
 def _unnamed_file() -> IO[bytes]:
     """In memory where the system can (Linux), else on disk."""
-    if sys.platform == "linux":
+    if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("document"), "w+b")
     return tempfile.TemporaryFile()
+
+
+def _places() -> list[str]:
+    """Where this process imports from."""
+    return [str(Path(place).absolute()) for place in sys.path]
 
 
 class _Helper:
@@ -153,14 +159,21 @@ class _Helper:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         program = (
-            f"import sys; sys.path[:] = {[os.path.abspath(place) for place in sys.path]!r}; "
+            f"import sys; sys.path[:] = {_places()!r}; "
             f"from crawler.extracting.helper import main; main({os.getpid()}, {memory_bytes})"
         )
         nothing = asyncio.subprocess.DEVNULL
         with theirs:
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-I", "-c", program, stdin=theirs, stdout=nothing, stderr=nothing, start_new_session=True
+                    sys.executable,
+                    "-I",
+                    "-c",
+                    program,
+                    stdin=theirs.fileno(),
+                    stdout=nothing,
+                    stderr=nothing,
+                    start_new_session=True,
                 )
             except OSError as error:
                 ours.close()

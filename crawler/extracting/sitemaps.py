@@ -1,9 +1,9 @@
 """What a site says it has: sitemaps (https://www.sitemaps.org/protocol.html) and feeds, read as they stream.
 
-XML is read by expat, which loads nothing from outside; a document that declares entities of its own is left at that point, since
-honest ones have none. Limits are the protocol's: 50,000 URLs, 50 MiB unpacked. Everything a sitemap names has the hop `M`: a page, or
-another sitemap. What is fetched after such a hop is read as a sitemap if it looks like one, so nothing need be remembered beside the
-hops; how deep an index may lead is counted in them, too.
+XML is read by expat, which loads nothing from outside; a document that declares entities of its own is left at that point,
+since honest ones have none. Limits are the protocol's: 50,000 URLs, 50 MiB unpacked. Everything a sitemap names has the hop
+`M`: a page, or another sitemap. What is fetched after such a hop is read as a sitemap if it looks like one, so nothing need be
+remembered beside the hops; how deep an index may lead is counted in them, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ATTRIBUTES = {
 _MAX_NESTING = 64
 
 
-class _Refused(Exception):  # noqa: N818 - it says what happened
+class _Refused(Exception):
     """The document declares entities, or nests like no sitemap."""
 
 

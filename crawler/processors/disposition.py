@@ -170,6 +170,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         found.append("lenTrunc")
     if visit.dropped_links:
         found.append(f"dol:{visit.dropped_links}")
+    found.extend(visit.notes)
     if visit.broken is not None:
         found.append(f"err={type(visit.broken).__name__}")
     return tuple(found)
