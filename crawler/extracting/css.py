@@ -29,7 +29,7 @@ _SPACE = rf"(?:[ \t\r\n\f]++|{_COMMENT})*+"
 #: A string ends at its quote, or is broken off at the end of the line.
 _STRING = r"""(?:"(?:[^"\\\n\r\f]++|\\(?:\r\n|.)?)*+(?:"|(?=[\n\r\f])|\Z)
     |'(?:[^'\\\n\r\f]++|\\(?:\r\n|.)?)*+(?:'|(?=[\n\r\f])|\Z))"""
-_BARE_URL = r"""(?:[^"'()\\ \t\r\n\f]++|\\(?![\r\n\f]).)++"""
+_BARE_URL = r"""(?:[^"'()\\ \t\r\n\f]++|\\(?:[0-9a-f]{1,6}(?:\r\n|[ \t\r\n\f])?|[^\r\n\f0-9a-f]))++"""
 
 #: What can stand between a style sheet's links. Its groups are the links, and the beginning of an image-set.
 _TOKEN = re.compile(

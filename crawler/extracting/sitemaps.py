@@ -56,7 +56,7 @@ def is_sitemap(body: bytes, hops: str) -> bool:
         return False
     start = next(unpacked(body, _SNIFFED_BYTES), b"")[:_SNIFFED_BYTES]
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        start = start.replace(b"\0", b"")  # UTF-16, near enough
+        start = start[2:].replace(b"\0", b"")  # UTF-16, near enough
     start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"<"):
         return _ROOT.search(start) is not None

@@ -63,7 +63,12 @@ async def sandboxed(answer, hops="", **options):
         ("application/xml", b"<urlset><url><loc>http://a.test/x.html</loc></url></urlset>", {"sitemaps": True}, "M"),
         (None, b"<!doctype html><a href=x>", {}, "L"),
         ("application/octet-stream", b"\n<HTML><a href=x>", {}, "L"),
-        ("*/*", b"<?xml version='1.0'?><urlset><url><loc>http://a.test/x</loc></url></urlset>", {"sitemaps": True}, "M"),
+        (
+            "*/*",
+            b"<?xml version='1.0'?><urlset><url><loc>http://a.test/x</loc></url></urlset>",
+            {"sitemaps": True},
+            "M",
+        ),
     ],
 )
 async def test_the_media_type_chooses_the_reader(content_type, body, options, hop) -> None:

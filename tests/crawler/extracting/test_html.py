@@ -25,7 +25,9 @@ def found(body: str | bytes, content_type: str = HTML, **options) -> Found:
 
 
 def contexts(body: str, **options) -> list[tuple[str, str, str]]:
-    return [(link.url.removeprefix("http://a.test/dir/"), link.hop, link.context) for link in found(body, **options).links]
+    return [
+        (link.url.removeprefix("http://a.test/dir/"), link.hop, link.context) for link in found(body, **options).links
+    ]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,8 @@ def test_each_element_gives_its_link(element: str, hop: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "element", [
+    "element",
+    [
         "<p href=x>",
         "<a src=x>",
         "<img href=x>",

@@ -97,9 +97,7 @@ def test_comments_and_raw_text_hold_no_tags() -> None:
         b"<!-- <a href=no> --><!--><a href=1><!---><a href=2><!-- --!><a href=3>"
         b"<script>'<a href=no>'</script><TITLE><a href=no></title><a href=4>"
     )
-    assert flattened(b"<i>" * MANY + document) == (
-        b"<a href=1></a><a href=2></a><a href=3></a><a href=4></a>"
-    )
+    assert flattened(b"<i>" * MANY + document) == (b"<a href=1></a><a href=2></a><a href=3></a><a href=4></a>")
 
 
 def test_a_quote_counts_only_in_a_value() -> None:

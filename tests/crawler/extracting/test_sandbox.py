@@ -55,7 +55,11 @@ def helpers_of(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "hops", "body"),
     [
-        (Kind.HTML, "", b"<meta name=robots content=nofollow><link rel=canonical href=/c><a href=1><img srcset='2 1x, 3'>"),
+        (
+            Kind.HTML,
+            "",
+            b"<meta name=robots content=nofollow><link rel=canonical href=/c><a href=1><img srcset='2 1x, 3'>",
+        ),
         (Kind.CSS, "", b"a{b:url(1)}"),
         (Kind.XML, "M", b"<urlset><url><loc>http://a.test/1</loc></url>"),
         (Kind.HTML, "", b""),
@@ -149,7 +153,7 @@ from crawler.extracting.sandbox import Sandbox
 async def crawl():
     sandbox = Sandbox()
     await sandbox.read(page(), lambda: b"", PATIENT)
-    reading = asyncio.create_task(sandbox.read(page(), lambda: ENDLESS, PATIENT))
+    reading = asyncio.create_task(sandbox.read(page(), lambda: ENDLESS * 5, PATIENT))
     while not reading.done():
         await asyncio.sleep(0)
         if sandbox._slots.locked() or not sandbox._idle:
