@@ -92,6 +92,9 @@ def crawl(
     max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
     limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
     time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
+    sitemaps: Annotated[
+        Switch, typer.Option("--sitemaps", help="Read sitemaps and feeds.", rich_help_panel=_LIMITS)
+    ] = None,
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
     timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
     max_body: Annotated[
