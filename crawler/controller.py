@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 from crawler.chain import Processor
+from crawler.extracting.dispatch import Extractor
+from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
@@ -113,15 +115,16 @@ class CrawlController:
                 clock=self._clock,
             )
             parts.push_async_callback(fetcher.close)
+            sandbox = Sandbox()
+            parts.push_async_callback(sandbox.close)
+            extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
             scope = open_scope(order.scope)
             seeding = Seeding(book, scope, frontier)
             await seeding.begin(self._seeds)
             self._outside.say(opening_line(self._job, frontier.core.counts()))
             if not frontier.core.is_done and not self._stop.is_set():
-                await self._crawl(
-                    frontier,
-                    self._pool(frontier, journal, fetcher, resolver, Candidates(scope, seeding.redirected)),
-                )
+                steps = (FetchPage(fetcher.get), ExtractPage(extract), Candidates(scope, seeding.redirected))
+                await self._crawl(frontier, self._pool(frontier, journal, fetcher, resolver, steps))
             await frontier.flush()
             self._note_end(frontier.core)
             return await self._facts(frontier, seeding)
@@ -143,7 +146,7 @@ class CrawlController:
         journal: Journal,
         fetcher: Fetcher,
         resolver: Resolver,
-        candidates: Candidates,
+        steps: Sequence[Processor],
     ) -> WorkerPool:
         order = self._order
         dispose = Disposition(frontier, journal, self._statistics, self._clock)
@@ -156,7 +159,7 @@ class CrawlController:
         )
         first = robots if order.robots.robots == "obey" else NoRobots(frontier.set_delay)
         named = NamePrecondition(resolver, dispose.note_lookup)
-        chain: tuple[Processor, ...] = (named, first, FetchPage(fetcher.get), ExtractPage(), candidates)
+        chain: tuple[Processor, ...] = (named, first, *steps)
         left = max(order.crawl.limit - frontier.core.counts().done, 0) if order.crawl.limit else None
         limit = PageLimit(left, on_reached=lambda: self.stop(WhyEnded.PAGE_LIMIT))
         return WorkerPool(frontier, chain, dispose, self._statistics, limit)

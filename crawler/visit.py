@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from crawler.extracting.html import Link
+from crawler.extracting.links import Link
 from crawler.fetching.fetcher import Response
 from crawler.outcomes.failures import HOST_BUSY, FetchError
 from crawler.outcomes.status import FetchStatus
@@ -34,6 +34,7 @@ class Visit:
     broken: Exception | None = None  #: a processor's own fault
     links: list[Link] = field(default_factory=list)
     dropped_links: int = 0  #: links beyond the limit of outlinks
+    notes: tuple[str, ...] = ()  #: annotations of crawl.log that the reading of the page gave
     discovered: list[Candidate] = field(default_factory=list)
 
     @property

@@ -9,6 +9,7 @@ import typer
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
+from crawler.cli.links_options import links
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 from crawler.cli.report_options import report
 from crawler.cli.robots import robots as robots_command
@@ -93,6 +94,9 @@ def crawl(
     max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
     limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
     time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
+    sitemaps: Annotated[
+        Switch, typer.Option("--sitemaps", help="Read sitemaps and feeds.", rich_help_panel=_LIMITS)
+    ] = None,
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
     timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
     max_body: Annotated[
@@ -123,5 +127,6 @@ app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)
 app.command()(report)
+app.command()(links)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

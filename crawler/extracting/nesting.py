@@ -6,6 +6,8 @@ Cost grows with the square of what is left open: 50,000 `<div>` take seconds, 2,
 document that is large enough to hurt is read once, linearly, and if too much stays open in it, it is flattened: only the tags
 that a reader of links needs stay, each closed at once. Honest documents go through untouched.
 
+Before that, `is_light` says by a few counts of bytes whether a document can be read on the event loop at all.
+
 The measure is strict rather than exact: an end tag closes only the element opened last. Tag soup may be flattened without
 need, which loses no links. It is a net for what is known to hurt, not a proof.
 """
@@ -13,13 +15,23 @@ need, which loses no links. It is a net for what is known to hurt, not a proof.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
-#: Below both sizes a document is not looked at: even the worst costs less than half a second and 100 MB.
-SMALL_BYTES = 64 * 1024
-SMALL_TAGS = 1000
+#: Below both sizes a document is not looked at: the worst that fits (`<b id=1><p><b id=2><p> …`, or one tag with thousands of
+#: attributes) costs 25 ms and 20 MB.
+SMALL_BYTES = 16 * 1024
+SMALL_TAGS = 500
+#: Above either size a document is not light: reading it may take more than 50 ms, however honest it is.
+LIGHT_BYTES = 128 * 1024
+LIGHT_TAGS = 6000
+#: Above this a document is flattened unseen, and read in pieces of this size.
+HUGE_BYTES = 4 << 20
+PIECE_BYTES = 1 << 20
 #: Elements open at once, plus end tags that close nothing, that an honest page may have (browsers stop nesting at 512).
 MAX_DISORDER = 512
+#: Formatting elements that a tree builder may have to open again, summed over all tags, for each tag and for any document.
+REOPENED_PER_TAG = 2
+REOPENED_ALWAYS = 50_000
 #: Bytes of a tag outside its quotes; what has more is a bomb of attributes and is dropped from a flattened document.
 MAX_BARE_BYTES = 2048
 
@@ -28,6 +40,8 @@ _UNCLOSED = frozenset(
     b"p li dd dt tr td th thead tbody tfoot colgroup option "
     b"area base br col embed frame hr img input link meta param source track wbr".split()
 )
+#: Elements that are opened again in the next block if they are left open. (Not `a`: the next one closes it.)
+_FORMATTING = frozenset(b"b big code em font i nobr s small strike strong tt u".split())
 #: Elements whose content is text, up to their own end tag.
 _RAW = frozenset(b"script style title textarea xmp iframe noembed noframes".split())
 #: Elements of SVG in which, and of which, `/>` closes an element. Any other one inside an <svg> may lead out of it.
@@ -46,23 +60,62 @@ _TAG = re.compile(
 _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 
 
-def tame(body: bytes, needed: Collection[bytes]) -> bytes:
-    """The document itself; or its start tags of the `needed` names alone, in order, if it is nested beyond `MAX_DISORDER`.
+def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
+    """The document itself; or, in pieces, its start tags of the `needed` names alone, in order.
 
-    The encoding must be one in which ASCII is ASCII. A flattened `frame` is written as `iframe`, since a `frame` counts only
-    inside a `frameset`. Templates are not kept apart in a flattened document. Cost: two counts for a small document, else about
-    0.8 µs a tag.
+    The latter if it is nested beyond `MAX_DISORDER`, if the formatting elements that it leaves open would be opened again too
+    often, or if it is huge: then the pieces are made as they are asked for, so that memory does not grow with the document. The
+    encoding must be one in which ASCII is ASCII. A flattened `frame` is written as `iframe`, since a `frame` counts only inside
+    a `frameset`; `style` keeps its content. Templates are not kept apart. Cost: two counts for a small document, else about 0.8
+    µs a tag.
     """
-    if len(body) <= SMALL_BYTES and body.count(b"<") - body.count(b"</") <= SMALL_TAGS:
-        return body
-    flat, disorder = _flattened(body, needed)
-    return flat if disorder > MAX_DISORDER else body
-
-
-def _flattened(body: bytes, needed: Collection[bytes]) -> tuple[bytes, int]:
-    """The needed start tags, each closed at once; and the disorder of the document."""
-    kept: list[bytes] = []
+    if _is_small(body):
+        return (body,)
+    if len(body) > HUGE_BYTES:
+        return _pieces(_needed_tags(body, needed, None))
     disorder = Disorder()
+    kept = list(_needed_tags(body, needed, disorder))
+    return _pieces(kept) if disorder.is_beyond_reason else (body,)
+
+
+def is_light(body: bytes) -> bool:
+    """Whether a document, once tamed, is read within 50 ms, whatever is in it. Cost: a count or two."""
+    return len(body) <= LIGHT_BYTES and body.count(b"<") <= LIGHT_TAGS
+
+
+def _is_small(body: bytes) -> bool:
+    return len(body) <= SMALL_BYTES and body.count(b"<") - body.count(b"</") <= SMALL_TAGS
+
+
+def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
+    """The tags, joined to pieces of about a megabyte."""
+    piece: list[bytes] = []
+    size = 0
+    for tag in tags:
+        piece.append(tag)
+        size += len(tag)
+        if size >= PIECE_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    yield b"".join(piece)
+
+
+def _needed_tags(body: bytes, needed: Collection[bytes], disorder: Disorder | None) -> Iterator[bytes]:
+    """The needed start tags, each closed at once; `disorder` is told of all tags."""
+    for name, closes, attributes, content in _tags(body):
+        is_bomb = len(attributes) > MAX_BARE_BYTES and _is_bomb(attributes)
+        if disorder is not None:
+            if is_bomb:
+                disorder.misfits = MAX_DISORDER + 1
+            else:
+                disorder.note(name, closes, attributes[-1:] == b"/")
+        if not closes and not is_bomb and name in needed and (attributes or content):
+            kept = b"iframe" if name == b"frame" else name
+            yield b"<%b%b>%b</%b>" % (kept, attributes, content, kept)
+
+
+def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
+    """All tags: name in lower case, whether it is an end tag, attributes, and for a style its content."""
     lower = body.lower()
     tags = _TAG.finditer(body)
     while (tag := next(tags, None)) is not None:
@@ -70,19 +123,13 @@ def _flattened(body: bytes, needed: Collection[bytes]) -> tuple[bytes, int]:
         if not end:  # a comment, or a tag that the end of the document cuts off
             continue
         name = name.lower()
-        if len(attributes) > MAX_BARE_BYTES and _is_bomb(attributes):
-            disorder.misfits = MAX_DISORDER + 1
-            continue
-        disorder.note(name, slash != b"", attributes[-1:] == b"/")
-        if slash:
-            continue
-        if name in _RAW:
+        content = b""
+        if name in _RAW and not slash:
             content_end = lower.find(b"</" + name, tag.end())
-            tags = _TAG.finditer(body, len(body) if content_end < 0 else content_end)
-        if name in needed:
-            name = b"iframe" if name == b"frame" else name
-            kept.append(b"<%b%b></%b>" % (name, attributes, name))
-    return b"".join(kept), disorder.peak
+            content_end = len(body) if content_end < 0 else content_end
+            content = body[tag.end() : content_end] if name == b"style" else b""
+            tags = _TAG.finditer(body, content_end)
+        yield name, slash != b"", attributes, content
 
 
 def _is_bomb(attributes: bytes) -> bool:
@@ -92,13 +139,16 @@ def _is_bomb(attributes: bytes) -> bool:
 class Disorder:
     """How much a document leaves open, tag by tag: elements that are open at once, and end tags that fit none."""
 
-    __slots__ = ("_deepest", "_has_left_svg", "_open", "_svgs", "misfits")
+    __slots__ = ("_deepest", "_formatting", "_has_left_svg", "_open", "_reopened", "_svgs", "_tags", "misfits")
 
     def __init__(self) -> None:
         self._open: list[bytes] = []
         self._deepest = 0
         self._svgs = 0
         self._has_left_svg = False
+        self._tags = 0
+        self._formatting = 0  # open ones
+        self._reopened = 0
         self.misfits = 0  #: end tags that did not close the element opened last
 
     @property
@@ -106,8 +156,16 @@ class Disorder:
         """The most elements open at once, plus the misfits."""
         return self._deepest + self.misfits
 
+    @property
+    def is_beyond_reason(self) -> bool:
+        """The document would cost a tree builder more than honest ones do."""
+        limit = REOPENED_ALWAYS + REOPENED_PER_TAG * self._tags
+        return self.peak > MAX_DISORDER or self._reopened > limit
+
     def note(self, name: bytes, closes: bool, closes_itself: bool) -> None:
         """The next tag, its name in lower case."""
+        self._tags += 1
+        self._reopened += self._formatting
         if self._svgs:
             self._has_left_svg = self._has_left_svg or name not in _SVG
         if name in _UNCLOSED:
@@ -116,6 +174,7 @@ class Disorder:
             self._close(name)
         elif not (closes_itself and self._svgs and not self._has_left_svg):
             self._open.append(name)
+            self._formatting += name in _FORMATTING
             if name == b"svg":
                 self._svgs += 1
             self._deepest = max(self._deepest, len(self._open))
@@ -123,6 +182,7 @@ class Disorder:
     def _close(self, name: bytes) -> None:
         if self._open and self._open[-1] == name:
             self._open.pop()
+            self._formatting -= name in _FORMATTING
             if name == b"svg":
                 self._svgs -= 1
                 self._has_left_svg = self._has_left_svg and self._svgs > 0

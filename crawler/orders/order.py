@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from crawler.jobs.seeds import is_file
+from crawler.orders.extract import ExtractSection
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.scope import ScopeSection, UrlsSection
@@ -91,6 +92,7 @@ class CrawlOrder(BaseSettings):
     robots: RobotsSection = RobotsSection()
     crawl: CrawlSection = CrawlSection()
     fetch: FetchSection = FetchSection()
+    extract: ExtractSection = ExtractSection()
     dns: DnsSection = DnsSection()
     override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
 

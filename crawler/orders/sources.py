@@ -30,9 +30,12 @@ ENTRIES = "override"
 #: The keys of such an entry.
 ENTRY_KEYS = frozenset(field.alias or name for name, field in OverrideEntry.model_fields.items())
 
-#: Flag, as a key -> its section. `timeout` is the fetch's: the one of `[dns]` has no flag.
+#: Keys whose names are those of other keys, which have the flag: `--timeout` is the fetch's.
+_WITHOUT_FLAG = frozenset({("dns", "timeout"), ("extract", "timeout")})
+
+#: Flag, as a key -> its section.
 FLAGS: Mapping[str, str] = {
-    key: section for section, keys in KEYS.items() for key in keys if (section, key) != ("dns", "timeout")
+    key: section for section, keys in KEYS.items() for key in keys if (section, key) not in _WITHOUT_FLAG
 }
 
 #: What the types of pydantic's errors begin with -> what to tell the operator.

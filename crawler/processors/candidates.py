@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.extracting.html import Link
+from crawler.extracting.links import REDIRECT, Link
 from crawler.scope.ruling import Scope
 from crawler.urls.parsing import canonical
 from crawler.visit import Visit
@@ -13,7 +13,6 @@ from frontier.models import Candidate
 
 #: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
 SEED_REDIRECTS = 5
-REDIRECT = "R"
 
 
 class Candidates:

@@ -190,6 +190,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         found.append(f"dol:{visit.dropped_links}")
     if visit.failure is not None and visit.failure.annotation:
         found.append(visit.failure.annotation)
+    found.extend(visit.notes)
     if visit.broken is not None:
         found.append(f"err={type(visit.broken).__name__}")
     return tuple(found)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.extracting.html import extract_links
+from crawler.extracting.dispatch import Extractor
+from crawler.extracting.headers import Headers
 from crawler.fetching.fetcher import Response
-from crawler.urls.links import LinkResolver
 from crawler.visit import Visit
-
-#: Larger bodies are read in a thread of their own: they could hold the loop for seconds.
-LARGE_BYTES = 1 << 20
 
 
 class FetchPage:
@@ -30,19 +26,27 @@ class FetchPage:
 class ExtractPage:
     """Read the links of pages that were answered with 2xx; other answers have none of interest."""
 
-    def __init__(self) -> None:
-        self._resolver = LinkResolver()
+    def __init__(self, extract: Extractor) -> None:
+        self._extract = extract
 
     async def __call__(self, visit: Visit) -> Step:
-        """Fill `visit.links`."""
+        """Fill `visit.links`, `visit.dropped_links` and `visit.notes`."""
         response = visit.response
         if response is None or not 200 <= response.status < 300:
             return Step.PROCEED
-        content_type = response.headers.get("Content-Type", "")
-        body, url = response.body, visit.lease.url
-        if len(body) <= LARGE_BYTES:
-            found = extract_links(body, content_type, url, resolver=self._resolver)
-        else:
-            found = await asyncio.to_thread(extract_links, body, content_type, url)
-        visit.links, visit.dropped_links = found
+        found = await self._extract(DecodedAnswer(response), visit.lease.url, visit.lease.hops)
+        visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
         return Step.PROCEED
+
+
+class DecodedAnswer:
+    """A response whose body was decoded when it came, as an extractor takes it."""
+
+    def __init__(self, response: Response) -> None:
+        self.status = response.status
+        self.headers: Headers = response.headers
+        self._body = response.body
+
+    def content(self, limit: int) -> tuple[bytes, bool]:
+        """Its first `limit` bytes, and whether there are more."""
+        return self._body[:limit], len(self._body) > limit

@@ -40,6 +40,7 @@ FLAGS = {
     "timeout": ("5s", "5s"),
     "max_body": ("1MiB", "1MiB"),
     "allow_private": (None, True),
+    "sitemaps": (None, True),
 }
 
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
@@ -49,6 +50,7 @@ NO_FLAGS = {
     *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
+    *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
 }
 
 
@@ -79,6 +81,7 @@ def option(key):
 def dumped(order):
     """Key -> value, as the file would have them."""
     sections = order.model_dump(mode="json", by_alias=True, exclude={"override"})
+    sections["extract"].pop("timeout")  # that name is the fetch's
     return {key: value for name, section in sections.items() if name != "dns" for key, value in section.items()}
 
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.extracting.html import MAX_LINKS, Link, extract_links
+from crawler.extracting.html import read_html
+from crawler.extracting.links import Found, Link
+from crawler.extracting.options import ExtractOptions
 from crawler.urls.links import LinkResolver
 
 PAGE = "http://a.test/dir/page.html?q=1"
@@ -14,8 +16,18 @@ HTML = "text/html"
 
 
 def links(body: str | bytes, content_type: str = HTML) -> list[tuple[str, str]]:
+    return [(link.url.removeprefix("http://a.test"), link.hop) for link in found(body, content_type).links]
+
+
+def found(body: str | bytes, content_type: str = HTML, **options) -> Found:
     data = body.encode() if isinstance(body, str) else body
-    return [(link.url.removeprefix("http://a.test"), link.hop) for link in extract_links(data, content_type, PAGE)[0]]
+    return read_html(data, content_type, PAGE, ExtractOptions(**options))
+
+
+def contexts(body: str, **options) -> list[tuple[str, str, str]]:
+    return [
+        (link.url.removeprefix("http://a.test/dir/"), link.hop, link.context) for link in found(body, **options).links
+    ]
 
 
 @pytest.mark.parametrize(
@@ -23,25 +35,63 @@ def links(body: str | bytes, content_type: str = HTML) -> list[tuple[str, str]]:
     [
         ("<a href=x>", "L"),
         ("<map><area href=x></map>", "L"),
-        ("<iframe src=x></iframe>", "L"),
-        ("<frameset><frame src=x></frameset>", "L"),
+        ("<iframe src=x></iframe>", "E"),
+        ("<frameset><frame src=x></frameset>", "E"),
         ("<img src=x>", "E"),
         ("<image src=x>", "E"),
         ("<script src=x></script>", "E"),
         ("<link rel=stylesheet href=x>", "E"),
         ("<link rel=next href=x>", "L"),
         ("<svg><a href=x></a></svg>", "L"),
+        ("<svg><a xlink:href=x></a></svg>", "L"),
+        ("<svg><image href=x /></svg>", "E"),
+        ("<svg><image xlink:href=x /></svg>", "E"),
+        ("<svg><use href=x#part /></svg>", "E"),
+        ("<svg><use xlink:href=x#part /></svg>", "E"),
+        ("<video src=x></video>", "E"),
+        ("<video poster=x></video>", "E"),
+        ("<audio src=x></audio>", "E"),
+        ("<video><source src=x></video>", "E"),
+        ("<video><track src=x></video>", "E"),
+        ("<embed src=x>", "E"),
+        ("<input type=image src=x>", "E"),
+        ("<img srcset='x 2x'>", "E"),
+        ("<picture><source srcset=x></picture>", "E"),
+        ("<link rel=preload imagesrcset='x 1x'>", "E"),
+        ("<object data=x></object>", "E"),
+        ("<object codebase=/dir/ data=x></object>", "E"),
+        ("<applet archive=x></applet>", "E"),
+        ("<applet code=x></applet>", "E"),
+        ("<p style='background: url(x)'>", "E"),
+        ("<style>p { background: url(x) }</style>", "E"),
+        ("<svg><style>p { background: url(x) }</style></svg>", "E"),
+        ("<meta http-equiv=Refresh content='0; url=x'>", "R"),
+        ("<p data-src=x>", "E"),
+        ("<img DATA-SRCSET='x 2x'>", "E"),
         ("<noscript><a href=x></a></noscript>", "L"),
         ("<A HREF=x>", "L"),
     ],
 )
-def test_the_seven_elements_give_links(element: str, hop: str) -> None:
+def test_each_element_gives_its_link(element: str, hop: str) -> None:
     """Each element that is read gives its link with its hop."""
     assert links(element) == [("/dir/x", hop)]
 
 
 @pytest.mark.parametrize(
-    "element", ["<p href=x>", "<a src=x>", "<img href=x>", "<video src=x>", "<form action=x>", "<a href>"]
+    "element",
+    [
+        "<p href=x>",
+        "<a src=x>",
+        "<img href=x>",
+        "<form action=x>",
+        "<script>'/x.html'</script>",
+        "<svg><use href=#part /></svg>",
+        "<img src=#part>",
+        "<meta name=refresh content='0; url=x'>",
+        "<meta property=og:url content=x>",
+        "<p style='color: red'>",
+        "<applet codebase='//[' archive=x></applet>",
+    ],
 )
 def test_other_elements_give_none(element: str) -> None:
     """Nothing else is a link here."""
@@ -92,29 +142,92 @@ def test_links_come_in_document_order_each_once() -> None:
 
 
 def test_the_cap_keeps_the_first_and_counts_the_rest() -> None:
-    """At most `max_links` unique links are kept; the number of the others is told."""
+    """At most `max_outlinks` unique links are kept; the number of the others is told."""
     body = b"".join(b"<a href=%d><a href=%d>" % (number, number) for number in range(10))
-    kept, dropped = extract_links(body, HTML, PAGE, 4)
-    assert [link.url[-1] for link in kept] == ["0", "1", "2", "3"]
-    assert dropped == 6
-    assert extract_links(body, HTML, PAGE, 10)[1] == 0
-    assert MAX_LINKS == 6000
+    few = found(body, max_outlinks=4)
+    assert [link.url[-1] for link in few.links] == ["0", "1", "2", "3"]
+    assert few.dropped == 6
+    assert found(body, max_outlinks=10).dropped == 0
+
+
+def test_a_context_says_where_a_link_stands() -> None:
+    """Element and attribute, as Heritrix writes them; and whether the page asks robots not to follow it."""
+    body = "<a href=1 rel='x NoFollow'><img src=2 srcset=3><svg><use xlink:href=4></svg><i data-src=5 style='a:url(6)'>"
+    assert contexts(body) == [
+        ("1", "L", "a/@href rel=nofollow"),
+        ("2", "E", "img/@src"),
+        ("3", "E", "img/@srcset"),
+        ("4", "E", "use/@xlink:href"),
+        ("6", "E", "css"),
+        ("5", "E", "@data-src"),
+    ]
+    assert [link.is_nofollow for link in found(body).links[:2]] == [True, False]
+
+
+class TestOptions:
+    def test_css_can_be_left_out(self) -> None:
+        """Neither `<style>` nor `style` attributes are read."""
+        body = "<style>a{b:url(1)}</style><p style='a:url(2)'><a href=3>"
+        assert contexts(body, css=False) == [("3", "L", "a/@href")]
+
+    def test_data_attributes_can_be_left_out(self) -> None:
+        """Scripts may mean something else by them."""
+        assert contexts("<img src=1 data-src=2>", data_attributes=False) == [("1", "E", "img/@src")]
+
+    @pytest.mark.parametrize(
+        ("form", "expected"),
+        [
+            ("<form action=x>", [("x", "S", "form/@action")]),
+            ("<form action=x method=GET>", [("x", "S", "form/@action")]),
+            ("<form action=x method=Post>", []),
+            ("<form action=x method=dialog>", []),
+            ("<form>", []),
+        ],
+    )
+    def test_only_forms_sent_by_get_are_links_if_any(self, form, expected) -> None:
+        """POST changes things."""
+        assert contexts(form, forms=True) == expected
+
+    def test_scripts_are_guessed_at_if_asked_for(self) -> None:
+        """A script of its own file is read when it is fetched."""
+        body = "<script>var a = '/1.html'</script><script src=2>'/3.html'</script>"
+        assert [link.hop for link in found(body, speculative=True).links] == ["X", "E"]
+
+    def test_links_with_nofollow_can_be_left_out(self) -> None:
+        """The others stay."""
+        assert contexts("<a href=1 rel=nofollow><a href=2>", nofollow_links=True) == [("2", "L", "a/@href")]
+
+
+class TestRobots:
+    def test_what_meta_says_to_robots_is_told(self) -> None:
+        """To all robots, and to this one by its name; as it is written."""
+        body = "<meta name=Robots content='Index, NOFOLLOW'><meta name=other content=none><meta name=anabranch content=all>"
+        assert found(body).robots == ("Index, NOFOLLOW", "all")
+        assert found(body, robot="other").robots == ("Index, NOFOLLOW", "none")
+
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [("nofollow", True), ("noindex , None", True), ("index,follow", False), ("nofollows", False)],
+    )
+    def test_nofollow_and_none_close_the_page(self, content, expected) -> None:
+        """Its links are told all the same: the caller decides."""
+        page = found(f"<meta name=robots content='{content}'><a href=x>")
+        assert (page.nofollow, len(page.links)) == (expected, 1)
 
 
 @pytest.mark.parametrize(
-    "content_type", ["", "text/plain", "application/pdf", "image/svg+xml", "text/html2", "xtext/html"]
+    ("body", "expected"),
+    [
+        ("<link rel=canonical href=/c>", "http://a.test/c"),
+        ("<meta property=og:url content=/o>", "http://a.test/o"),
+        ("<meta property=og:url content=/o><link rel='x Canonical' href=/c>", "http://a.test/c"),
+        ("<link rel=canonical href=mailto:x>", None),
+        ("<p>", None),
+    ],
 )
-def test_other_media_types_have_no_links(content_type: str) -> None:
-    """Only HTML and XHTML are read, whatever the body looks like."""
-    assert extract_links(b"<a href=x>", content_type, PAGE) == ([], 0)
-
-
-@pytest.mark.parametrize(
-    "content_type", ["TEXT/HTML", " text/html ; charset=utf-8", "application/xhtml+xml", "text/html;"]
-)
-def test_html_is_known_by_its_media_type(content_type: str) -> None:
-    """Case, spaces and parameters of the media type do not matter."""
-    assert links("<a href=x>", content_type) == [("/dir/x", "L")]
+def test_a_page_may_say_what_its_own_url_is(body, expected) -> None:
+    """`rel=canonical` before `og:url`: a hint."""
+    assert found(body).canonical == expected
 
 
 class TestBase:
@@ -211,7 +324,7 @@ class TestEncoding:
 def test_self_closed_elements_of_xhtml_swallow_nothing() -> None:
     """In XHTML `<script/>` is a whole element; in HTML the same text hides what follows."""
     body = """<html><title/><script src="s.js" type='a/b'/><iframe src="f"/><a href="x"/></html>"""
-    assert links(body, "application/xhtml+xml") == [("/dir/s.js", "E"), ("/dir/f", "L"), ("/dir/x", "L")]
+    assert links(body, "application/xhtml+xml") == [("/dir/s.js", "E"), ("/dir/f", "E"), ("/dir/x", "L")]
     assert links(body) == []
 
 
@@ -264,16 +377,18 @@ def test_a_bomb_is_read_like_any_page(bomb: bytes) -> None:
 def test_a_kept_resolver_gives_the_same_links() -> None:
     """What the resolver remembers of one page never changes the links of another."""
     resolver = LinkResolver()
+    options = ExtractOptions()
     body = b"<a href=x><a href=?p><a href=#f><a href=/y><a href=//b.test><a href=http:z>"
     for page in (PAGE, "http://a.test/dir/other", "https://a.test/dir/page.html", "http://b.test/dir/"):
         for _ in range(2):
-            assert extract_links(body, HTML, page, resolver=resolver) == extract_links(body, HTML, page)
+            assert read_html(body, HTML, page, options, resolver) == read_html(body, HTML, page, options)
     assert len(resolver) > 0
 
 
 PIECES = st.sampled_from(
     ["<a href=", "<base href=", "<link rel=icon href=", "'", '"', ">", "/x", "?q", "#", "<!--", "-->", "<script>", "</script>",
-     "\0", "<svg>", "<template>", "</template>", "é", " ", "javascript:", "http://b.test", "&amp;", "<title>", "</"]
+     "\0", "<svg>", "<template>", "</template>", "é", " ", "javascript:", "http://b.test", "&amp;",
+     "<title>", "</", "<style>", "url(", "<img srcset=", "<meta name=robots content="]
 )  # fmt: skip
 
 
@@ -281,9 +396,9 @@ PIECES = st.sampled_from(
 @given(st.one_of(st.binary(max_size=200), st.lists(PIECES, max_size=30).map(lambda pieces: "".join(pieces).encode())))
 def test_no_body_raises_and_all_links_are_web_urls(body: bytes) -> None:
     """Whatever a server sends: unique http(s) links without fragment."""
-    found, dropped = extract_links(body, HTML, PAGE)
-    urls = [link.url for link in found]
-    assert dropped == 0
+    page = found(body, forms=True, speculative=True)
+    urls = [link.url for link in page.links]
+    assert page.dropped == 0
     assert len(set(urls)) == len(urls)
     assert all(url.startswith(("http://", "https://")) and "#" not in url for url in urls)
-    assert all(isinstance(link, Link) and link.hop in {"L", "E"} for link in found)
+    assert all(isinstance(link, Link) and link.hop in "LERXS" for link in page.links)

@@ -3,7 +3,7 @@
 import pytest
 
 from crawler.chain import Step
-from crawler.extracting.html import Link
+from crawler.extracting.links import Link
 from crawler.orders.scope import ScopeSection
 from crawler.processors.candidates import Candidates, is_seed_redirect, redirect_of
 from crawler.scope.opening import open_scope

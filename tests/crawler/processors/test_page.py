@@ -3,18 +3,29 @@
 import pytest
 
 from crawler.chain import Step
-from crawler.extracting.html import Link
+from crawler.extracting.dispatch import Extractor
+from crawler.extracting.links import Link
+from crawler.extracting.options import ExtractOptions
+from crawler.extracting.sandbox import Sandbox
 from crawler.outcomes.failures import ConnectFailed
-from crawler.processors import page
+from crawler.processors.disposition import annotations_of
 from crawler.processors.page import ExtractPage, FetchPage
 from tests.crawler.builder import response, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
-LINKS = [Link("http://a.test/1", "L"), Link("http://a.test/2.png", "E")]
+LINKS = [Link("http://a.test/1", "L", "a/@href"), Link("http://a.test/2.png", "E", "img/@src")]
 
 
 def answered(status=200, body=BODY, **headers):
     return visit(answer=response(status, body, **({"Content_Type": "text/html"} | headers)))
+
+
+async def extract(one, **options):
+    sandbox = Sandbox()
+    try:
+        return await ExtractPage(Extractor(ExtractOptions(**options), sandbox))(one)
+    finally:
+        await sandbox.close()
 
 
 async def test_the_answer_is_kept_whatever_its_status() -> None:
@@ -47,7 +58,7 @@ async def test_a_fetch_that_fails_passes_its_error_on() -> None:
 async def test_links_are_read_from_a_page_that_was_answered_with_2xx(status) -> None:
     """They are resolved against the page's URL."""
     one = answered(status)
-    assert await ExtractPage()(one) is Step.PROCEED
+    assert await extract(one) is Step.PROCEED
     assert one.links == LINKS
 
 
@@ -55,36 +66,30 @@ async def test_links_are_read_from_a_page_that_was_answered_with_2xx(status) -> 
 async def test_other_answers_have_no_links_of_interest(status) -> None:
     """An error page leads to the places that every page leads to."""
     one = answered(status)
-    assert await ExtractPage()(one) is Step.PROCEED
+    assert await extract(one) is Step.PROCEED
     assert one.links == []
 
 
 async def test_without_an_answer_there_is_nothing_to_read() -> None:
     """The chain goes on."""
     one = visit()
-    assert await ExtractPage()(one) is Step.PROCEED
+    assert await extract(one) is Step.PROCEED
     assert one.links == []
 
 
-async def test_an_answer_without_a_type_is_not_read() -> None:
-    """Its bytes could be anything."""
-    one = visit(answer=response(200, BODY))
-    await ExtractPage()(one)
-    assert one.links == []
+async def test_links_beyond_the_limit_are_counted_and_notes_kept() -> None:
+    """The count and the notes stand in crawl.log."""
+    one = answered(body=b"".join(b"<a href=%d>x</a>" % number for number in range(20)))
+    await extract(one, max_outlinks=8)
+    assert (len(one.links), one.dropped_links, one.notes) == (8, 12, ())
+    two = answered(body=b" " * (1 << 18) + b"<p>" * (1 << 20))
+    await extract(two, timeout_s=0.001)
+    assert (two.links, two.notes) == ([], ("extractTimeout",))
+    assert "extractTimeout" in annotations_of(two)
 
 
-@pytest.mark.parametrize("large_bytes", [1 << 20, 10])
-async def test_links_beyond_the_limit_are_counted(large_bytes, monkeypatch) -> None:
-    """The same for a large body, which is read in a thread: the count stands in crawl.log."""
-    monkeypatch.setattr(page, "LARGE_BYTES", large_bytes)
-    one = answered(body=b"".join(b"<a href=%d>x</a>" % number for number in range(6010)))
-    await ExtractPage()(one)
-    assert (len(one.links), one.dropped_links) == (6000, 10)
-
-
-async def test_a_large_body_brings_the_same_links(monkeypatch) -> None:
-    """Where it is read changes nothing."""
-    monkeypatch.setattr(page, "LARGE_BYTES", len(BODY) - 1)
-    one = answered()
-    await ExtractPage()(one)
-    assert one.links == LINKS
+async def test_the_hops_of_a_url_say_what_is_expected_of_it() -> None:
+    """After a hop M a list of URLs is a sitemap."""
+    one = visit(answer=response(200, b"http://a.test/1", Content_Type="text/plain"), hops="M")
+    await extract(one, sitemaps=True)
+    assert one.links == [Link("http://a.test/1", "M", "sitemap")]

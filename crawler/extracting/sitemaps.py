@@ -1,0 +1,184 @@
+"""What a site says it has: sitemaps (https://www.sitemaps.org/protocol.html) and feeds, read as they stream.
+
+XML is read by expat, which loads nothing from outside; a document that declares entities of its own is left at that point,
+since honest ones have none. Limits are the protocol's: 50,000 URLs, 50 MiB unpacked. Everything a sitemap names has the hop
+`M`: a page, or another sitemap. What is fetched after such a hop is read as a sitemap if it looks like one, so nothing need be
+remembered beside the hops; how deep an index may lead is counted in them, too.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from xml.parsers import expat
+
+from crawler.extracting.links import EMBED, MANIFEST, Link, Reference
+from crawler.urls.parsing import MAX_URL_CHARS, canonical
+
+CONTEXT = "sitemap"
+MAX_URLS = 50_000
+MAX_BYTES = 50 << 20
+#: Hops `M` in a row after which nothing is read as a sitemap: robots.txt → index → sitemap → page, and one index more.
+MAX_DEPTH = 4
+
+_CHUNK_BYTES = 64 * 1024
+_MAX_MEMBERS = 1000
+_GZIP = b"\x1f\x8b"
+#: The beginning of XML documents that are read here, after the declaration, comments and whatever else comes before the root.
+_ROOT = re.compile(rb"<(?:[\w.-]+:)?(urlset|sitemapindex|rss|feed|RDF)[\s>/]", re.IGNORECASE)
+_SNIFFED_BYTES = 2048
+_URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++\s*+(?:[\r\n]|\Z)", re.IGNORECASE)
+
+#: (parent, element) whose text is a URL.
+_TEXTS = frozenset({("url", "loc"), ("sitemap", "loc"), ("item", "link"), ("channel", "link")})
+#: (parent, element) -> the attribute that is a URL, and its hop.
+_ATTRIBUTES = {
+    ("url", "link"): ("href", MANIFEST),  # xhtml:link, the page in other languages
+    ("feed", "link"): ("href", MANIFEST),
+    ("entry", "link"): ("href", MANIFEST),
+    ("item", "enclosure"): ("url", EMBED),
+}
+_MAX_NESTING = 64
+
+
+class _Refused(Exception):
+    """The document declares entities, or nests like no sitemap."""
+
+
+def is_sitemap(body: bytes, hops: str) -> bool:
+    """Whether what was fetched by these hops is to be read as a sitemap or feed.
+
+    XML is known by its root wherever it was found; a list of URLs is a sitemap only where one is expected.
+    """
+    depth = len(hops) - len(hops.rstrip(MANIFEST))
+    if depth >= MAX_DEPTH:
+        return False
+    start = next(unpacked(body, _SNIFFED_BYTES), b"")[:_SNIFFED_BYTES]
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        start = start[2:].replace(b"\0", b"")  # UTF-16, near enough
+    start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"<"):
+        return _ROOT.search(start) is not None
+    return depth > 0 and _URL_LINE.match(start) is not None
+
+
+def robots_links(urls: Iterable[str], base: str) -> list[Link]:
+    """The sitemaps that a robots.txt names in its `Sitemap` lines; `base` is its own URL."""
+    found = (canonical(url, base) for url in urls)
+    return [Link(url, MANIFEST, "robots.txt") for url in dict.fromkeys(found) if url is not None]
+
+
+def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
+    """What a sitemap or feed names, and annotations: `sitemapCut` beyond a limit, `sitemapBroken` if it ended in an error.
+
+    It may be gzipped. What was read before an error counts. Cost: linear, about 50 ms a MB; memory: the URLs.
+    """
+    chunks = unpacked(body, MAX_BYTES)
+    first = next(chunks, b"")
+    if first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<") or first.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _XmlReader().read(first, chunks)
+    return _text_links(first + b"".join(chunks))
+
+
+def unpacked(body: bytes, limit: int) -> Iterator[bytes]:
+    """The body in chunks, gzip members unpacked, at most `limit` bytes (and a chunk more). A broken member ends it."""
+    if not body.startswith(_GZIP):
+        yield from (body[start : start + _CHUNK_BYTES] for start in range(0, min(len(body), limit), _CHUNK_BYTES))
+        return
+    position = 0
+    for _ in range(_MAX_MEMBERS):
+        unzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        while not unzip.eof:
+            piece = body[position : position + _CHUNK_BYTES]
+            position += len(piece)
+            if not piece:
+                return
+            for chunk in _unzipped(unzip, piece):
+                yield chunk
+                limit -= len(chunk)
+                if limit <= 0:
+                    return
+        position -= len(unzip.unused_data)
+        if body[position : position + 2] != _GZIP:
+            return
+
+
+def _unzipped(unzip: zlib._Decompress, piece: bytes) -> Iterator[bytes]:
+    while True:
+        try:
+            chunk = unzip.decompress(piece, _CHUNK_BYTES)
+        except zlib.error:
+            return
+        yield chunk
+        piece = unzip.unconsumed_tail
+        if not piece and len(chunk) < _CHUNK_BYTES:
+            return
+
+
+def _text_links(text: bytes) -> tuple[list[Reference], tuple[str, ...]]:
+    lines = text[:MAX_BYTES].removeprefix(b"\xef\xbb\xbf").split()
+    urls = [line.decode("utf-8", "replace") for line in lines if line[:4].lower() == b"http"]
+    return [(url, MANIFEST, CONTEXT) for url in urls[:MAX_URLS]], ("sitemapCut",) if len(urls) > MAX_URLS else ()
+
+
+class _XmlReader:
+    """Reads one XML document into references."""
+
+    def __init__(self) -> None:
+        self._references: list[Reference] = []
+        self._path: list[str] = []
+        self._text: list[str] | None = None  # of the element that holds a URL
+        self._chars = 0
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.EntityDeclHandler = self._refuse
+        self._parser = parser
+
+    def read(self, first: bytes, rest: Iterable[bytes]) -> tuple[list[Reference], tuple[str, ...]]:
+        """All references, and annotations."""
+        left = MAX_BYTES - len(first)
+        try:
+            self._parser.Parse(first)
+            for chunk in rest:
+                left -= len(chunk)
+                if left <= 0 or len(self._references) > MAX_URLS:
+                    break
+                self._parser.Parse(chunk)
+            else:
+                self._parser.Parse(b"", True)
+        except (expat.ExpatError, _Refused, LookupError, ValueError):  # the latter two: of the encoding it names
+            return self._references[:MAX_URLS], ("sitemapBroken",)
+        is_cut = left <= 0 or len(self._references) > MAX_URLS
+        return self._references[:MAX_URLS], ("sitemapCut",) if is_cut else ()
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._path) >= _MAX_NESTING:
+            raise _Refused
+        element = name.rpartition(" ")[2]
+        place = (self._path[-1] if self._path else "", element)
+        self._path.append(element)
+        if place in _TEXTS:
+            self._text, self._chars = [], 0
+        elif place in _ATTRIBUTES:
+            attribute, hop = _ATTRIBUTES[place]
+            if url := attributes.get(attribute):
+                self._references.append((url, hop, CONTEXT))
+
+    def _end(self, _: str) -> None:
+        self._path.pop()
+        if self._text is not None:
+            if url := "".join(self._text).strip():
+                self._references.append((url, MANIFEST, CONTEXT))
+            self._text = None
+
+    def _characters(self, text: str) -> None:
+        if self._text is not None and self._chars <= MAX_URL_CHARS:
+            self._text.append(text)
+            self._chars += len(text)
+
+    def _refuse(self, *_: object) -> None:
+        raise _Refused
