@@ -48,7 +48,6 @@ class WarcOptions:
 
     prefix: str
     size_bytes: int  #: a file that has reached it is finished
-    credentials: bool  #: requests keep their Authorization and Cookie fields
     facts: Mapping[str, str]  #: the fields of warcinfo
 
 
@@ -90,9 +89,9 @@ class OpenWarc:
         self.info = warcinfo_record(self.name + WARC, made_s, facts)
         self._add(self.info)
 
-    def add(self, exchange: Exchange, *, credentials: bool) -> None:
+    def add(self, exchange: Exchange) -> None:
         """Write the records of a visit, and the line of index for its answer."""
-        answer, *others = exchange_records(exchange, self.info.record_id, credentials=credentials)
+        answer, *others = exchange_records(exchange, self.info.record_id)
         offset, length = self._add(answer)
         for record in others:
             self._add(record)
@@ -157,7 +156,7 @@ class WarcFiles:
             del self._full[0]
         for entry in entries:
             if entry.exchange is not None:
-                self._writable().add(entry.exchange, credentials=self._options.credentials)
+                self._writable().add(entry.exchange)
         for warc in self._touched:
             warc.sync()
 

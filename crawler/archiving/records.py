@@ -29,7 +29,7 @@ TRUNCATED: Mapping[str, str] = MappingProxyType(
     {"lenTrunc": "length", "timeTrunc": "time", "midFetchTrunc": "disconnect", "headerTrunc": "unspecified"}
 )
 
-#: Request fields that open doors; without `credentials` they are left out.
+#: Request fields that open doors: an archive is for others to read, so they are left out.
 SECRET_FIELDS = frozenset([b"authorization", b"proxy-authorization", b"cookie"])
 
 _BODILESS = frozenset([204, 304])
@@ -178,7 +178,7 @@ def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str]) -> R
     return Record("warcinfo", _new_id(), fields, _warc_fields((name, text) for name, text in facts.items() if text))
 
 
-def exchange_records(exchange: Exchange, warcinfo_id: str, *, credentials: bool) -> list[Record]:
+def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
     """The records of a visit: response or revisit first, then request (if it is known) and metadata, bound to it."""
     answer = exchange.response
     common = [
@@ -193,7 +193,7 @@ def exchange_records(exchange: Exchange, warcinfo_id: str, *, credentials: bool)
     records = [first]
     if answer.request:
         fields = (*common, ("Content-Type", "application/http; msgtype=request"))
-        records.append(Record("request", _new_id(), fields, request_head(answer.request, credentials=credentials)))
+        records.append(Record("request", _new_id(), fields, request_head(answer.request)))
     fields = (*common, ("Content-Type", "application/warc-fields"))
     records.append(Record("metadata", _new_id(), fields, metadata_block(exchange)))
     return records
@@ -235,10 +235,8 @@ def response_head(answer: Answer) -> bytes:
     return b"".join(_BREAKS_IN_BYTES.sub(b" ", line) + b"\r\n" for line in lines) + b"\r\n"
 
 
-def request_head(sent: bytes, *, credentials: bool) -> bytes:
-    """The request as it was sent; without `credentials` the fields that open doors are left out."""
-    if credentials:
-        return sent
+def request_head(sent: bytes) -> bytes:
+    """The request as it was sent, without the fields that open doors."""
     lines = sent.split(b"\r\n")
     kept = [line for line in lines[1:] if line.partition(b":")[0].strip().lower() not in SECRET_FIELDS]
     return b"\r\n".join([lines[0], *kept])

@@ -51,7 +51,8 @@ def open_writing(
             sinks.append(sink)
 
         if section.warc:
-            add(WarcFiles(job.warc, _options(section, facts), clock))
+            options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
+            add(WarcFiles(job.warc, options, clock))
         add(LineFile(job.crawl_log, "crawl_log"))
         if section.pages:
             add(LineFile(job.pages, "pages"))
@@ -78,9 +79,3 @@ def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, 
         "robots": order.robots.robots,
         "http-header-user-agent": order.agent.user_agent,
     }
-
-
-def _options(section: WriteSection, facts: Mapping[str, str]) -> WarcOptions:
-    return WarcOptions(
-        prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, credentials=section.credentials, facts=facts
-    )

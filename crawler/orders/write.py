@@ -20,7 +20,6 @@ class WriteSection(Section):
     #: A file that has reached this size is finished, and the next one begun.
     warc_size_bytes: Annotated[Size, Field(ge=1 << 20)] = Field(default=10**9, alias="warc_size")
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
-    credentials: bool = False  #: archived requests keep their Authorization and Cookie fields
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page
     operator: str = ""  #: who runs the crawl, as the WARC files say it

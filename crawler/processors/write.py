@@ -6,12 +6,12 @@ Nothing is written here. The disposition gives the exchange to the journal with 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
 from typing import Protocol
 
 from crawler.archiving.payloads import Fetched
 from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Answer, Exchange, Original, Outlink, Revisit
-
-_NOT_MODIFIED_STATUS = 304
 
 #: Annotations of crawl.log for a payload that is not written again (Heritrix's words).
 ANNOTATIONS = {SAME_PAYLOAD: "duplicate:digest", NOT_MODIFIED: "duplicate:server-not-modified"}
@@ -38,15 +38,16 @@ class Archivist:
         self, url: str, response: Answer, *, hops: str, via: str | None, outlinks: Sequence[Outlink] = ()
     ) -> Exchange:
         """What is archived of an answer. Cost: as a question to the memory of payloads."""
-        revisit = await self._revisit_of(url, response)
-        return Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks, revisit=revisit)
+        new = Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks)
+        return replace(new, revisit=await self._revisit_of(new))
 
-    async def _revisit_of(self, url: str, response: Answer) -> Revisit | None:
+    async def _revisit_of(self, new: Exchange) -> Revisit | None:
         """Why the payload need not be written; None if it must be."""
-        if response.status == _NOT_MODIFIED_STATUS:
-            known = await self._memory.fetched(url)
+        response = new.response
+        if response.status == HTTPStatus.NOT_MODIFIED:
+            known = await self._memory.fetched(new.url)
             return None if known is None else Revisit(NOT_MODIFIED, known.original)
-        if not self._revisit or not response.body.size or response.cuts:
+        if not self._revisit or not response.body.size or new.is_cut:
             return None
         original = await self._memory.original(response.body.digest)
         return None if original is None else Revisit(SAME_PAYLOAD, original)

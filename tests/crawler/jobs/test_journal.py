@@ -298,7 +298,7 @@ async def test_a_defect_of_a_sink_fails_its_group_and_hangs_nobody(log: Path) ->
     broken = Broken(KeyError("odd"))
     journal = Journal(LineFile(log, "crawl_log"), broken)
     for _ in range(2):
-        with pytest.raises(JournalFailed, match="^broken: KeyError"):
+        with pytest.raises(JournalFailed, match=r"^broken: KeyError"):
             await journal.write(lines(b"a\n"))
     await journal.close()
     assert content(log) == b""
@@ -332,7 +332,7 @@ def test_a_loop_that_is_gone_does_not_kill_the_thread(log: Path, disk: SlowDisk)
 
     async def leave() -> None:
         journals.append(journal_of(log))
-        task = asyncio.create_task(journals[0].write(b"a\n"))
+        task = asyncio.create_task(journals[0].write(lines(b"a\n")))
         await asyncio.to_thread(disk.begun.acquire)
         task.cancel()
 
