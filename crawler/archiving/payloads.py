@@ -265,16 +265,15 @@ class _Newest(Generic[_Key, _Value]):
 
 def _payload_row(exchange: Exchange) -> _PayloadRow | None:
     """What a later revisit may stand for: a whole payload that was written."""
-    body = exchange.response.body
-    if exchange.revisit is not None or exchange.is_cut or not body.size:
+    if exchange.revisit is not None or not exchange.may_be_original:
         return None
-    return _PayloadRow(body.digest, exchange.url, exchange.date)
+    return _PayloadRow(exchange.response.body.digest, exchange.url, exchange.date)
 
 
 def _fetched_row(exchange: Exchange) -> _FetchedRow | None:
     """What may be asked about later: a whole representation that has a validator."""
     answer, revisit = exchange.response, exchange.revisit
-    if answer.status != HTTPStatus.OK or exchange.is_cut or not answer.body.size:
+    if answer.status != HTTPStatus.OK or not exchange.may_be_original:
         return None
     etag, modified = _field(exchange, b"etag"), _field(exchange, b"last-modified")
     if etag is None and modified is None:

@@ -137,6 +137,12 @@ class Exchange:
         return any(cut.value in TRUNCATED for cut in self.response.cuts)
 
     @property
+    def may_be_original(self) -> bool:
+        """Its payload is worth a revisit: whole, not empty, and no redirect's (pywb replays those without their payload)."""
+        answer = self.response
+        return bool(answer.body.size) and not self.is_cut and not 300 <= answer.status < 400
+
+    @property
     def date(self) -> str:
         """The WARC-Date of its records: when the fetch began."""
         return warc_date(self.response.start_s)

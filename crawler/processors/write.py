@@ -28,7 +28,7 @@ class Memory(Protocol):
 
 
 class Archivist:
-    """Makes exchanges. With `revisit` a payload that is archived already is not written again."""
+    """Makes exchanges. With `revisit` a payload that is archived already is not written again, a redirect's aside."""
 
     def __init__(self, memory: Memory, *, revisit: bool) -> None:
         self._memory = memory
@@ -47,7 +47,7 @@ class Archivist:
         if response.status == HTTPStatus.NOT_MODIFIED:
             known = await self._memory.fetched(new.url)
             return None if known is None else Revisit(NOT_MODIFIED, known.original)
-        if not self._revisit or not response.body.size or new.is_cut:
+        if not self._revisit or not new.may_be_original:
             return None
         original = await self._memory.original(response.body.digest)
         return None if original is None else Revisit(SAME_PAYLOAD, original)

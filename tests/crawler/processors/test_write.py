@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from crawler.archiving.payloads import Fetched, Validators
@@ -30,6 +32,8 @@ class Memory:
         ("http://a.test/", Answered(body=Payload(b"known")), False, None),
         ("http://a.test/", Answered(body=Payload(b"known"), cuts=(Cut.LENGTH,)), True, None),
         ("http://a.test/", Answered(body=Payload(b"new")), True, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), status=301), True, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), status=404), True, Revisit(SAME_PAYLOAD, KNOWN)),
         ("http://a.test/", Answered(body=Payload(b"")), True, None),
         (KNOWN.url, Answered(body=Payload(b""), status=304), False, Revisit(NOT_MODIFIED, KNOWN)),
         ("http://a.test/", Answered(body=Payload(b""), status=304), True, None),
@@ -52,6 +56,4 @@ async def test_a_revisit_is_annotated_in_heritrix_words(profile: str, note: str)
         "http://a.test/", Answered(body=Payload(b"a")), hops="", via=None
     )
     assert annotation_of(plain) == annotation_of(None) == ""
-    from dataclasses import replace
-
     assert annotation_of(replace(plain, revisit=Revisit(profile, KNOWN))) == note
