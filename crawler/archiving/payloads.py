@@ -43,7 +43,7 @@ _PAYLOAD = (
 )
 _FETCHED = """
     CREATE TABLE IF NOT EXISTS fetched (
-        url TEXT PRIMARY KEY, etag TEXT, modified TEXT, original TEXT NOT NULL, date TEXT NOT NULL, digest BLOB NOT NULL
+        url TEXT PRIMARY KEY, etag TEXT NOT NULL, modified TEXT NOT NULL, original TEXT NOT NULL, date TEXT NOT NULL, digest BLOB NOT NULL
     ) WITHOUT ROWID
 """
 #: Not FULL: what a power failure takes back is only forgotten.
@@ -75,8 +75,8 @@ _Value = TypeVar("_Value")
 class Validators(NamedTuple):
     """What a server said of a representation, for `If-None-Match` and `If-Modified-Since` (RFC 9110, 8.8)."""
 
-    etag: str | None
-    last_modified: str | None
+    etag: str = ""  #: as it stood in ETag, quotes included; empty = none
+    last_modified: str = ""  #: as it stood in Last-Modified; empty = none
 
 
 class Fetched(NamedTuple):
@@ -213,8 +213,8 @@ class _FetchedRow(NamedTuple):
     """A row of the table `fetched`."""
 
     url: str
-    etag: str | None
-    modified: str | None
+    etag: str
+    modified: str
     original: str
     date: str
     digest: bytes
@@ -225,7 +225,7 @@ class _FetchedRow(NamedTuple):
 
     @property
     def chars(self) -> int:
-        return len(self.url) + len(self.etag or "") + len(self.modified or "") + len(self.original)
+        return len(self.url) + len(self.etag) + len(self.modified) + len(self.original)
 
 
 class _Rows(NamedTuple):
@@ -276,17 +276,17 @@ def _fetched_row(exchange: Exchange) -> _FetchedRow | None:
     if answer.status != HTTPStatus.OK or not exchange.may_be_original:
         return None
     etag, modified = _field(exchange, b"etag"), _field(exchange, b"last-modified")
-    if etag is None and modified is None:
+    if not etag and not modified:
         return None
     original = Original(exchange.url, exchange.date, answer.body.digest) if revisit is None else revisit.original
     return _FetchedRow(exchange.url, etag, modified, *original)
 
 
-def _field(exchange: Exchange, wanted: bytes) -> str | None:
-    """A field's first value, if it can be sent back as it is: printable ASCII."""
+def _field(exchange: Exchange, wanted: bytes) -> str:
+    """A field's first value, if it can be sent back as it is: printable ASCII; else nothing."""
     found = next((value for name, value in exchange.response.raw_headers if name.lower() == wanted), b"").strip()
     text = found.decode("ascii", "replace")
-    return text if text and text.isprintable() and text.isascii() and len(text) <= _HELD_CHARS else None
+    return text if text.isprintable() and text.isascii() and len(text) <= _HELD_CHARS else ""
 
 
 def _insert(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:

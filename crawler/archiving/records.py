@@ -59,9 +59,13 @@ class Answer(Protocol):
     """The part of a response that is archived."""
 
     @property
-    def status(self) -> int: ...  # noqa: D102 - as HTTP says
+    def status(self) -> int:
+        """As HTTP says."""
+
     @property
-    def reason(self) -> str: ...  # noqa: D102 - as HTTP says
+    def reason(self) -> str:
+        """The status in words, as sent; may be empty."""
+
     @property
     def version(self) -> str:
         """`1.0` or `1.1`."""
@@ -75,7 +79,9 @@ class Answer(Protocol):
         """Request line and fields as sent, up to and with the empty line; empty if it is not known."""
 
     @property
-    def body(self) -> Body: ...  # noqa: D102 - see there
+    def body(self) -> Body:
+        """The payload: transfer coding removed, content coding kept."""
+
     @property
     def cuts(self) -> Sequence[Enum]:
         """Why the body is not whole; their values are annotations of crawl.log."""
@@ -97,9 +103,13 @@ class Outlink(Protocol):
     """A link as an extractor found it."""
 
     @property
-    def url(self) -> str: ...  # noqa: D102 - the canonical URL
+    def url(self) -> str:
+        """The canonical URL."""
+
     @property
-    def hop(self) -> str: ...  # noqa: D102 - a letter
+    def hop(self) -> str:
+        """How it is followed: a letter."""
+
     @property
     def context(self) -> str:
         """Where it stood: `a/@href`; may be empty."""

@@ -101,10 +101,17 @@ class LineFile:
 class LineReader(Protocol):
     """Something that reads the lines of one kind as they are kept, such as the accounts; its methods are a sink's."""
 
-    def append(self, entries: Sequence[bytes]) -> None: ...  # noqa: D102 - see `Sink`
-    def keep(self) -> None: ...  # noqa: D102 - see `Sink`
-    def take_back(self) -> None: ...  # noqa: D102 - see `Sink`
-    def close(self) -> None: ...  # noqa: D102 - see `Sink`
+    def append(self, entries: Sequence[bytes]) -> None:
+        """The lines of a group, newlines included. Raises: OSError."""
+
+    def keep(self) -> None:
+        """They count."""
+
+    def take_back(self) -> None:
+        """They never were."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
 
 
 class Reading:

@@ -88,7 +88,7 @@ async def test_validators_of_the_last_whole_fetch_are_known(memory: Payloads) ->
         exchange("http://a.test/7", raw_headers=((b"ETag", b'"' + b"x" * 5000 + b'"'),)),
     )
     assert await memory.validators("http://a.test/1") == Validators('"v1"', "Thu, 01 Jan 2026 00:00:00 GMT")
-    assert await memory.validators("http://a.test/2") == Validators(None, "Thu, 01 Jan 2026 00:00:00 GMT")
+    assert await memory.validators("http://a.test/2") == Validators("", "Thu, 01 Jan 2026 00:00:00 GMT")
     assert [await memory.validators(f"http://a.test/{n}") for n in range(3, 8)] == [None] * 5
 
 

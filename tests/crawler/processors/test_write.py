@@ -21,7 +21,7 @@ class Memory:
         return KNOWN if digest == KNOWN.digest else None
 
     async def fetched(self, url: str) -> Fetched | None:
-        return Fetched(Validators('"1"', None), KNOWN) if url == KNOWN.url else None
+        return Fetched(Validators('"1"', ""), KNOWN) if url == KNOWN.url else None
 
 
 @pytest.mark.parametrize(
