@@ -43,7 +43,8 @@ _PAYLOAD = (
 )
 _FETCHED = """
     CREATE TABLE IF NOT EXISTS fetched (
-        url TEXT PRIMARY KEY, etag TEXT NOT NULL, modified TEXT NOT NULL, original TEXT NOT NULL, date TEXT NOT NULL, digest BLOB NOT NULL
+        url TEXT PRIMARY KEY, etag TEXT NOT NULL, modified TEXT NOT NULL,
+        original TEXT NOT NULL, date TEXT NOT NULL, digest BLOB NOT NULL
     ) WITHOUT ROWID
 """
 #: Not FULL: what a power failure takes back is only forgotten.
