@@ -21,7 +21,7 @@ from crawler.extracting.dispatch import Extractor
 from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Journal, LineFile
 from crawler.jobs.opening import SEED_BOOK, open_job
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
@@ -104,7 +104,7 @@ class CrawlController:
             parts.push_async_callback(resolver.close)
             frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
             await parts.enter_async_context(Control(self._job.state, partial(answer_beside, frontier)))
-            journal = Journal(self._job.crawl_log, self._job.pages)
+            journal = Journal(LineFile(self._job.crawl_log, "crawl_log"), LineFile(self._job.pages, "pages"))
             parts.push_async_callback(journal.close)
             fetcher = Fetcher(
                 user_agent=order.agent.user_agent,

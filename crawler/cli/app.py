@@ -8,6 +8,7 @@ import typer
 
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
+from crawler.cli.index import index
 from crawler.cli.lab_options import lab
 from crawler.cli.links_options import links
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
@@ -128,5 +129,6 @@ app.add_typer(frontier, name="frontier")
 app.command()(why)
 app.command()(report)
 app.command()(links)
+app.command()(index)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

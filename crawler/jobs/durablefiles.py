@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 #: Ending of files that are being written; such a file means nothing and may be removed.
@@ -64,17 +64,18 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 class AppendOnlyFile:
-    """Whole lines, appended by one writer: each append is durable when it returns, and counts when it is kept.
+    """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
 
-    Opening makes the file if there is none, cuts a torn last line (it has no newline: nobody was told that it counts) and
-    makes the file's name durable. Cost of an append: one sync.
+    Opening makes the file if there is none, cuts what is torn at its end and makes the file's name durable. `end_of_whole`
+    tells from a descriptor how many bytes are whole: by default those up to the last newline (nobody was told that a line
+    without one counts). Cost of an append: one sync.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, end_of_whole: Callable[[int], int] | None = None) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            self._kept_bytes = self._end_of_last_line()
+            self._kept_bytes = (end_of_whole or end_of_last_line)(self._fd)
             self._written_bytes = os.fstat(self._fd).st_size
             self._cut()
             sync_folder(path.parent)
@@ -86,12 +87,34 @@ class AppendOnlyFile:
         """Write and sync behind what is kept; nothing at all for no data. Raises: OSError, maybe with a part written."""
         if not data:
             return
+        self.begin()
+        self.write(data)
+        self.sync()
+
+    @property
+    def written_bytes(self) -> int:
+        """The size of the file, with what is written and does not count yet."""
+        return self._written_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much of the file counts."""
+        return self._kept_bytes
+
+    def begin(self) -> None:
+        """Cut what an earlier failure left, so that what is written now stands behind what counts. Raises: OSError."""
         self._cut()
+
+    def write(self, data: bytes) -> None:
+        """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
         rest = memoryview(data)
         while rest:  # a second time only if the disk took a part: then it says why
             count = os.write(self._fd, rest)
             self._written_bytes += count
             rest = rest[count:]
+
+    def sync(self) -> None:
+        """Return when all that was written is on the medium. Raises: OSError."""
         sync_file(self._fd)
 
     def keep(self) -> None:
@@ -116,13 +139,14 @@ class AppendOnlyFile:
             sync_file(self._fd)
             self._written_bytes = self._kept_bytes
 
-    def _end_of_last_line(self) -> int:
-        """Bytes up to and with the last newline. Cost: the torn line is read, backwards."""
-        end = os.fstat(self._fd).st_size
-        while end:
-            start = max(end - _BLOCK_BYTES, 0)
-            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-        return 0
+
+def end_of_last_line(fd: int) -> int:
+    """Bytes up to and with the last newline. Cost: the torn line is read, backwards."""
+    end = os.fstat(fd).st_size
+    while end:
+        start = max(end - _BLOCK_BYTES, 0)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0

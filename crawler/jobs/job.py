@@ -1,6 +1,6 @@
 """The job folder: all that a crawl writes, in one place, held by one process at a time.
 
-    order.toml  pages.jsonl  logs/crawl.log  reports/  state/{format.json, lock, …}
+    order.toml  pages.jsonl  links.jsonl  warc/  logs/crawl.log  reports/  state/{format.json, lock, …}
 
 A folder is a job if it has `state/format.json`. A new job has it before anything but its lock, and it outlives all else when a
 job is started afresh; so a process may be killed at any point of either, and the next one knows what it finds.
@@ -35,7 +35,7 @@ _FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is o
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
 
 #: What a job writes beside its state.
-_WRITTEN = ("order.toml", f"order.toml{UNFINISHED}", "pages.jsonl", "logs", "reports")
+_WRITTEN = ("order.toml", f"order.toml{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports")
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -48,7 +48,10 @@ class JobFolder:
         self.existed = existed  #: there was a job to go on with
         self.state = directory / "state"
         self.crawl_log = directory / "logs" / "crawl.log"
+        self.errors = directory / "logs" / "errors.jsonl"
         self.pages = directory / "pages.jsonl"
+        self.links = directory / "links.jsonl"
+        self.warc = directory / "warc"
         self.reports = directory / "reports"
         self._lock: int | None = lock
 

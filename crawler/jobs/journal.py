@@ -1,7 +1,8 @@
-"""Lines that are on disk when the writer goes on, at the price of one sync for many.
+"""What a visit leaves behind is on disk when its writer goes on, at the price of one sync per file for many.
 
-Writers put their lines in a list and wait. A thread takes all that waits, writes each file's lines at once, syncs each file
-once, and lets the whole group go on; meanwhile the next group gathers. So 64 writers pay for one sync, not for 64.
+Writers put their entries in a list and wait. A thread takes all that waits, gives the group to each sink in turn (the WARC
+files first, then the logs), each of which writes and syncs once, and lets the whole group go on; meanwhile the next group
+gathers. So 64 writers pay for one sync, not for 64. A group counts in all sinks or in none.
 """
 
 from __future__ import annotations
@@ -12,61 +13,165 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Protocol
 
+import structlog
+
+from crawler.archiving.records import Exchange
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
 
+log = structlog.get_logger(__name__)
+
+#: The line of an entry that a file takes.
+Lines = Literal["crawl_log", "pages", "links", "errors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is written of one visit: lines with their newline, and an exchange; None for nothing."""
+
+    crawl_log: bytes | None = None
+    pages: bytes | None = None
+    links: bytes | None = None
+    errors: bytes | None = None
+    exchange: Exchange | None = None
+
+    @property
+    def is_fit(self) -> bool:
+        """Each line is one, or some: a line without its newline would be cut as torn."""
+        return all(line is None or line[-1:] == b"\n" for line in (self.crawl_log, self.pages, self.links, self.errors))
+
+
+class Sink(Protocol):
+    """A place that groups of entries are written to. All is called in the journal's thread, group by group:
+    `append`, then `keep` if all sinks could, else `take_back`.
+    """
+
+    @property
+    def path(self) -> Path:
+        """The file that a failure is about, for the operator."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write what the group has for this sink, durably if the next run needs it. Raises: OSError, maybe half done."""
+
+    def keep(self) -> None:
+        """What was appended counts. Must not fail."""
+
+    def take_back(self) -> None:
+        """What was appended since `keep` does not count, and is removed as far as the disk allows. Must not fail."""
+
+    def close(self) -> None:
+        """Nothing more comes. Must not fail; a second call does nothing."""
+
+
+class LineFile:
+    """A sink for lines: an append-only file. Its folder must exist.
+
+    Opening cuts a torn last line. Raises: StorageError if the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, lines: Lines) -> None:
+        with storage_errors(path):
+            self._file = AppendOnlyFile(path)
+        self._lines = lines
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write the lines of all, with one sync; nothing at all for no line."""
+        self._file.append(b"".join(filter(None, (getattr(entry, self._lines) for entry in entries))))
+
+    def keep(self) -> None:
+        """The lines count."""
+        self._file.keep()
+
+    def take_back(self) -> None:
+        """Cut the lines that do not count."""
+        self._file.take_back()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class LineReader(Protocol):
+    """Something that reads the lines of one kind as they are kept, such as the accounts; its methods are a sink's."""
+
+    def append(self, entries: Sequence[bytes]) -> None:
+        """The lines of a group, newlines included. Raises: OSError."""
+
+    def keep(self) -> None:
+        """They count."""
+
+    def take_back(self) -> None:
+        """They never were."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
+
+
+class Reading:
+    """A sink that hands the lines of one kind to a reader. It stands behind the file of these lines."""
+
+    def __init__(self, reader: LineReader, path: Path, lines: Lines) -> None:
+        self.path = path  #: what a failure of the reader is about
+        self.keep = reader.keep
+        self.take_back = reader.take_back
+        self.close = reader.close
+        self._reader = reader
+        self._lines = lines
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Hand over the group's lines, if there are any."""
+        self._reader.append([line for entry in entries if (line := getattr(entry, self._lines)) is not None])
+
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _Writer:
     """One writer and what it wants written."""
 
-    lines: tuple[bytes | None, ...]
+    entry: Entry
     written: asyncio.Future[None]
 
 
 class Journal:
-    """Append-only files that are written together, from one event loop. Their folders must exist.
+    """Sinks that are written together, from one event loop. They are the journal's from now on: `close` closes them.
 
-    Opening cuts a torn last line of each file. Cost of a write: one sync per file, shared by all that wait at the time.
-    Raises: StorageError if a file cannot be opened.
+    Cost of a write: one sync per sink, shared by all that wait at the time.
     """
 
-    def __init__(self, *paths: Path) -> None:
-        self._files: list[AppendOnlyFile] = []
-        with contextlib.ExitStack() as opened:
-            for path in paths:
-                with storage_errors(path):
-                    self._files.append(AppendOnlyFile(path))
-                opened.callback(self._files[-1].close)
-            opened.pop_all()
+    def __init__(self, *sinks: Sink) -> None:
+        self._sinks = sinks
         self._changed = threading.Condition()  # guards the four below
-        self._waiting: list[_Entry] = []
-        self._failed: tuple[OSError, Path] | None = None
+        self._waiting: list[_Writer] = []
+        self._failed: JournalFailed | None = None
         self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
-    async def write(self, *lines: bytes | None) -> None:
-        """Append a line to each file (None: nothing for this one); return when all of them are durable.
+    async def write(self, entry: Entry) -> None:
+        """Give the entry to each sink; return when all of it is durable. What the entry holds must not change meanwhile.
 
-        A writer that is cancelled while it waits has its lines written all the same. Raises: JournalFailed after a failed
-        write or on a closed journal, ValueError if the lines do not fit the files.
+        A writer that is cancelled while it waits has its entry written all the same. Raises: JournalFailed after a failed
+        write or on a closed journal, ValueError for a line without a newline.
         """
-        if len(lines) != len(self._files) or any(line is not None and line[-1:] != b"\n" for line in lines):
-            raise ValueError("one entry per file is needed, None or bytes that end with a newline")
-        loop = asyncio.get_running_loop()
-        entry = _Entry(lines, loop.create_future())
+        if not entry.is_fit:
+            raise ValueError("a line must end with a newline")
+        writer = _Writer(entry, asyncio.get_running_loop().create_future())
         with self._changed:
             self._refuse_if_over()
-            self._loop = loop
-            self._waiting.append(entry)
+            self._loop = asyncio.get_running_loop()
+            self._waiting.append(writer)
             self._changed.notify()
-        await entry.written
+        await writer.written
 
     async def close(self) -> None:
-        """Write what waits, then close the files. A second call does nothing more."""
+        """Write what waits, then close the sinks. A second call does nothing more."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -74,52 +179,72 @@ class Journal:
 
     def _refuse_if_over(self) -> None:
         if self._failed is not None:
-            raise journal_error(*self._failed) from self._failed[0]
+            raise _again(self._failed)
         if self._is_closing:
             raise JournalFailed("the journal is closed")
 
     def _work(self) -> None:
         """The thread: group after group until the journal is closed and nothing waits."""
         while group := self._next_group():
-            failed = self._failed or self._append(group)
+            failed = self._failed or self._append([writer.entry for writer in group])
             with self._changed:
                 self._failed = failed
             # A closed loop has no writers that could wait.
             with contextlib.suppress(RuntimeError):
                 assert self._loop is not None
                 self._loop.call_soon_threadsafe(_let_go, group, failed)
-        for file in self._files:
-            file.close()
+        for sink in self._sinks:
+            sink.close()
 
-    def _next_group(self) -> list[_Entry]:
+    def _next_group(self) -> list[_Writer]:
         """All that waits, as soon as something does; empty when the journal is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closing)
             group, self._waiting = self._waiting, []
             return group
 
-    def _append(self, group: Sequence[_Entry]) -> tuple[OSError, Path] | None:
-        """Make a group durable, or take it back as far as the disk allows; the failure and its file, if any."""
-        for number, file in enumerate(self._files):
-            try:
-                file.append(b"".join(filter(None, (entry.lines[number] for entry in group))))
-            except OSError as error:
-                for touched in self._files:
+    def _append(self, entries: Sequence[Entry]) -> JournalFailed | None:
+        """Make a group durable, or take it back as far as the disk allows; why it failed, if so."""
+        for sink in self._sinks:
+            failed = _failure(sink, entries)
+            if failed is not None:
+                for touched in self._sinks:
                     touched.take_back()
-                return error, file.path
-        for file in self._files:
-            file.keep()
+                return failed
+        for sink in self._sinks:
+            sink.keep()
         return None
 
 
-def _let_go(group: Sequence[_Entry], failed: tuple[OSError, Path] | None) -> None:
+def _failure(sink: Sink, entries: Sequence[Entry]) -> JournalFailed | None:
+    """Append to one sink; what came of it. A defect must not leave the writers waiting for ever, so it is a failure, too."""
+    try:
+        sink.append(entries)
+    except OSError as error:
+        failed = journal_error(error, sink.path)
+        failed.__cause__ = error
+        return failed
+    except Exception as error:
+        log.exception("a file of the job cannot be written", path=str(sink.path))
+        failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
+        failed.__cause__ = error
+        return failed
+    return None
+
+
+def _again(failed: JournalFailed) -> JournalFailed:
+    """The same failure for another writer: one exception is raised at one place."""
+    error = type(failed)(*failed.args)
+    error.__cause__ = failed.__cause__
+    return error
+
+
+def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:
     """In the event loop: end the wait of a group's writers, apart from those that were cancelled."""
-    for entry in group:
-        if entry.written.done():
+    for writer in group:
+        if writer.written.done():
             continue
         if failed is None:
-            entry.written.set_result(None)
+            writer.written.set_result(None)
         else:
-            error = journal_error(*failed)
-            error.__cause__ = failed[0]
-            entry.written.set_exception(error)
+            writer.written.set_exception(_again(failed))

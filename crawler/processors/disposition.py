@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from crawler.fetching.fetcher import Response
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Entry, Journal
 from crawler.network.lookups import MIME, Lookup
 from crawler.outcomes.failures import TROUBLES, retry_after, told_by
 from crawler.outcomes.status import StatusClass, class_of
@@ -64,7 +64,9 @@ class Disposition:
             return None
         if outcome.kind in ENDING:
             digest = None if visit.response is None else digest_of(visit.response.body)
-            await self._journal.write(self._log_line(visit, digest), self._page_line(visit, digest))
+            await self._journal.write(
+                Entry(crawl_log=self._log_line(visit, digest), pages=self._page_line(visit, digest))
+            )
         self._frontier.finish(visit.lease, outcome, visit.discovered)
         self._statistics.count(visit, outcome.kind)
         return outcome.kind
@@ -84,7 +86,7 @@ class Disposition:
             end_s=response.end_s,
             digest=digest_of(response.body),
         )
-        await self._journal.write(crawl_log_line(entry), None)
+        await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
         self._statistics.robots += 1
 
     async def note_lookup(self, visit: Visit, made: Lookup) -> None:
@@ -102,7 +104,7 @@ class Disposition:
             end_s=made.end_s,
             digest=digest_of(made.body) if made.records else None,
         )
-        await self._journal.write(crawl_log_line(entry), None)
+        await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
 
     def _log_line(self, visit: Visit, digest: str | None) -> bytes:
         start_s, end_s = visit.fetched or (None, None)

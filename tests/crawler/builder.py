@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.fetching.fetcher import Response
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Entry, Journal, Sink
 from crawler.outcomes.failures import FetchError
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
@@ -93,15 +93,15 @@ async def memory_frontier(*urls: str, politeness: Politeness = HASTE) -> AsyncIt
 class HeldJournal(Journal):
     """A journal that writes when the test lets it."""
 
-    def __init__(self, *paths: object) -> None:
-        super().__init__(*paths)  # type: ignore[arg-type]
+    def __init__(self, *sinks: Sink) -> None:
+        super().__init__(*sinks)
         self.is_asked = asyncio.Event()
         self.may_write = asyncio.Event()
 
-    async def write(self, *lines: bytes | None) -> None:
+    async def write(self, entry: Entry) -> None:
         self.is_asked.set()
         await self.may_write.wait()
-        await super().write(*lines)
+        await super().write(entry)
 
 
 async def settle() -> None:

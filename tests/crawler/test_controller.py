@@ -465,10 +465,10 @@ def journal_that_raises(*errors):
     left = list(errors)
 
     class FailingJournal(Journal):
-        async def write(self, *lines):
+        async def write(self, entry):
             if left:
                 raise left.pop(0)
-            await super().write(*lines)
+            await super().write(entry)
 
     return FailingJournal
 

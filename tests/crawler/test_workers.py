@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from crawler.chain import Step
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Journal, LineFile
 from crawler.outcomes.errors import DiskFull, JournalFailed
 from crawler.outcomes.failures import Unfetchable
 from crawler.processors.disposition import Disposition
@@ -48,16 +48,21 @@ class Crawl:
         await asyncio.gather(*tasks)
 
 
+def files(folder):
+    """The two logs."""
+    return LineFile(folder / "crawl.log", "crawl_log"), LineFile(folder / "pages.jsonl", "pages")
+
+
 @pytest.fixture
 async def journal(tmp_path):
-    journal = Journal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    journal = Journal(*files(tmp_path))
     yield journal
     await journal.close()
 
 
 @pytest.fixture
 async def held(tmp_path):
-    journal = HeldJournal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    journal = HeldJournal(*files(tmp_path))
     yield journal
     await journal.close()
 

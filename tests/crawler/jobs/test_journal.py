@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs import durablefiles
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Entry, Journal, LineFile, Reading
 from crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +38,15 @@ def content(path: Path) -> bytes:
 
 def put(path: Path, data: bytes) -> None:
     path.write_bytes(data)
+
+
+def journal_of(log: Path, pages: Path | None = None) -> Journal:
+    """A journal of one log or two."""
+    return Journal(LineFile(log, "crawl_log"), *([] if pages is None else [LineFile(pages, "pages")]))
+
+
+def lines(crawl_log: bytes | None, pages: bytes | None = None) -> Entry:
+    return Entry(crawl_log=crawl_log, pages=pages)
 
 
 def open_descriptors() -> int:
@@ -71,12 +80,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
 
 async def test_a_line_is_in_its_file_when_the_writer_goes_on(log: Path, pages: Path) -> None:
     """One entry per file, None for nothing."""
-    journal = Journal(log, pages)
-    await journal.write(b"a\n", b"1\n")
+    journal = journal_of(log, pages)
+    await journal.write(lines(b"a\n", b"1\n"))
     assert (content(log), content(pages)) == (b"a\n", b"1\n")
-    await journal.write(b"b\n", None)
+    await journal.write(lines(b"b\n", None))
     assert (content(log), content(pages)) == (b"a\nb\n", b"1\n")
-    await journal.write(None, None)
+    await journal.write(lines(None, None))
     await journal.close()
     assert (content(log), content(pages)) == (b"a\nb\n", b"1\n")
 
@@ -84,8 +93,8 @@ async def test_a_line_is_in_its_file_when_the_writer_goes_on(log: Path, pages: P
 async def test_a_reopened_journal_appends(log: Path) -> None:
     """A resumed crawl goes on with its logs."""
     for line in (b"a\n", b"b\n"):
-        journal = Journal(log)
-        await journal.write(line)
+        journal = journal_of(log)
+        await journal.write(lines(line))
         await journal.close()
     assert content(log) == b"a\nb\n"
 
@@ -98,8 +107,8 @@ async def test_a_torn_last_line_is_cut_on_opening(found: bytes, kept: bytes, log
     """The other lines and files stay."""
     put(log, found)
     put(pages, b"1\n")
-    journal = Journal(log, pages)
-    await journal.write(b"z\n", None)
+    journal = journal_of(log, pages)
+    await journal.write(lines(b"z\n", None))
     await journal.close()
     assert content(log) == kept + b"z\n"
     assert content(pages) == b"1\n"
@@ -107,7 +116,7 @@ async def test_a_torn_last_line_is_cut_on_opening(found: bytes, kept: bytes, log
 
 async def test_a_journal_that_is_never_written_closes(log: Path) -> None:
     """Twice, too; and its thread is gone."""
-    journal = Journal(log)
+    journal = journal_of(log)
     await journal.close()
     await journal.close()
     assert content(log) == b""
@@ -116,10 +125,12 @@ async def test_a_journal_that_is_never_written_closes(log: Path) -> None:
 
 async def test_what_waits_is_written_with_one_sync_per_file(log: Path, pages: Path, disk: SlowDisk) -> None:
     """Sixty writers that come while a sync is under way share the next one."""
-    journal = Journal(log, pages)
-    writers = [asyncio.create_task(journal.write(b"first\n", None))]
+    journal = journal_of(log, pages)
+    writers = [asyncio.create_task(journal.write(lines(b"first\n", None)))]
     await asyncio.to_thread(disk.begun.acquire)
-    writers += [asyncio.create_task(journal.write(b"%d\n" % n, b"%d\n" % n if n % 2 else None)) for n in range(60)]
+    writers += [
+        asyncio.create_task(journal.write(lines(b"%d\n" % n, b"%d\n" % n if n % 2 else None))) for n in range(60)
+    ]
     await asyncio.sleep(0)
     disk.may_end.release(3)
     await asyncio.gather(*writers)
@@ -131,8 +142,8 @@ async def test_what_waits_is_written_with_one_sync_per_file(log: Path, pages: Pa
 
 async def test_nobody_goes_on_before_the_sync(log: Path, disk: SlowDisk) -> None:
     """Written is not durable."""
-    journal = Journal(log)
-    writer = asyncio.create_task(journal.write(b"a\n"))
+    journal = journal_of(log)
+    writer = asyncio.create_task(journal.write(lines(b"a\n")))
     await asyncio.to_thread(disk.begun.acquire)
     assert content(log) == b"a\n"
     assert not writer.done()
@@ -143,10 +154,10 @@ async def test_nobody_goes_on_before_the_sync(log: Path, disk: SlowDisk) -> None
 
 async def test_a_cancelled_writer_loses_no_line_and_breaks_no_group(log: Path, disk: SlowDisk) -> None:
     """It may be cancelled while its group gathers or while it is written."""
-    journal = Journal(log)
-    writers = [asyncio.create_task(journal.write(b"0\n"))]
+    journal = journal_of(log)
+    writers = [asyncio.create_task(journal.write(lines(b"0\n")))]
     await asyncio.to_thread(disk.begun.acquire)
-    writers += [asyncio.create_task(journal.write(b"%d\n" % n)) for n in range(1, 4)]
+    writers += [asyncio.create_task(journal.write(lines(b"%d\n" % n))) for n in range(1, 4)]
     await asyncio.sleep(0)
     writers[0].cancel()
     writers[2].cancel()
@@ -159,15 +170,15 @@ async def test_a_cancelled_writer_loses_no_line_and_breaks_no_group(log: Path, d
 
 async def test_closing_writes_what_waits(log: Path, disk: SlowDisk) -> None:
     """Then no more is taken."""
-    journal = Journal(log)
-    writers = [asyncio.create_task(journal.write(b"0\n"))]
+    journal = journal_of(log)
+    writers = [asyncio.create_task(journal.write(lines(b"0\n")))]
     await asyncio.to_thread(disk.begun.acquire)
-    writers.append(asyncio.create_task(journal.write(b"1\n")))
+    writers.append(asyncio.create_task(journal.write(lines(b"1\n"))))
     await asyncio.sleep(0)
     closing = asyncio.create_task(journal.close())
     await asyncio.sleep(0)
     with pytest.raises(JournalFailed, match="closed"):
-        await journal.write(b"2\n")
+        await journal.write(lines(b"2\n"))
     disk.may_end.release(2)
     await asyncio.gather(*writers, closing)
     assert content(log) == b"0\n1\n"
@@ -177,20 +188,20 @@ async def test_after_a_failed_sync_every_waiting_and_later_write_is_refused(
     log: Path, pages: Path, disk: SlowDisk
 ) -> None:
     """What a failed sync left on the disk is not known, so a second try proves nothing; the group is taken back."""
-    journal = Journal(pages, log)
+    journal = journal_of(pages, log)
     disk.may_end.release(2)
-    await journal.write(b"1\n", b"a\n")
+    await journal.write(lines(b"1\n", b"a\n"))
     disk.begun.acquire()
     disk.begun.acquire()
     disk.failure = OSError(errno.EIO, os.strerror(errno.EIO))
-    writers = [asyncio.create_task(journal.write(None, b"b\n"))]
+    writers = [asyncio.create_task(journal.write(lines(None, b"b\n")))]
     await asyncio.to_thread(disk.begun.acquire)
-    writers += [asyncio.create_task(journal.write(b"3\n", b"c\n")) for _ in range(3)]
+    writers += [asyncio.create_task(journal.write(lines(b"3\n", b"c\n"))) for _ in range(3)]
     await asyncio.sleep(0)
     disk.may_end.release(9)
     results = await asyncio.gather(*writers, return_exceptions=True)
     with pytest.raises(JournalFailed) as later:
-        await journal.write(b"4\n", b"d\n")
+        await journal.write(lines(b"4\n", b"d\n"))
     await journal.close()
     for failed in (*results, later.value):
         assert isinstance(failed, JournalFailed)
@@ -203,9 +214,9 @@ async def test_after_a_failed_sync_every_waiting_and_later_write_is_refused(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 async def test_a_full_disk_is_told_from_other_failures() -> None:
     """The crawl ends with the exit code of a full disk."""
-    journal = Journal(Path("/dev/full"))
+    journal = journal_of(Path("/dev/full"))
     with pytest.raises(DiskFull, match=r"^/dev/full: no space left on device; free some space") as raised:
-        await journal.write(b"a\n")
+        await journal.write(lines(b"a\n"))
     assert isinstance(raised.value, JournalFailed)
     assert isinstance(raised.value.__cause__, OSError)
     await journal.close()
@@ -222,10 +233,10 @@ def small_files() -> Iterator[int]:
 
 async def test_a_group_that_was_written_in_part_is_taken_back(log: Path, pages: Path, small_files: int) -> None:
     """No file has a line whose writer was told that it failed; the other file of the group neither."""
-    journal = Journal(log, pages)
-    await journal.write(b"a\n", b"1\n")
+    journal = journal_of(log, pages)
+    await journal.write(lines(b"a\n", b"1\n"))
     with pytest.raises(DiskFull):
-        await journal.write(b"b\n", b"2" * small_files + b"\n")
+        await journal.write(lines(b"b\n", b"2" * small_files + b"\n"))
     assert (content(log), content(pages)) == (b"a\n", b"1\n")
     await journal.close()
 
@@ -234,8 +245,8 @@ async def test_a_group_that_cannot_be_taken_back_does_not_hide_the_failure(
     log: Path, small_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the next opening cuts the torn line."""
-    journal = Journal(log)
-    await journal.write(b"a\n")
+    journal = journal_of(log)
+    await journal.write(lines(b"a\n"))
 
     def refuse(descriptor: int, length: int) -> None:
         raise OSError(errno.EIO, "no")
@@ -243,32 +254,88 @@ async def test_a_group_that_cannot_be_taken_back_does_not_hide_the_failure(
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", refuse)
         with pytest.raises(DiskFull):
-            await journal.write(b"b" * small_files + b"\n")
+            await journal.write(lines(b"b" * small_files + b"\n"))
     await journal.close()
     assert len(content(log)) == small_files
-    await Journal(log).close()
+    await journal_of(log).close()
     assert content(log) == b"a\n"
 
 
-@pytest.mark.parametrize("lines", [(b"a\n",), (b"a\n", None, None), (b"a", None), (b"", None)])
-async def test_lines_that_do_not_fit_the_files_are_refused(
-    lines: tuple[bytes | None, ...], log: Path, pages: Path
-) -> None:
-    """A line without its newline would be cut as torn."""
-    journal = Journal(log, pages)
-    with pytest.raises(ValueError, match="one entry per file"):
-        await journal.write(*lines)
+@pytest.mark.parametrize("bad", [Entry(crawl_log=b"a"), Entry(pages=b""), Entry(crawl_log=b"a\n", links=b"l")])
+async def test_a_line_without_its_newline_is_refused(bad: Entry, log: Path, pages: Path) -> None:
+    """It would be cut as torn."""
+    journal = journal_of(log, pages)
+    with pytest.raises(ValueError, match="must end with a newline"):
+        await journal.write(bad)
     await journal.close()
     assert content(log) == b""
 
 
-async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, log: Path) -> None:
-    """The files that were opened before it are closed again."""
+class Broken:
+    """A sink with a defect."""
+
+    path = Path("broken")
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.calls: list[str] = []
+
+    def append(self, entries: object) -> None:
+        raise self.error
+
+    def keep(self) -> None:
+        self.calls.append("keep")
+
+    def take_back(self) -> None:
+        self.calls.append("take_back")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+async def test_a_defect_of_a_sink_fails_its_group_and_hangs_nobody(log: Path) -> None:
+    """The sinks before it take the group back; the journal writes no more."""
+    broken = Broken(KeyError("odd"))
+    journal = Journal(LineFile(log, "crawl_log"), broken)
+    for _ in range(2):
+        with pytest.raises(JournalFailed, match=r"^broken: KeyError"):
+            await journal.write(lines(b"a\n"))
+    await journal.close()
+    assert content(log) == b""
+    assert broken.calls == ["take_back", "close"]
+
+
+async def test_a_reader_gets_the_lines_that_its_file_gets(log: Path, pages: Path) -> None:
+    """And is told what counts, as a file is."""
+    calls: list[object] = []
+
+    class Counting:
+        def append(self, entries: list[bytes]) -> None:
+            calls.append(entries)
+
+        def keep(self) -> None:
+            calls.append("keep")
+
+        def take_back(self) -> None:
+            calls.append("take_back")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    journal = Journal(LineFile(log, "crawl_log"), Reading(Counting(), log, "crawl_log"))
+    await journal.write(lines(b"a\n", b"1\n"))
+    await journal.write(lines(None, b"1\n"))
+    await journal.close()
+    assert calls == [[b"a\n"], "keep", [], "keep", "close"]
+
+
+async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """In one line, with what to do; nothing stays open."""
     before = open_descriptors()
     with pytest.raises(NoFolder, match=f"^{tmp_path}/gone/pages.jsonl: "):
-        Journal(log, tmp_path / "gone" / "pages.jsonl")
+        LineFile(tmp_path / "gone" / "pages.jsonl", "pages")
     with pytest.raises(StorageError, match=f"^{tmp_path}: is a directory; "):
-        Journal(log, tmp_path)
+        LineFile(tmp_path, "pages")
     assert open_descriptors() == before
 
 
@@ -279,7 +346,7 @@ async def test_a_file_whose_torn_line_cannot_be_cut_is_not_opened(log: Path, dis
     disk.may_end.release()
     before = open_descriptors()
     with pytest.raises(DiskFull, match=f"^{log}: no space left on device; "):
-        Journal(log)
+        journal_of(log)
     assert open_descriptors() == before
 
 
@@ -288,8 +355,8 @@ def test_a_loop_that_is_gone_does_not_kill_the_thread(log: Path, disk: SlowDisk)
     journals: list[Journal] = []
 
     async def leave() -> None:
-        journals.append(Journal(log))
-        task = asyncio.create_task(journals[0].write(b"a\n"))
+        journals.append(journal_of(log))
+        task = asyncio.create_task(journals[0].write(lines(b"a\n")))
         await asyncio.to_thread(disk.begun.acquire)
         task.cancel()
 
@@ -302,14 +369,14 @@ def test_a_loop_that_is_gone_does_not_kill_the_thread(log: Path, disk: SlowDisk)
 WRITERS = """
 import asyncio, sys
 from pathlib import Path
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Entry, Journal, LineFile
 
 async def main():
-    journal = Journal(Path(sys.argv[1]), Path(sys.argv[2]))
+    journal = Journal(LineFile(Path(sys.argv[1]), "crawl_log"), LineFile(Path(sys.argv[2]), "pages"))
     async def writer(name):
         for number in range(10**9):
             line = b"%d %d\\n" % (name, number)
-            await journal.write(line, line if number % 2 else None)
+            await journal.write(Entry(crawl_log=line, pages=line if number % 2 else None))
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     await asyncio.gather(*(writer(name) for name in range(64)))
@@ -326,7 +393,7 @@ def test_after_a_kill_every_acknowledged_line_is_there_and_none_is_torn(log: Pat
         acknowledged = [process.stdout.readline() for _ in range(3000)]
         process.send_signal(signal.SIGKILL)
         acknowledged += [line for line in process.stdout.readlines() if line.endswith(b"\n")]
-    asyncio.run(Journal(log, pages).close())
+    asyncio.run(journal_of(log, pages).close())
     written = content(log).splitlines(keepends=True)
     assert set(acknowledged) <= set(written)
     assert {line for line in acknowledged if int(line.split()[1]) % 2} <= set(content(pages).splitlines(keepends=True))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from crawler.jobs.journal import Journal
+from crawler.jobs.journal import Journal, LineFile
 from crawler.network.lookups import AddressRecord, Lookup
 from crawler.outcomes.failures import (
     AddressRefused,
@@ -192,9 +192,14 @@ def test_the_digest_is_sha_1_in_base_32(body, digest) -> None:
 # Lines
 
 
+def files(folder):
+    """The two logs."""
+    return LineFile(folder / "crawl.log", "crawl_log"), LineFile(folder / "pages.jsonl", "pages")
+
+
 @pytest.fixture
 async def journal(tmp_path):
-    journal = Journal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    journal = Journal(*files(tmp_path))
     yield journal
     await journal.close()
 
@@ -304,7 +309,7 @@ async def test_a_released_visit_is_not_counted(journal) -> None:
 
 async def test_the_lines_are_durable_before_the_url_is_finished(tmp_path) -> None:
     """As long as the journal has not answered, the lease is out and nothing is counted."""
-    held = HeldJournal(tmp_path / "crawl.log", tmp_path / "pages.jsonl")
+    held = HeldJournal(*files(tmp_path))
     async with memory_frontier(URL) as frontier:
         ended = Ended(frontier, held)
         task = asyncio.create_task(ended.end(response=response()))

@@ -1,0 +1,81 @@
+"""From a crawl order to what its visits are written to: the journal with its files, and the memory of payloads."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from crawler.archiving.files import WarcFiles, WarcOptions
+from crawler.archiving.payloads import Payloads
+from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import Journal, LineFile, Sink
+from crawler.orders.order import VERSION, CrawlOrder
+from crawler.orders.write import WriteSection
+
+#: The job's memory of payloads, in its state folder.
+PAYLOADS = "payloads.sqlite"
+
+WARC_FORMAT = "WARC File Format 1.1"
+WARC_STANDARD = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What visits are written to. Closing the journal closes all of it."""
+
+    journal: Journal
+    payloads: Payloads | None  #: None if no WARC files are written
+
+
+def open_writing(
+    job: JobFolder,
+    section: WriteSection,
+    facts: Mapping[str, str],
+    clock: Callable[[], float],
+    more: Sequence[Sink] = (),
+) -> Writing:
+    """Open the job's files: WARC first, then the logs, then what is `more`, then the memory of payloads.
+
+    What a killed run left torn is cut or finished. Blocks (a WARC file that was left open is read from its last indexed record
+    on). Raises: StorageError; then nothing stays open, `more` neither.
+    """
+    sinks: list[Sink] = []
+    with contextlib.ExitStack() as opened:
+        for sink in more:
+            opened.callback(sink.close)
+
+        def add(sink: Sink) -> None:
+            opened.callback(sink.close)
+            sinks.append(sink)
+
+        if section.warc:
+            options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
+            add(WarcFiles(job.warc, options, clock))
+        add(LineFile(job.crawl_log, "crawl_log"))
+        if section.pages:
+            add(LineFile(job.pages, "pages"))
+        if section.links:
+            add(LineFile(job.links, "links"))
+        add(LineFile(job.errors, "errors"))
+        sinks += more
+        payloads = Payloads(job.state / PAYLOADS) if section.warc else None
+        if payloads is not None:
+            add(payloads)
+        opened.pop_all()
+    return Writing(Journal(*sinks), payloads)
+
+
+def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, str]:
+    """What the WARC files say of the crawl (fields of `warcinfo`); `job` is its name."""
+    return {
+        "software": f"anabranch/{VERSION}",
+        "format": WARC_FORMAT,
+        "conformsTo": WARC_STANDARD,
+        "isPartOf": job,
+        "operator": section.operator,
+        "hostname": socket.gethostname(),
+        "robots": order.robots.robots,
+        "http-header-user-agent": order.agent.user_agent,
+    }

@@ -1,0 +1,116 @@
+"""The index: keys that the Wayback machine's tools look up, lines in order."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.archiving import cdxj
+from crawler.archiving.cdxj import IndexLine, place_of, urlkey, write_sorted
+
+LINE = IndexLine(
+    url="http://www.example.com/B?b=1&a=2",
+    date="2026-01-01T12:34:56.250000Z",
+    mime="Text/HTML; charset=utf-8",
+    status=200,
+    digest="sha1:ABC",
+    length=10,
+    offset=20,
+    filename="f.warc.gz",
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [  # what `surt` 0.3.1 says, which pywb asks
+        ("https://www.example.com/A/?b=2&a=1", "com,example)/a?a=1&b=2"),
+        ("http://www2.example.com:8080/a//b/", "com,example:8080)/a/b"),
+        ("https://example.com:443/", "com,example)/"),
+        ("http://127.0.0.1:8080/a", "1,0,0,127:8080)/a"),
+        ("http://[::1]/a", "::1)/a"),
+        ("http://example.com/%7Euser/a%2Fb%20%25y", "com,example)/~user/a/b%20%25y"),
+        ("http://example.com/%C3%BC?%C3%BC=1", "com,example)/%c3%bc?%c3%bc=1"),
+        ("http://example.com/a?", "com,example)/a"),
+        ("http://example.com/?PHPSESSID=0123456789abcdef0123456789abcdef&a=1", "com,example)/?a=1"),
+        ("http://example.com/a?cfid=1&cftoken=2&x=3", "com,example)/a?x=3"),
+        ("http://example.com/(S(4hqa0555fwsecu455xqckv45))/m.aspx", "com,example)/m.aspx"),
+        ("http://example.com/?%3D=%26", "com,example)/?&=="),
+        ("http://wwww.example.com/", "com,example,wwww)/"),
+    ],
+)
+def test_a_url_has_the_key_that_it_is_looked_up_by(url: str, key: str) -> None:
+    """One spelling for many."""
+    assert urlkey(url) == key
+
+
+@given(st.text(alphabet="ab%25/?&=()A:@;ü", max_size=60))
+def test_a_key_is_printable_ascii_without_blanks(path: str) -> None:
+    """A line of index is split at blanks."""
+    key = urlkey(f"http://example.com/{path}")
+    assert key.isascii()
+    assert key.isprintable()
+    assert " " not in key
+
+
+def test_percent_signs_without_end_cost_no_time() -> None:
+    """A URL of 8,000 characters of `%25` is taken apart a few times only."""
+    assert urlkey("http://example.com/" + "%25" * 2600).startswith("com,example)/%25")
+
+
+def test_a_line_says_where_the_record_is() -> None:
+    """Key, time and an object whose values are text, as pywb writes them."""
+    key, stamp, fields = LINE.to_bytes().split(b" ", 2)
+    assert (key, stamp) == (b"com,example)/b?a=2&b=1", b"20260101123456")
+    assert json.loads(fields) == {
+        "url": LINE.url,
+        "mime": "text/html",
+        "status": "200",
+        "digest": "sha1:ABC",
+        "length": "10",
+        "offset": "20",
+        "filename": "f.warc.gz",
+    }
+    assert place_of(LINE.to_bytes()) == (20, 10)
+
+
+@pytest.mark.parametrize(("mime", "is_revisit", "shown"), [("", False, "unk"), ("text/css", True, "warc/revisit")])
+def test_types_are_never_empty(mime: str, is_revisit: bool, shown: str) -> None:
+    """A revisit has its own."""
+    line = LINE._replace(mime=mime, is_revisit=is_revisit).to_bytes()
+    assert json.loads(line.split(b" ", 2)[2])["mime"] == shown
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", bytes(50), b"a b\n", b"a b {}\n", b'a b {"offset":"x"}\n', LINE.to_bytes()[:-1], b"a b [1]\n"]
+)
+def test_what_is_no_whole_line_has_no_place(line: bytes) -> None:
+    """A crash may leave anything."""
+    assert place_of(line) is None
+
+
+def test_many_lines_are_sorted_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded; nothing else is left in the folder."""
+    monkeypatch.setattr(cdxj, "RUN_LINES", 7)
+    lines = [os.urandom(4).hex().encode() + b"\n" for _ in range(100)]
+    write_sorted(iter(lines), tmp_path / "i.cdxj")
+    assert (tmp_path / "i.cdxj").read_bytes() == b"".join(sorted(lines))
+    assert [path.name for path in tmp_path.iterdir()] == ["i.cdxj"]
+
+
+def test_an_index_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    """At once or not at all."""
+
+    def lines() -> object:
+        yield b"a\n"
+        raise OSError(28, "full")
+
+    (tmp_path / "i.cdxj").write_bytes(b"old\n")
+    with pytest.raises(OSError, match="full"):
+        write_sorted(lines(), tmp_path / "i.cdxj")  # type: ignore[arg-type]
+    assert (tmp_path / "i.cdxj").read_bytes() == b"old\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["i.cdxj"]

@@ -1,0 +1,147 @@
+"""The memory of payloads: what is known is durable in the WARC, what is forgotten costs a duplicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crawler.archiving import payloads as module
+from crawler.archiving.payloads import Payloads, Validators
+from crawler.archiving.records import SAME_PAYLOAD, Exchange, Original, Revisit
+from crawler.jobs.journal import Entry
+from crawler.outcomes.errors import StorageError
+from tests.crawler.archiving.exchanges import Cut, Payload, exchange
+
+DATE = "2026-01-01T00:00:00.250000Z"
+TAGGED = ((b"ETag", b'"v1"'), (b"Last-Modified", b"Thu, 01 Jan 2026 00:00:00 GMT"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "payloads.sqlite"
+
+
+@pytest.fixture
+def memory(path: Path) -> Iterator[Payloads]:
+    opened = Payloads(path)
+    yield opened
+    opened.close()
+    opened.close()
+
+
+def keep(memory: Payloads, *exchanges: Exchange) -> None:
+    memory.append([Entry(exchange=kept) for kept in exchanges])
+    memory.keep()
+
+
+async def test_a_payload_is_known_by_its_digest_when_it_is_kept(memory: Payloads) -> None:
+    """Not before: the WARC might be taken back."""
+    digest = Payload(b"data").digest
+    memory.append([Entry(exchange=exchange("http://a.test/1", b"data")), Entry(crawl_log=b"line\n")])
+    assert await memory.original(digest) is None
+    memory.take_back()
+    memory.keep()
+    assert await memory.original(digest) is None
+    keep(memory, exchange("http://a.test/1", b"data"))
+    assert await memory.original(digest) == Original("http://a.test/1", DATE, digest)
+
+
+async def test_the_first_record_of_a_payload_stays_its_original_over_runs(path: Path) -> None:
+    """A revisit must not refer to a revisit."""
+    digest = Payload(b"data").digest
+    for url in ("http://a.test/1", "http://a.test/2"):
+        memory = Payloads(path)
+        known = await memory.original(digest)
+        revisit = None if known is None else Revisit(SAME_PAYLOAD, known)
+        keep(memory, exchange(url, b"data", revisit=revisit, raw_headers=TAGGED))
+        memory.close()
+    memory = Payloads(path)
+    assert await memory.original(digest) == Original("http://a.test/1", DATE, digest)
+    fetched = await memory.fetched("http://a.test/2")
+    assert fetched is not None
+    assert fetched.original.url == "http://a.test/1"
+    memory.close()
+
+
+@pytest.mark.parametrize(
+    "not_whole", [exchange(data=b""), exchange(data=b"data", cuts=(Cut.LENGTH,)), exchange(data=b"moved", status=301)]
+)
+async def test_what_is_empty_cut_or_a_redirect_is_nobodys_original(memory: Payloads, not_whole: Exchange) -> None:
+    """The rest of a cut payload may differ; pywb replays a revisit of a redirect without its payload."""
+    keep(memory, not_whole)
+    assert await memory.original(not_whole.response.body.digest) is None
+
+
+async def test_validators_of_the_last_whole_fetch_are_known(memory: Payloads) -> None:
+    """Both, or the one there is; none for a page without, an error page, a cut one."""
+    keep(
+        memory,
+        exchange("http://a.test/1", raw_headers=TAGGED[:1]),
+        exchange("http://a.test/1", raw_headers=TAGGED),
+        exchange("http://a.test/2", raw_headers=TAGGED[1:]),
+        exchange("http://a.test/3"),
+        exchange("http://a.test/4", raw_headers=TAGGED, status=404),
+        exchange("http://a.test/5", raw_headers=TAGGED, cuts=(Cut.TIME,)),
+        exchange("http://a.test/6", raw_headers=((b"ETag", b'"\xff\xfe"'),)),
+        exchange("http://a.test/7", raw_headers=((b"ETag", b'"' + b"x" * 5000 + b'"'),)),
+    )
+    assert await memory.validators("http://a.test/1") == Validators('"v1"', "Thu, 01 Jan 2026 00:00:00 GMT")
+    assert await memory.validators("http://a.test/2") == Validators("", "Thu, 01 Jan 2026 00:00:00 GMT")
+    assert [await memory.validators(f"http://a.test/{n}") for n in range(3, 8)] == [None] * 5
+
+
+async def test_what_does_not_fit_into_memory_is_read_from_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded memory, whatever the size of the crawl; also after reopening."""
+    monkeypatch.setattr(module, "PAYLOADS_HELD", 5)
+    monkeypatch.setattr(module, "FETCHES_HELD", 5)
+    long = "http://a.test/" + "x" * 2000
+    memory = Payloads(path)
+    keep(memory, *(exchange(f"http://a.test/{n}", b"%d" % n, raw_headers=TAGGED) for n in range(20)))
+    keep(memory, exchange(long, b"long", raw_headers=TAGGED))
+    for _ in range(2):
+        for n in range(20):
+            known = await memory.original(Payload(b"%d" % n).digest)
+            assert known is not None
+            assert known.url == f"http://a.test/{n}"
+            assert await memory.validators(f"http://a.test/{n}") is not None
+        assert await memory.validators(long) is not None
+        assert await memory.original(Payload(b"unknown").digest) is None
+        memory.close()
+        memory = Payloads(path)
+    memory.close()
+
+
+async def test_a_file_that_cannot_be_written_now_is_written_later(
+    memory: Payloads, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crawl goes on; meanwhile a payload may be written twice."""
+    digest = Payload(b"data").digest
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_ADD_PAYLOAD", "INSERT INTO gone VALUES (?, ?, ?)")
+        keep(memory, exchange("http://a.test/1", b"data"))
+        assert await memory.original(digest) is None
+    keep(memory)
+    assert await memory.original(digest) is not None
+    again = Payloads(path)
+    assert await again.original(digest) is not None
+    again.close()
+
+
+@pytest.mark.parametrize("spoil", [b"no database at all, but long enough to be looked at " * 30])
+def test_a_file_that_is_none_of_ours_is_refused(path: Path, spoil: bytes) -> None:
+    """In one line, with what to do; it is left as it was."""
+    path.write_bytes(spoil)
+    with pytest.raises(StorageError, match=r"^/.*payloads.sqlite: .*; remove it"):
+        Payloads(path)
+    assert path.read_bytes() == spoil
+
+
+def test_a_file_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older program does not guess."""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "VERSION", 2)
+        Payloads(path).close()
+    with pytest.raises(StorageError, match="written in version 2, this one reads 1"):
+        Payloads(path)

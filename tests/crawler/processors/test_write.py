@@ -1,0 +1,59 @@
+"""What is archived of an answer: a response, or a revisit of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from crawler.archiving.payloads import Fetched, Validators
+from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
+from crawler.processors.write import Archivist, annotation_of
+from tests.crawler.archiving.exchanges import Answered, Cut, Payload
+
+KNOWN = Original("http://a.test/first", "2026-01-01T00:00:00.000000Z", Payload(b"known").digest)
+
+
+class Memory:
+    """Knows one payload and one URL."""
+
+    async def original(self, digest: bytes) -> Original | None:
+        return KNOWN if digest == KNOWN.digest else None
+
+    async def fetched(self, url: str) -> Fetched | None:
+        return Fetched(Validators('"1"', ""), KNOWN) if url == KNOWN.url else None
+
+
+@pytest.mark.parametrize(
+    ("url", "answer", "revisit", "found"),
+    [
+        ("http://a.test/", Answered(body=Payload(b"known")), True, Revisit(SAME_PAYLOAD, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b"known"), cuts=(Cut.DECODED,)), True, Revisit(SAME_PAYLOAD, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b"known")), False, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), cuts=(Cut.LENGTH,)), True, None),
+        ("http://a.test/", Answered(body=Payload(b"new")), True, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), status=301), True, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), status=404), True, Revisit(SAME_PAYLOAD, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b"")), True, None),
+        (KNOWN.url, Answered(body=Payload(b""), status=304), False, Revisit(NOT_MODIFIED, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b""), status=304), True, None),
+    ],
+)
+async def test_a_payload_that_is_there_is_revisited(
+    url: str, answer: Answered, revisit: bool, found: Revisit | None
+) -> None:
+    """By its digest unless that is off or it was cut; by 304 if the URL's earlier record is known."""
+    exchange = await Archivist(Memory(), revisit=revisit).exchange(url, answer, hops="L", via="http://a.test/v")
+    assert (exchange.revisit, exchange.hops, exchange.via) == (found, "L", "http://a.test/v")
+
+
+@pytest.mark.parametrize(
+    ("profile", "note"), [(SAME_PAYLOAD, "duplicate:digest"), (NOT_MODIFIED, "duplicate:server-not-modified")]
+)
+async def test_a_revisit_is_annotated_in_heritrix_words(profile: str, note: str) -> None:
+    """A response is not."""
+    plain = await Archivist(Memory(), revisit=False).exchange(
+        "http://a.test/", Answered(body=Payload(b"a")), hops="", via=None
+    )
+    assert annotation_of(plain) == annotation_of(None) == ""
+    assert annotation_of(replace(plain, revisit=Revisit(profile, KNOWN))) == note
