@@ -114,16 +114,16 @@ def _deflate(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def _inflated(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
     """What the data bring. If they are broken, all that came before the fault; then raises BrokenCoding."""
-    while data:
+    is_full = False  # then zlib may hold back what it has read already
+    while data or is_full:
         before = inflate.copy()
         try:
             piece = inflate.decompress(data, PIECE_BYTES)
         except zlib.error as error:
             yield from _before_the_fault(before, data)
             raise BrokenCoding(str(error)) from error
-        if piece:
-            yield piece
-        data = inflate.unconsumed_tail
+        yield piece
+        data, is_full = inflate.unconsumed_tail, len(piece) == PIECE_BYTES
 
 
 def _before_the_fault(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
