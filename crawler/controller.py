@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from crawler.chain import Processor
+from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
@@ -26,6 +27,7 @@ from crawler.jobs.seeds import Seed, SeedBook
 from crawler.network.dns import Resolver
 from crawler.operating.control import Control
 from crawler.operating.verbs import answer_beside
+from crawler.orders.fetch import fetch_options, site_of
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.endings import FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import storage_errors
@@ -104,12 +106,11 @@ class CrawlController:
             journal = Journal(self._job.crawl_log, self._job.pages)
             parts.push_async_callback(journal.close)
             fetcher = Fetcher(
-                user_agent=order.agent.user_agent,
+                fetch_options(order.fetch, order.agent.user_agent),
                 resolver=resolver,
-                timeout_s=order.fetch.timeout_s,
-                max_body_bytes=order.fetch.max_body_bytes,
-                allow_private=order.fetch.allow_private,
+                scratch=Scratch(self._job.state),
                 clock=self._clock,
+                sites=map(site_of, order.site),
             )
             parts.push_async_callback(fetcher.close)
             scope = Scope(order.scope.scope, order.scope.max_hops)

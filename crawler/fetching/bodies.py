@@ -29,7 +29,9 @@ CHUNK_BYTES = 64 * 1024
 class Scratch:
     """Where large bodies go, and how much memory the small ones share. It belongs to one thread (the loop's)."""
 
-    def __init__(self, folder: Path | None, *, memory_bytes: int = MEMORY_BYTES, shared_bytes: int = SHARED_BYTES) -> None:
+    def __init__(
+        self, folder: Path | None, *, memory_bytes: int = MEMORY_BYTES, shared_bytes: int = SHARED_BYTES
+    ) -> None:
         """Without a folder all stays in memory."""
         self.folder = folder
         self.held_bytes = 0  #: in memory now, all bodies together

@@ -93,7 +93,10 @@ class Cookies:
         jar.pop(key, None)
         if cookie.expires_s > now_s:
             jar[key] = cookie
-        while len(jar) > MAX_PER_SITE or sum(len(k.name) + len(k.path) + len(c.value) for k, c in jar.items()) > MAX_SITE_BYTES:
+        while (
+            len(jar) > MAX_PER_SITE
+            or sum(len(k.name) + len(k.path) + len(c.value) for k, c in jar.items()) > MAX_SITE_BYTES
+        ):
             jar.popitem(last=False)
         if not jar:
             del self._sites[site]
@@ -114,23 +117,27 @@ def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | No
     if len(text) > 2 * MAX_COOKIE_BYTES or not is_sendable(text):
         return None
     pair, *rest = text.split(";")
-    name, equals, value = (part.strip() for part in pair.partition("="))
+    name, _, value = (part.strip() for part in pair.partition("="))
+    if not name or "=" not in pair or len(name) + len(value) > MAX_COOKIE_BYTES:
+        return None
     attributes = {key.strip().lower(): given.strip() for key, _, given in (part.partition("=") for part in rest)}
     domain = attributes.get("domain", "").removeprefix(".").lower()
     is_secure = "secure" in attributes
-    if not (equals and name) or len(name) + len(value) > MAX_COOKIE_BYTES:
+    if not _may_set(domain, place, is_secure=is_secure):
         return None
-    if not _may_set(domain, place) or (is_secure and not place.is_secure):
-        return None
-    path = attributes.get("path", "")
-    if not path.startswith("/"):
-        path = place.path[: max(place.path.rfind("/"), 1)]
-    expires_s = _expires_s(attributes, now_s)
-    return _Key(domain or place.host, path, name), _Cookie(value, not domain, is_secure, expires_s)
+    key = _Key(domain or place.host, _path(attributes.get("path", ""), place), name)
+    return key, _Cookie(value, not domain, is_secure, _expires_s(attributes, now_s))
 
 
-def _may_set(domain: str, place: _Place) -> bool:
-    """No domain, the host itself, or a domain above it that belongs to the same site."""
+def _path(given: str, place: _Place) -> str:
+    """The path that is given, or the folder of the URL (section 5.1.4)."""
+    return given if given.startswith("/") else place.path[: max(place.path.rfind("/"), 1)]
+
+
+def _may_set(domain: str, place: _Place, *, is_secure: bool) -> bool:
+    """No domain, the host itself, or a domain above it that belongs to the same site; secure ones over TLS only."""
+    if is_secure and not place.is_secure:
+        return False
     if not domain or domain == place.host:
         return True
     return place.host.endswith("." + domain) and domain_of(domain) == place.site

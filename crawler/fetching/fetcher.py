@@ -17,9 +17,9 @@ from crawler.fetching.bodies import Body, Scratch
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.decoding import CODINGS
 from crawler.fetching.kinds import FOREIGN, failure_of, one_line
-from crawler.fetching.options import ACCEPT, FetchOptions, Validators, is_sendable
+from crawler.fetching.options import ACCEPT, FetchOptions, Site, Validators, is_sendable
 from crawler.fetching.response import Cut, Response
-from crawler.fetching.sites import Site, Sites, SiteSettings
+from crawler.fetching.sites import Sites, SiteSettings
 from crawler.network.addresses import ip_literal
 from crawler.network.connector import Connector, Network, is_public
 from crawler.network.socks import SocksConnector, SocksProxy
@@ -41,6 +41,8 @@ MAX_HEADERS = 1000
 
 #: How much of a body waits in a connection before the server is made to wait.
 READ_BUFFER_BYTES = 64 * 1024
+
+_FOREIGN = tuple(FOREIGN)
 
 #: Headers that are never shown: credentials.
 _SECRET = frozenset({"authorization", "proxy-authorization"})
@@ -93,12 +95,15 @@ class Fetcher:
         try:
             headers = self._headers(url, settings, conditional, via)
             return await self._answer(url, settings, headers, body, start_s)
-        except BaseException as error:
+        except FetchError as error:
             body.close()
-            if isinstance(error, FetchError):
-                raise error.timed(start_s, self._clock())
-            if isinstance(error, tuple(FOREIGN)):
-                raise failure_of(error, dial, settings.timeout_s).timed(start_s, self._clock()) from error
+            error.timed(start_s, self._clock())
+            raise
+        except _FOREIGN as error:
+            body.close()
+            raise failure_of(error, dial, self._options.timeout_s).timed(start_s, self._clock()) from error
+        except BaseException:
+            body.close()
             raise
         finally:
             DIAL.reset(token)
@@ -114,17 +119,20 @@ class Fetcher:
         """The answer, whole or cut."""
         reading = _Reading(body, settings.max_body_bytes, self._options)
         proxy = settings.proxy
+        http_proxy = None if proxy is None or proxy.is_socks else proxy
         if proxy is not None:
             self._refuse_private(url)
+        if http_proxy is not None and not url.startswith("https:"):
+            headers |= http_proxy.headers()  # with TLS only the CONNECT before it may show them
         try:
             async with (
-                asyncio.timeout(settings.timeout_s),
+                asyncio.timeout(self._options.timeout_s),
                 self._session(proxy).get(
                     URL(url, encoded=True),
                     headers=headers,
                     allow_redirects=False,
-                    proxy=None if proxy is None or proxy.is_socks else proxy.url,
-                    proxy_headers=None if proxy is None or proxy.is_socks else proxy.headers(),
+                    proxy=http_proxy and http_proxy.url,
+                    proxy_headers=http_proxy and http_proxy.headers(),
                 ) as theirs,
             ):
                 assert isinstance(theirs, _Answer)
@@ -176,7 +184,7 @@ class Fetcher:
             connector = SocksConnector(
                 self._resolver, network, SocksProxy(socks.host, socks.port, socks.user, socks.password)
             )
-        codings = tuple(CODINGS) if options.accept_encoding is None else options.accept_encoding
+        codings = [name for name in options.accept_encoding if name in CODINGS]
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),  # `Cookies` is the jar

@@ -8,41 +8,17 @@ only: neither the order that is kept in the job nor a log ever holds one.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crawler.fetching.options import FetchOptions, is_sendable
+from crawler.fetching.options import FetchOptions, Site, check_header
 from crawler.fetching.proxies import Proxy, basic_auth, parse_proxy
 from crawler.outcomes.errors import OrderError
 from frontier.errors import PolicyError
 from frontier.policies.authority import authority, path_of
 from frontier.policies.hosttable import HostTable
 from frontier.policies.surt import SurtPrefix, parse_surt
-
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: Headers that have a key of their own, or that the exchange itself must decide.
-_OURS = frozenset(
-    "accept-encoding authorization connection content-length cookie expect host if-modified-since if-none-match "
-    "proxy-authorization range referer te transfer-encoding upgrade".split()
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """One entry: where, and what is different there; None or empty = as elsewhere."""
-
-    surts: tuple[str, ...]  #: SURT prefixes, as `frontier.policies.surt.parse_surt` reads them
-    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    user: str = ""  #: of basic authentication (RFC 7617)
-    password_env: str = ""  #: variable with the user's password
-    proxy: str | None = None  #: as in `proxies.parse_proxy`; "" = none here
-    proxy_password_env: str = ""
-    cookies: bool | None = None
-    timeout_s: float | None = None
-    max_body_bytes: int | None = None
 
 
 class SiteSettings(NamedTuple):
@@ -51,7 +27,6 @@ class SiteSettings(NamedTuple):
     headers: Mapping[str, str]  #: with the credentials of the site
     proxy: Proxy | None
     cookies: bool
-    timeout_s: float
     max_body_bytes: int
 
 
@@ -81,7 +56,6 @@ class Sites:
             headers=MappingProxyType(_checked(options.headers, "[fetch]")),
             proxy=_proxy(options.proxy, options.proxy_password_env, "[fetch]"),
             cookies=options.cookies,
-            timeout_s=options.timeout_s,
             max_body_bytes=options.max_body_bytes,
         )
         rules = [rule for number, site in enumerate(sites, 1) for rule in _rules(site, f"[[site]] {number}")]
@@ -103,18 +77,8 @@ class Sites:
         return settings
 
 
-def check_header(name: str, value: str) -> None:
-    """Raises: ValueError, one line, if it could not be sent or is not the operator's to set. The value is not shown."""
-    if not _TOKEN.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a header")
-    if name.lower() in _OURS:
-        raise ValueError(f"the header {name} is set by the crawler; see the keys user, cookies, accept_encoding, referer")
-    if not is_sendable(value):
-        raise ValueError(f"the header {name} has a value that cannot be sent; it must be printable ASCII")
-
-
 def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSettings:
-    values = settings._asdict() | changes
+    values = settings._asdict() | dict(changes)
     values["headers"] = MappingProxyType(_over(settings.headers, changes.get("headers")))
     return SiteSettings(**values)
 
@@ -136,7 +100,6 @@ def _rules(site: Site, entry: str) -> Sequence[_Rule]:
         raise OrderError(f"{entry} password_env: there is no user; give one")
     changes: dict[str, object] = {
         "cookies": site.cookies,
-        "timeout_s": site.timeout_s,
         "max_body_bytes": site.max_body_bytes,
         "headers": headers or None,
     }

@@ -14,7 +14,7 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -108,7 +108,7 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=socket_factory(network),
             ssl=network.tls_verify,
         )
-        self._factory = partial(Wire, loop=self._loop)
+        self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop))
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True

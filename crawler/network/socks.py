@@ -121,9 +121,7 @@ class SocksConnector(Connector):
             raise ProxyFailed("the proxy wants other credentials, or none")
         if method == _PASSWORD:
             user, password = self._proxy.user.encode(), self._proxy.password.encode()
-            await self._loop.sock_sendall(
-                connection, bytes((1, len(user))) + user + bytes((len(password),)) + password
-            )
+            await self._loop.sock_sendall(connection, bytes((1, len(user))) + user + bytes((len(password),)) + password)
             if (await self._exactly(connection, 2))[1]:
                 raise ProxyFailed("the proxy refuses the user or the password")
 

@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 
 from crawler.chain import Step
-from crawler.fetching.fetcher import Fetcher, Response
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY, HOST_BUSY_TRIES, FetchError, RobotsUnavailable
-from crawler.robots.rules import DISALLOW_ALL, RobotsCache, RobotsRules, parse_robots, robots_url
+from crawler.robots.rules import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsCache, RobotsRules, parse_robots, robots_url
 from crawler.urls.parsing import canonical
 from crawler.visit import Ending, Visit
 from frontier.models import GateKey
@@ -111,7 +112,8 @@ class RobotsPrecondition:
         keeps it, and the host's URLs fail.
         """
         visit.ending = Ending.DEFERRED
-        rules = parse_robots(response.status, response.body, self._product)
+        content, _ = response.content(MAX_ROBOTS_BYTES)
+        rules = parse_robots(response.status, content, self._product)
         if response.status in HOST_BUSY or rules is DISALLOW_ALL:
             self._refusals[origin] += 1
             if self._refusals[origin] < HOST_BUSY_TRIES:
@@ -137,13 +139,11 @@ class RobotsPrecondition:
         """The answer at the end of at most five redirects, with the times of the whole."""
         first = response = await self._fetcher.get(url)
         for _ in range(MAX_REDIRECTS):
-            location = response.headers.get("Location")
-            if not 300 <= response.status < 400 or location is None:
-                break
-            target = canonical(location, url)
+            target = None if response.location is None else canonical(response.location, url)
             if target is None:
                 break
             url = target
+            response.body.close()
             response = await self._fetcher.get(url)
         return response if response is first else response.beginning(first.start_s)
 

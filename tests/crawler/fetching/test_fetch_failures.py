@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.fetching.fetcher import MAX_HEADER_BYTES, MAX_HEADERS, Fetcher, Response
+from crawler.fetching.bodies import Scratch
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.options import FetchOptions
+from crawler.fetching.response import Response
 from crawler.network import connector
 from crawler.network.addresses import Address, parse_address
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
     AddressRefused,
+    CertificateRefused,
     ConnectFailed,
     ConnectionLost,
     FetchError,
@@ -43,14 +47,13 @@ if TYPE_CHECKING:
         (raw("Transfer-Encoding: chunked", b"ZZ\r\n"),),
         (raw("Transfer-Encoding: chunked", b"5\r\nhello\r\n"), b"ZZ\r\n"),
         (raw("Transfer-Encoding: chunked", b"5\r\nhello\r\n"),),
-        (raw("Content-Encoding: gzip\r\nContent-Length: 5", b"hello"),),
-        (raw("Content-Encoding: gzip\r\nContent-Length: 50000"), b"x" * 25_000, b"x" * 25_000),
-        (raw("X: " + "x" * (MAX_HEADER_BYTES + 1)),),
-        (raw("\r\n".join(f"X-{n}: y" for n in range(MAX_HEADERS + 1))),),
+        (raw("Location: /a\rSet-Cookie: b"),),
+        (raw("Transfer-Encoding: chunked\r\nContent-Length: 5", b"hello"),),
+        (b"\r\n\r\n" * 100_000,),
     ],
 )
 async def test_a_broken_answer_is_a_lost_connection(site: Web, parts: tuple[bytes, ...]) -> None:
-    """Closed too early, no HTTP, bad lengths, chunks, codings, or endless headers; one line says what."""
+    """Closed too early, no HTTP, bad lengths, chunks, or line ends where none may be; one line says what."""
     with pytest.raises(ConnectionLost) as caught:
         await get_raw(site, *parts)
     message = str(caught.value)
@@ -91,14 +94,14 @@ async def test_a_server_without_tls_is_a_failed_connect(site: Web) -> None:
 
 
 async def test_certificates_are_verified(site: Web, tmp_path: Path) -> None:
-    """A self-signed certificate is a failed connect."""
+    """A self-signed certificate is refused, for good: it says nothing of the host."""
     pem = tmp_path / "server.pem"
     pem.write_text(PEM)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(pem)
     port = await site.listen(saying(raw("Content-Length: 0")), tls)
     site.hosts["a.test"] = "127.0.0.1"
-    with pytest.raises(ConnectFailed, match="certificate verify failed"):
+    with pytest.raises(CertificateRefused, match="certificate verify failed"):
         await site.fetcher().get(f"https://a.test:{port}/")
 
 
@@ -139,11 +142,9 @@ class Fixed(Resolver):
 
 async def get_from(resolver: Resolver, url: str = "http://a.test/") -> Response:
     fetcher = Fetcher(
-        user_agent="x",
+        FetchOptions(user_agent="x", timeout_s=LIMIT_S, max_body_bytes=MAX_BODY),
         resolver=resolver,
-        timeout_s=LIMIT_S,
-        max_body_bytes=MAX_BODY,
-        allow_private=False,
+        scratch=Scratch(None),
         clock=Clock(),
     )
     try:
@@ -186,7 +187,7 @@ async def test_of_a_hosts_addresses_only_the_public_ones_are_dialled(site: Web) 
     """A private address among public ones is passed over."""
     port = await site.listen(saying(raw("Content-Length: 2", b"hi")))
     response = await get_from(Fixed(f"10.0.0.1:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"))
-    assert (response.body, response.address) == (b"hi", "127.0.0.1")
+    assert (response.body.read(), response.address) == (b"hi", "127.0.0.1")
 
 
 @pytest.mark.usefixtures("one_public")

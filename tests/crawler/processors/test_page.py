@@ -22,7 +22,7 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
     answer = response(500)
     asked = []
 
-    async def get(url):
+    async def get(url, **_):
         asked.append(url)
         return answer
 
@@ -34,7 +34,7 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
 async def test_a_fetch_that_fails_passes_its_error_on() -> None:
     """It ends the chain; the visit has no answer."""
 
-    async def get(url):
+    async def get(url, **_):
         raise ConnectFailed("refused")
 
     one = visit()
