@@ -1,7 +1,7 @@
 """One HTTP exchange: a URL in, a `Response` or a `FetchError` out.
 
     fetcher     what a fetch is asked for, and what comes of it; the only user of aiohttp's client
-    options     what every fetch may cost and does (the order's [fetch]); sites: what is different for a part of the web ([[site]])
+    options     what every fetch does and may cost (the order's [fetch]); sites: what is different for a part of the web
     response    what came back, raw; bodies: its payload, in memory while small, in a file without a name when large
     decoding    content codings undone, with a limit on what comes out
     cookies     a bounded jar; proxies: which proxy, and how it is written

@@ -1,7 +1,7 @@
 """The bytes of an answer: in memory while they are few, in a file without a name when they are many.
 
-A crawl has hundreds of bodies at a time, and sites decide how large they are. So a body above `MEMORY_BYTES` moves into a file of
-the job's scratch folder, and so does any body while all together hold more than the scratch allows. The file has no name: it
+A crawl has hundreds of bodies at a time, and sites decide how large they are. So a body above `MEMORY_BYTES` moves into a file
+of the job's scratch folder, and so does any body while all together hold more than the scratch allows. The file has no name: it
 is gone with the process, however that ends. Its bytes go to the page cache at once, so that a write waits for a disk only
 if the kernel has too much to write already.
 """

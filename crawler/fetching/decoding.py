@@ -1,8 +1,8 @@
 """Content codings undone (RFC 9110 section 8.4): gzip, deflate, br, zstd, and several in a row.
 
-A body of some KiB may claim to be terabytes. So each coding is undone piece by piece, a piece of the result is never longer than
-`PIECE_BYTES`, and nothing is decoded beyond what is wanted; a coding inside of a coding gets no more than the outermost may
-give. What is broken ends there: the pieces before it count.
+A body of some KiB may claim to be terabytes. So each coding is undone piece by piece, a piece of the result is never longer
+than `PIECE_BYTES`, and nothing is decoded beyond what is wanted; a coding inside of a coding gets no more than the outermost
+may give. What is broken ends there: the pieces before it count.
 
 br needs the package `brotli`, zstd `compression.zstd` (Python 3.14) or `backports.zstd`; `CODINGS` is what can be undone here.
 """
@@ -95,7 +95,7 @@ def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _deflate(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """zlib (RFC 1950), and raw deflate (RFC 1951), which servers send as well."""
+    """The zlib format (RFC 1950), and raw deflate (RFC 1951), which servers send as well."""
     start = b""
     for piece in pieces:
         start += piece
@@ -127,7 +127,7 @@ def _inflated(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
 
 
 def _before_the_fault(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """zlib keeps what it has from a call that fails; byte by byte it gives it. At most `INPUT_BYTES` calls and one piece."""
+    """What zlib keeps to itself when a call fails; byte by byte it gives it. At most `INPUT_BYTES` calls and one piece."""
     found = bytearray()
     for byte in data:
         try:

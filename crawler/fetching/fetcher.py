@@ -119,7 +119,7 @@ class Fetcher:
         """The answer, whole or cut."""
         reading = _Reading(body, settings.max_body_bytes, self._options)
         proxy = settings.proxy
-        http_proxy = None if proxy is None or proxy.is_socks else proxy
+        http_proxy = proxy if proxy is not None and not proxy.is_socks else None
         if proxy is not None:
             self._refuse_private(url)
         if http_proxy is not None and not url.startswith("https:"):
@@ -131,8 +131,8 @@ class Fetcher:
                     URL(url, encoded=True),
                     headers=headers,
                     allow_redirects=False,
-                    proxy=http_proxy and http_proxy.url,
-                    proxy_headers=http_proxy and http_proxy.headers(),
+                    proxy=http_proxy.url if http_proxy else None,
+                    proxy_headers=http_proxy.headers() if http_proxy else None,
                 ) as theirs,
             ):
                 assert isinstance(theirs, _Answer)
@@ -329,7 +329,7 @@ def _request_head(theirs: aiohttp.ClientResponse, *, is_absolute: bool) -> bytes
 
 
 def _referer(via: str, url: str) -> str:
-    """The page's URL without user and fragment (RFC 9110 section 10.1.3); empty from https to http, and if it cannot be sent."""
+    """The page's URL without user and fragment (RFC 9110 section 10.1.3); empty from https to http, or if it cannot be sent."""
     if not is_sendable(via) or (via.startswith("https:") and not url.startswith("https:")):
         return ""
     page = URL(via, encoded=True)

@@ -14,8 +14,23 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: Headers that have a key of their own, or that the exchange itself must decide.
 _OURS = frozenset(
-    "accept-encoding authorization connection content-length cookie expect host if-modified-since if-none-match "
-    "proxy-authorization range referer te transfer-encoding upgrade".split()
+    [
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "cookie",
+        "expect",
+        "host",
+        "if-modified-since",
+        "if-none-match",
+        "proxy-authorization",
+        "range",
+        "referer",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ]
 )
 
 

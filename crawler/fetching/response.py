@@ -43,8 +43,8 @@ class Response:
     def content(self, limit: int) -> tuple[bytes, bool]:
         """The body with its content codings undone, at most `limit` bytes; True if there is more, or the coding is broken.
 
-        Cost: at most `limit` bytes and some hundred KiB for each coding, whatever the body claims; about 5 ms for a MiB, so what
-        is large belongs in a thread. Broken codings give what could be decoded; they raise nothing.
+        Cost: at most `limit` bytes and some hundred KiB for each coding, whatever the body claims; about 5 ms for a MiB, so
+        what is large belongs in a thread. Broken codings give what could be decoded; they raise nothing.
         """
         codings = codings_in(self.headers.getall("Content-Encoding", ()))
         if not codings:

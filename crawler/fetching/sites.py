@@ -1,8 +1,8 @@
 """What is different for a part of the web: headers, credentials, cookies, proxy, limits ([[site]] in the order).
 
-A site names its part by SURT prefixes. Of several that cover a URL the longest wins, for each setting by itself (headers: for each
-name by itself); of equal ones the later. All is worked out when the table is built. Passwords stand in environment variables
-only: neither the order that is kept in the job nor a log ever holds one.
+A site names its part by SURT prefixes. Of several that cover a URL the longest wins, for each setting by itself (headers: for
+each name by itself); of equal ones the later. All is worked out when the table is built. Passwords stand in environment
+variables only: neither the order that is kept in the job nor a log ever holds one.
 """
 
 from __future__ import annotations

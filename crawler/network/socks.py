@@ -64,7 +64,12 @@ class SocksConnector(Connector):
         return [ResolveResult(hostname=host, host=host, port=port, family=socket.AF_INET, proto=0, flags=0)]
 
     async def _wrap_create_connection(
-        self, *args: Any, addr_infos: list[AddrInfoType], req: ClientRequest, timeout: ClientTimeout, **kwargs: Any
+        self,
+        *args: Any,
+        addr_infos: list[AddrInfoType],
+        req: ClientRequest,
+        timeout: ClientTimeout,  # noqa: ASYNC109 - the library's signature
+        **kwargs: Any,
     ) -> tuple[asyncio.Transport, ResponseHandler]:
         host, port = str(addr_infos[0][4][0]), int(addr_infos[0][4][1])
         try:
@@ -97,7 +102,7 @@ class SocksConnector(Connector):
             except OSError as failure:
                 error = failure
                 continue
-            connection.setblocking(False)  # noqa: FBT003 - the library's signature
+            connection.setblocking(False)
             try:
                 await self._loop.sock_connect(connection, target)
             except OSError as failure:
@@ -115,7 +120,7 @@ class SocksConnector(Connector):
         method = _PASSWORD if self._proxy.user else _NO_CREDENTIALS
         await self._loop.sock_sendall(connection, bytes((5, 1, method)))
         version, chosen = await self._exactly(connection, 2)
-        if version != 5:  # noqa: PLR2004 - SOCKS5
+        if version != 5:
             raise ProxyFailed("the proxy does not speak SOCKS5")
         if chosen != method:
             raise ProxyFailed("the proxy wants other credentials, or none")
@@ -152,4 +157,4 @@ def _written(host: str) -> bytes:
     except ValueError:
         name = host.encode("idna" if not host.isascii() else "ascii")[:255]
         return bytes((_NAME, len(name))) + name
-    return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed  # noqa: PLR2004
+    return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed

@@ -1,8 +1,8 @@
 """What comes over one connection, bounded before a parser collects it: heads without end, framing without content.
 
-aiohttp bounds a header's length and their number, not all together, and throws away what it has read of a head that is too long.
-Here the bytes of a head are counted (those of 1xx answers with it), and kept until it is whole, so that what came of an endless
-one can be shown. Trailers and chunk extensions are bounded alike: so many bytes without any content are too many.
+aiohttp bounds a header's length and their number, not all together, and throws away what it has read of a head that is too
+long. Here the bytes of a head are counted (those of 1xx answers with it), and kept until it is whole, so that what came of an
+endless one can be shown. Trailers and chunk extensions are bounded alike: so many bytes without any content are too many.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Wire(ResponseHandler):
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """The parser has read a head, an informational one perhaps."""
         code = data[0].code
-        if code == 101 or not 100 <= code < 200:  # noqa: PLR2004 - 101 ends HTTP on the connection
+        if code == 101 or not 100 <= code < 200:
             self._is_in_head = False
             self._head.clear()
         super().feed_data(data, size)

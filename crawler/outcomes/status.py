@@ -41,7 +41,8 @@ class StatusClass(Enum):
     DISREGARDED = "disregarded"
 
 
-#: Each code's words and class. A quota is nobody's failure: -5003 and -5004 cost no penalty, though Heritrix has them failed. Whatever is not listed and above 0 is an HTTP status: a success,
+#: Each code's words and class. A quota is nobody's failure: -5003 and -5004 cost no penalty here (in Heritrix they are
+#: failed, and do). Whatever is not listed and above 0 is an HTTP status: a success,
 #: since the server did answer.
 MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.UNATTEMPTED: ("not tried yet", StatusClass.FAILED),

@@ -31,7 +31,7 @@ class Get(Protocol):
 class FetchPage:
     """Fetch the URL of the visit.
 
-    `known` tells what an earlier record of the job said of the URL's version; then the page is asked for only if it has changed.
+    `known` tells what an earlier record of the job said of the URL's version; then it is asked for only if it has changed.
     """
 
     def __init__(self, get: Get, known: Callable[[str], Validators | None] = lambda _: None) -> None:

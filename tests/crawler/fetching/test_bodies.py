@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from pathlib import Path
 
 import pytest
@@ -88,12 +87,12 @@ def test_the_memory_of_all_bodies_together_is_bounded(tmp_path: Path) -> None:
 
 def test_a_closed_body_has_given_everything_back(scratch: Scratch) -> None:
     """Its file descriptor too; a second close does nothing; size and digest stay."""
-    descriptors = len(os.listdir("/dev/fd"))
+    descriptors = len(list(Path("/dev/fd").iterdir()))
     body = filled(scratch, b"abcd")
     body.close()
     body.close()
     assert (scratch.held_bytes, body.size, body.digest) == (0, 4, hashlib.sha1(b"abcd").digest())
-    assert len(os.listdir("/dev/fd")) == descriptors
+    assert len(list(Path("/dev/fd").iterdir())) == descriptors
 
 
 def test_a_scratch_without_a_folder_keeps_all_in_memory() -> None:

@@ -7,6 +7,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
@@ -174,6 +175,83 @@ async def test_a_host_with_only_private_addresses_is_refused() -> None:
     """Several addresses, several families, none allowed."""
     with pytest.raises(AddressRefused):
         await get_from(Fixed("127.0.0.1", "10.0.0.1", "::1"))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::]",
+        "[::127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[fe80::1]",
+        "[fd00::1]",
+        "0.0.0.0",
+    ],
+)
+async def test_no_form_of_ipv6_leads_to_a_private_address(site: Web, host: str) -> None:
+    """Mapped, compatible, NAT64, 6to4, link-local, unique local: none is dialled."""
+    with pytest.raises(AddressRefused):
+        await site.fetcher(allow_private=False).get(f"http://{host}/")
+
+
+class Rebound(Resolver):
+    """A name server that gives another answer each time it is asked."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__([], {}, clock=Clock())
+        self._answers = [parse_address(answer) for answer in answers]
+
+    async def resolve(self, host: str) -> tuple[Address, ...]:
+        del host
+        return (self._answers.pop(0),)
+
+
+async def test_a_name_that_changes_to_a_private_address_is_refused(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DNS rebinding: the check is of the address that is dialled, not of an earlier answer."""
+    monkeypatch.setattr(connector, "is_public", lambda address: address == "127.0.0.1")
+    port = await site.listen(saying(raw("Content-Length: 2", b"hi")))
+    resolver = Rebound(f"127.0.0.1:{port}", f"127.0.0.2:{port}")
+    fetcher = Fetcher(FetchOptions(user_agent="x"), resolver=resolver, scratch=Scratch(None), clock=Clock())
+    try:
+        assert (await fetcher.get("http://a.test/")).body.read() == b"hi"
+        with pytest.raises(AddressRefused, match=r"127\.0\.0\.2"):
+            await fetcher.get("http://a.test/")
+    finally:
+        await fetcher.close()
+    assert site.connections == 1
+
+
+async def test_a_redirect_to_a_private_address_is_not_followed(site: Web) -> None:
+    """It is an answer; where it leads is fetched as any other URL, and refused."""
+    port = await site.listen(saying(raw("Location: http://169.254.169.254/\r\nContent-Length: 0")))
+    response = await site.fetcher().get(f"http://127.0.0.1:{port}/")
+    assert response.location == "http://169.254.169.254/"
+    with pytest.raises(AddressRefused):
+        await site.fetcher(allow_private=False).get(response.location)
+
+
+@pytest.mark.parametrize(("family", "host"), [("ipv4", "127.0.0.1"), ("ipv6", "[::1]")])
+async def test_a_family_that_is_off_is_not_dialled(site: Web, family: str, host: str) -> None:
+    """A host that has no other address cannot be reached."""
+    port = await site.listen(saying(raw("Content-Length: 0")))
+    with pytest.raises(ConnectFailed, match="switched off"):
+        await site.fetcher(**{family: False}).get(f"http://{host}:{port}/")
+    assert site.connections == 0
+
+
+async def test_certificates_need_not_be_valid_if_the_order_says_so(site: Web, tmp_path: Path) -> None:
+    """With a warning, since anybody may answer then."""
+    pem = tmp_path / "server.pem"
+    pem.write_text(PEM)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem)
+    port = await site.listen(saying(raw("Content-Length: 2", b"hi")), tls)
+    with structlog.testing.capture_logs() as logs:
+        fetcher = site.fetcher(tls_verify=False)
+    assert (await fetcher.get(f"https://127.0.0.1:{port}/")).body.read() == b"hi"
+    assert [(line["log_level"], line["event"][:29]) for line in logs] == [("warning", "certificates are not verified")]
 
 
 @pytest.fixture

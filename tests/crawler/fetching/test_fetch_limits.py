@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import tracemalloc
+from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.fetching.bodies import Scratch
 from crawler.fetching.response import Cut, Response
-from crawler.outcomes.failures import ConnectFailed, FetchTimeout
+from crawler.outcomes.errors import StorageError
+from crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
 from tests.crawler.fetching.servers import LIMIT_S, MAX_BODY, Web, get_raw, raw, saying
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(("size", "cuts"), [(MAX_BODY - 1, ()), (MAX_BODY, ()), (MAX_BODY + 1, (Cut.LENGTH,))])
@@ -165,3 +172,54 @@ async def test_a_cancelled_fetch_is_cancelled(site: Web) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.wait_for(over.wait(), LIMIT_S)
+
+
+# Memory
+
+
+def coming(size: int) -> tuple[bytes, ...]:
+    return (raw(f"Content-Length: {size}", b"x" * size),)
+
+
+async def test_a_large_body_goes_to_the_scratch_folder(site: Web, tmp_path: Path) -> None:
+    """It is the same body, and no file is left of it."""
+    scratch = Scratch(tmp_path, memory_bytes=1000)
+    fetcher = site.fetcher(scratch=scratch)
+    small = await fetcher.get(f"http://127.0.0.1:{await site.listen(saying(*coming(1000)))}/")
+    large = await fetcher.get(f"http://127.0.0.1:{await site.listen(saying(*coming(50_000)))}/")
+    assert (small.body.is_in_memory, large.body.is_in_memory, scratch.held_bytes) == (True, False, 1000)
+    assert large.body.read() == b"x" * 50_000
+    assert large.body.digest == hashlib.sha1(b"x" * 50_000).digest()
+    assert list(tmp_path.iterdir()) == []
+    small.body.close()
+    large.body.close()
+
+
+@pytest.mark.parametrize("ending", ["lost", "cancelled"])
+async def test_a_fetch_without_an_answer_gives_its_memory_back(site: Web, tmp_path: Path, ending: str) -> None:
+    """However it ends."""
+    scratch = Scratch(tmp_path)
+    half = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await saying(raw("Content-Length: 10", b"half"))(reader, writer)
+        await half.wait()
+
+    fetch = asyncio.create_task(site.fetcher(scratch=scratch).get(f"http://127.0.0.1:{await site.listen(talk)}/"))
+    while not scratch.held_bytes:
+        await asyncio.sleep(0)
+    if ending == "cancelled":
+        fetch.cancel()
+    half.set()
+    with pytest.raises((ConnectionLost, asyncio.CancelledError)):
+        await fetch
+    assert scratch.held_bytes == 0
+
+
+async def test_a_full_disk_is_no_failure_of_the_page(site: Web, tmp_path: Path) -> None:
+    """The crawl ends and can be resumed; the page is not blamed."""
+    scratch = Scratch(tmp_path / "gone", memory_bytes=1)
+    port = await site.listen(saying(*coming(10)))
+    with pytest.raises(StorageError, match="gone"):
+        await site.fetcher(scratch=scratch).get(f"http://127.0.0.1:{port}/")
+    assert scratch.held_bytes == 0

@@ -100,8 +100,10 @@ def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
         (Site(surts=("a.test",), password_env="X"), "[[site]] 1 password_env: there is no user; give one"),
         (
             Site(surts=("a.test",), headers={"Authorization": "secret"}),
-            "[[site]] 1 headers: the header Authorization is set by the crawler; "
-            "see the keys user, cookies, accept_encoding, referer",
+            (
+                "[[site]] 1 headers: the header Authorization is set by the crawler; "
+                "see the keys user, cookies, accept_encoding, referer"
+            ),
         ),
         (
             Site(surts=("a.test",), headers={"X": "a\r\nSecret: b"}),

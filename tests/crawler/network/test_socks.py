@@ -13,6 +13,7 @@ from crawler.outcomes.failures import CertificateRefused, ConnectionLost, ProxyF
 from tests.crawler.fetching.servers import PEM, Web, raw, saying
 
 HI = raw("Content-Length: 2", b"hi")
+ANSWER = saying(HI)
 READY = b"\x05\x00"
 CONNECTED = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50"
 
@@ -31,7 +32,7 @@ class Proxy:
     def __init__(
         self,
         *answers: bytes,
-        then: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = saying(HI),
+        then: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = ANSWER,
     ) -> None:
         self._answers = answers
         self._then = then

@@ -1,13 +1,17 @@
 """The two steps of every page: fetch, and read the links."""
 
+import gzip
+
 import pytest
 
 from crawler.chain import Step
 from crawler.extracting.html import Link
+from crawler.fetching.options import Validators
 from crawler.outcomes.failures import ConnectFailed
 from crawler.processors import page
 from crawler.processors.page import ExtractPage, FetchPage
-from tests.crawler.builder import response, visit
+from crawler.visit import Visit
+from tests.crawler.builder import lease, response, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
 LINKS = [Link("http://a.test/1", "L"), Link("http://a.test/2.png", "E")]
@@ -29,6 +33,24 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
     one = visit(url="http://a.test/x")
     assert await FetchPage(get)(one) is Step.PROCEED
     assert (asked, one.response) == (["http://a.test/x"], answer)
+
+
+async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
+    """The fetcher decides what to make of it: a conditional GET, a Referer."""
+    asked = []
+
+    async def get(url, **options):
+        asked.append(options)
+        return response(304)
+
+    known = {"http://a.test/x": Validators(etag='"1"')}
+    fetch = FetchPage(get, known.get)
+    for url in ("http://a.test/x", "http://a.test/y"):
+        await fetch(Visit(lease(url, via="http://a.test/"), 1))
+    assert asked == [
+        {"conditional": Validators(etag='"1"'), "via": "http://a.test/"},
+        {"conditional": None, "via": "http://a.test/"},
+    ]
 
 
 async def test_a_fetch_that_fails_passes_its_error_on() -> None:
@@ -80,6 +102,18 @@ async def test_links_beyond_the_limit_are_counted(large_bytes, monkeypatch) -> N
     one = answered(body=b"".join(b"<a href=%d>x</a>" % number for number in range(6010)))
     await ExtractPage()(one)
     assert (len(one.links), one.dropped_links) == (6000, 10)
+
+
+@pytest.mark.parametrize("large_bytes", [1 << 20, 200, 10])
+async def test_a_coded_body_is_decoded_first(large_bytes, monkeypatch) -> None:
+    """Small; small, but large when it is decoded; large."""
+    text = BODY + b" " * 1000
+    coded = gzip.compress(text)
+    assert len(coded) < 200 < len(text)
+    monkeypatch.setattr(page, "LARGE_BYTES", large_bytes)
+    one = answered(body=coded, Content_Encoding="gzip")
+    await ExtractPage()(one)
+    assert one.links == LINKS
 
 
 async def test_a_large_body_brings_the_same_links(monkeypatch) -> None:
