@@ -322,10 +322,12 @@ def _named(fields: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
 def _request_head(theirs: aiohttp.ClientResponse, *, is_absolute: bool) -> bytes:
     """The request as aiohttp wrote it, without credentials. An HTTP proxy is told the whole URL."""
     info = theirs.request_info
-    target = str(info.url) if is_absolute else info.url.raw_path_qs
-    lines = [f"{info.method} {target} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in info.headers.items() if name.lower() not in _SECRET]
-    return "\r\n".join((*lines, "", "")).encode()
+    target, headers = str(info.url) if is_absolute else info.url.raw_path_qs, info.headers
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    if "Authorization" in headers or "Proxy-Authorization" in headers:
+        lines = [line for line in lines if line.partition(":")[0].lower() not in _SECRET]
+    fields = "".join(lines)
+    return f"{info.method} {target} HTTP/1.1\r\n{fields}\r\n".encode()
 
 
 def _referer(via: str, url: str) -> str:

@@ -46,7 +46,8 @@ class Response:
         Cost: at most `limit` bytes and some hundred KiB for each coding, whatever the body claims; about 5 ms for a MiB, so
         what is large belongs in a thread. Broken codings give what could be decoded; they raise nothing.
         """
-        codings = codings_in(self.headers.getall("Content-Encoding", ()))
+        coded = self.headers.getall("Content-Encoding", None)
+        codings = codings_in(coded) if coded else ()
         if not codings:
             return self.body.read(limit), self.body.size > limit
         return decoded(self.body.chunks(), codings, limit)

@@ -225,7 +225,8 @@ async def test_a_name_that_changes_to_a_private_address_is_refused(site: Web, mo
 
 async def test_a_redirect_to_a_private_address_is_not_followed(site: Web) -> None:
     """It is an answer; where it leads is fetched as any other URL, and refused."""
-    port = await site.listen(saying(raw("Location: http://169.254.169.254/\r\nContent-Length: 0")))
+    moved = b"HTTP/1.1 301 Moved\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"
+    port = await site.listen(saying(moved))
     response = await site.fetcher().get(f"http://127.0.0.1:{port}/")
     assert response.location == "http://169.254.169.254/"
     with pytest.raises(AddressRefused):

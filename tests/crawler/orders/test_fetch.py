@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def values(options: FetchOptions) -> dict[str, object]:
-    return asdict(options) | {"headers": dict(options.headers)}
+    return {field.name: getattr(options, field.name) for field in fields(options)}
 
 
 def test_the_defaults_of_order_and_fetcher_are_the_same() -> None:
@@ -109,7 +109,7 @@ def test_a_dumped_order_has_its_entries_and_no_password(tmp_path: Path, monkeypa
         ("[fetch]\nconnect_timeout = 0", "[fetch] connect_timeout must be more than 0; not 0"),
         (
             '[fetch]\naccept_encoding = ["lzma"]',
-            "[fetch] accept_encoding 0 must be 'gzip', 'deflate', 'br' or 'zstd'; not 'lzma'",
+            "[fetch] accept_encoding must be 'gzip', 'deflate', 'br' or 'zstd'; not 'lzma'",
         ),
         (
             '[fetch]\nproxy = "http://me:secret@p"',
