@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from aiohttp.client_proto import ResponseHandler
@@ -58,6 +59,7 @@ class Wire(ResponseHandler):
         self._head = bytearray()
         self._is_in_head = False
         self._between_s: float | None = None
+        self._due_s = inf  #: loop time at which silence has lasted too long
         self._framing_bytes = 0  #: since the last content
         self._content_bytes = 0  #: content until then
 
@@ -70,6 +72,33 @@ class Wire(ResponseHandler):
         if self._between_s is not None:
             params["read_timeout"] = DIAL.get().first_byte_s
         super().set_response_params(**params)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone, and its timer with it."""
+        super().connection_lost(exc)
+        super()._drop_timeout()
+
+    def _reschedule_timeout(self) -> None:
+        """aiohttp makes a timer for each read; here one waits for the latest of them."""
+        if self._read_timeout is None:
+            self._due_s = inf
+            return
+        self._due_s = self._loop.time() + self._read_timeout
+        handle = self._read_timeout_handle
+        if handle is None or handle.when() > self._due_s:
+            super()._drop_timeout()
+            self._read_timeout_handle = self._loop.call_at(self._due_s, self._look)
+
+    def _drop_timeout(self) -> None:
+        """Nothing is waited for; a timer may run out by itself."""
+        self._due_s = inf
+
+    def _look(self) -> None:
+        self._read_timeout_handle = None
+        if self._due_s <= self._loop.time():
+            self._on_read_timeout()
+        elif self._due_s < inf:
+            self._read_timeout_handle = self._loop.call_at(self._due_s, self._look)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the socket; none: the parser is to go on with what it has."""
