@@ -19,6 +19,7 @@ from typing import Any
 from crawler.chain import Processor
 from crawler.extracting.dispatch import Extractor
 from crawler.extracting.sandbox import Sandbox
+from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal, LineFile
@@ -28,6 +29,7 @@ from crawler.jobs.seeds import Seed, SeedBook
 from crawler.network.dns import Resolver
 from crawler.operating.control import Control
 from crawler.operating.verbs import answer_beside
+from crawler.orders.fetch import fetch_options, site_of
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.endings import FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import storage_errors
@@ -107,12 +109,11 @@ class CrawlController:
             journal = Journal(LineFile(self._job.crawl_log, "crawl_log"), LineFile(self._job.pages, "pages"))
             parts.push_async_callback(journal.close)
             fetcher = Fetcher(
-                user_agent=order.agent.user_agent,
+                fetch_options(order.fetch, order.agent.user_agent),
                 resolver=resolver,
-                timeout_s=order.fetch.timeout_s,
-                max_body_bytes=order.fetch.max_body_bytes,
-                allow_private=order.fetch.allow_private,
+                scratch=Scratch(self._job.state),
                 clock=self._clock,
+                sites=map(site_of, order.site),
             )
             parts.push_async_callback(fetcher.close)
             sandbox = Sandbox()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from crawler.extracting.links import Link
-from crawler.fetching.fetcher import Response
+from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY, FetchError
 from crawler.outcomes.status import FetchStatus
 from frontier.models import Candidate, Lease
@@ -64,6 +64,9 @@ class Visit:
     @property
     def mime(self) -> str:
         """Content type without parameters, lower case; empty if unknown."""
-        if self.response is None:
-            return ""
-        return self.response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return "" if self.response is None else self.response.media_type
+
+    def close(self) -> None:
+        """The visit is over: its body goes."""
+        if self.response is not None:
+            self.response.body.close()

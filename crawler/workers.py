@@ -102,6 +102,7 @@ class WorkerPool:
                 raise
             return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
         finally:
+            visit.close()
             self._statistics.active -= 1
 
     def _give_back(self, lease: Lease) -> None:

@@ -32,9 +32,16 @@ ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "ada_url": ("crawler/urls/parsing.py",),
     "aiodns": ("crawler/network/dns.py",),
-    "aiohttp": ("crawler/fetching/fetcher.py", "crawler/network/connector.py", "crawler/lab/miniweb*"),
+    "aiohttp": (
+        "crawler/fetching/fetcher.py",
+        "crawler/fetching/kinds.py",  # its errors
+        "crawler/network/connector.py",
+        "crawler/network/socks.py",
+        "crawler/network/wire.py",
+        "crawler/lab/miniweb*",
+    ),
     "matplotlib": ("crawler/lab/plots.py",),
-    "multidict": ("crawler/fetching/fetcher.py",),  # the type of aiohttp's headers
+    "multidict": ("crawler/fetching/fetcher.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
     "publicsuffixlist": ("frontier/policies/domains.py",),
     "pycares": ("crawler/network/dns.py",),

@@ -13,15 +13,17 @@ from crawler.cli.saying import say
 from crawler.extracting.dispatch import Answer, Extractor
 from crawler.extracting.links import Found
 from crawler.extracting.sandbox import Sandbox
-from crawler.fetching.fetcher import Fetcher, Response
+from crawler.fetching.bodies import Scratch
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.response import Response
 from crawler.network.dns import Resolver
+from crawler.orders.fetch import fetch_options
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import UsageError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.outcomes.failures import FetchError
-from crawler.processors.page import DecodedAnswer
 from crawler.reporting.logs import configure_logs
 from crawler.urls.parsing import seed_url
 from frontier.clocks import steady_clock
@@ -79,11 +81,7 @@ async def _found(command: LinksCommand, order: CrawlOrder, *, is_file: bool) -> 
         sandbox = Sandbox()
         parts.push_async_callback(sandbox.close)
         extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
-        answer = (
-            _of_file(Path(command.source), command.content_type)
-            if is_file
-            else DecodedAnswer(await _fetched(order, url, parts))
-        )
+        answer = _of_file(Path(command.source), command.content_type) if is_file else await _fetched(order, url, parts)
         return await extract(answer, url, command.hops)
 
 
@@ -91,14 +89,8 @@ async def _fetched(order: CrawlOrder, url: str, parts: AsyncExitStack) -> Respon
     clock = steady_clock()
     resolver = Resolver(order.dns.servers, order.dns.hosts, clock=clock, timeout_s=order.dns.timeout_s)
     parts.push_async_callback(resolver.close)
-    fetcher = Fetcher(
-        user_agent=order.agent.user_agent,
-        resolver=resolver,
-        timeout_s=order.fetch.timeout_s,
-        max_body_bytes=order.fetch.max_body_bytes,
-        allow_private=order.fetch.allow_private,
-        clock=clock,
-    )
+    options = fetch_options(order.fetch, order.agent.user_agent)
+    fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock)
     parts.push_async_callback(fetcher.close)
     return await fetcher.get(url)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crawler.cli.saying import say
-from crawler.fetching.fetcher import Fetcher, Response
+from crawler.fetching.bodies import Scratch
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.response import Response
 from crawler.network.dns import Resolver
+from crawler.orders.fetch import fetch_options
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -61,14 +64,8 @@ async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
     clock = steady_clock()
     dns = order.dns
     resolver = Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options())
-    fetcher = Fetcher(
-        user_agent=order.agent.user_agent,
-        resolver=resolver,
-        timeout_s=order.fetch.timeout_s,
-        max_body_bytes=max(order.fetch.max_body_bytes, MAX_ROBOTS_BYTES + 1),
-        allow_private=order.fetch.allow_private,
-        clock=clock,
-    )
+    options = replace(fetch_options(order.fetch, order.agent.user_agent), max_body_bytes=MAX_ROBOTS_BYTES + 1)
+    fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock)
     try:
         return await follow_redirects(fetcher.get, url)
     finally:
@@ -78,7 +75,8 @@ async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
 
 def _told(response: Response, is_lost: bool, url: str, product: str) -> list[str]:
     status = -2 if is_lost else response.status
-    rules = rules_of(status, response.body, product, is_cut=response.truncated)
-    head = f"{shown(robots_url(url))}: {describe(response.status)}, {len(response.body)} bytes"
+    body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
+    rules = rules_of(status, body, product, is_cut=is_cut or bool(response.cuts))
+    head = f"{shown(robots_url(url))}: {describe(response.status)}, {len(body)} bytes"
     lost = ["its redirect leads to a host that gives no answer"] if is_lost else []
-    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, response.body).lines()]
+    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, body).lines()]

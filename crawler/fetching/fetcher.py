@@ -1,186 +1,341 @@
-"""One HTTP exchange: a URL in, a response or a `FetchError` out. The only file that speaks HTTP.
-
-Redirects are not followed (they are links), cookies are not kept, proxies of the environment are not used.
-"""
+"""The fetcher: a URL in, a response or a `FetchError` out. Redirects are not followed (they are links)."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import aiohttp
+import structlog
+from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from crawler.network.connector import DIAL, Dial, make_connector
-from crawler.outcomes.failures import (
-    AddressRefused,
-    ConnectFailed,
-    ConnectionLost,
-    FetchError,
-    FetchTimeout,
-    Unfetchable,
-)
+from crawler.fetching.bodies import Body, Scratch
+from crawler.fetching.cookies import Cookies
+from crawler.fetching.decoding import CODINGS
+from crawler.fetching.kinds import FOREIGN, failure_of, one_line
+from crawler.fetching.options import ACCEPT, FetchOptions, Site, Validators, is_sendable
+from crawler.fetching.response import Cut, Response
+from crawler.fetching.sites import Sites, SiteSettings
+from crawler.network.addresses import ip_literal
+from crawler.network.connector import Connector, Network, is_public
+from crawler.network.socks import SocksConnector, SocksProxy
+from crawler.network.wire import DIAL, MAX_HEAD_BYTES, MAX_HEADER_LINES, Dial, HeadTooLong
+from crawler.outcomes.failures import AddressRefused, ConnectionLost, FetchError
 from crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.connector import Connection
-    from multidict import CIMultiDictProxy
 
+    from crawler.fetching.proxies import Proxy
     from crawler.network.dns import Resolver
 
-#: What aiohttp and asyncio raise, and what it is to us. The first row that fits wins.
-#: An `OSError` of connecting is a `ClientConnectorError`, so a `TimeoutError` is a time-out of ours.
-FOREIGN: dict[type[Exception], type[FetchError]] = {
-    TimeoutError: FetchTimeout,
-    aiohttp.ClientConnectorError: ConnectFailed,  # refused, unreachable, TLS
-    aiohttp.InvalidURL: Unfetchable,
-    aiohttp.NonHttpUrlClientError: Unfetchable,
-    aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors, bad HTTP
-    OSError: ConnectionLost,
-    ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the header writer cannot take
-}
+log = structlog.get_logger(__name__)
 
-ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-
-#: Longest status line and header, and most headers, of an answer. Above: `ConnectionLost`.
-MAX_HEADER_BYTES = 32 * 1024
-MAX_HEADERS = 256
+#: Most headers of an answer; the rest is cut.
+MAX_HEADERS = 1000
 
 #: How much of a body waits in a connection before the server is made to wait.
 READ_BUFFER_BYTES = 64 * 1024
 
-_MAX_MESSAGE_CHARS = 300
+_FOREIGN = tuple(FOREIGN)
 
+#: Headers that are never shown: credentials.
+_SECRET = frozenset({"authorization", "proxy-authorization"})
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """What a server answered."""
-
-    status: int  #: HTTP status, 101 or 200..999
-    headers: CIMultiDictProxy[str]  #: as sent; names in any case, several values by `getall`
-    body: bytes  #: decoded (gzip, deflate, br, zstd), cut at the limit
-    truncated: bool  #: True if the body was longer than the limit
-    address: str  #: IP address that the connection went to
-    start_s: float  #: epoch seconds, when the fetch began (before DNS)
-    end_s: float  #: epoch seconds, when the body was read
-
-    def beginning(self, start_s: float) -> Response:
-        """The same answer, as the end of a fetch that began earlier (with a redirect)."""
-        return replace(self, start_s=start_s)
+_STATUS_LINE = re.compile(rb"HTTP/(\d)\.(\d) (\d{3})(?: ([^\r\n]*))?\r?\n")
+_INFORMATIONAL = re.compile(rb"(?:HTTP/1\.[01] 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
 
 
 class Fetcher:
     """Fetches URLs over kept connections. Built inside a running loop; serves any number of workers.
 
-    `timeout_s` is for one fetch in all: name, connection, headers, body. A body is cut at
-    `max_body_bytes` after decoding, so a decompression bomb costs no more than that. Addresses that are
-    not public are refused unless `allow_private`. `clock` gives epoch seconds. The resolver
-    stays the caller's to close, after the fetcher.
+    Each fetch ends within its time; a body is cut at its limit and at the time, and kept. Addresses that are not
+    public are refused unless the options allow them. `clock` gives epoch seconds. The resolver stays the caller's to
+    close, after the fetcher.
     """
 
     def __init__(
         self,
+        options: FetchOptions,
         *,
-        user_agent: str,
         resolver: Resolver,
-        timeout_s: float,
-        max_body_bytes: int,
-        allow_private: bool,
+        scratch: Scratch,
         clock: Callable[[], float],
+        sites: Iterable[Site] = (),
     ) -> None:
-        self._timeout_s = timeout_s
-        self._max_body_bytes = max_body_bytes
+        """Raises: OrderError for sites that make no sense, or a password's variable that is not set."""
+        self._options = options
+        self._resolver = resolver
+        self._scratch = scratch
         self._clock = clock
-        # Accept-Encoding is left to aiohttp: it names what it can decode here, br and zstd included.
-        self._session = aiohttp.ClientSession(
-            connector=make_connector(resolver, allow_private=allow_private),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": user_agent, "Accept": ACCEPT},
-            timeout=aiohttp.ClientTimeout(total=None),  # `get` has the clock
-            trust_env=False,
-            response_class=_AddressedResponse,
-            middlewares=(_never_twice_by_itself,),
-            read_bufsize=READ_BUFFER_BYTES,
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-            max_headers=MAX_HEADERS,
-        )
+        self._sites = Sites(options, sites)
+        self._cookies = Cookies()
+        self._sessions: dict[Proxy | None, aiohttp.ClientSession] = {}
+        if not options.tls_verify:
+            log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 
-    async def get(self, url: str) -> Response:
+    async def get(self, url: str, *, conditional: Validators | None = None, via: str | None = None) -> Response:
         """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
 
-        Raises: FetchError subclasses only, with `start_s` and `end_s` (and CancelledError).
+        `conditional` asks for the page only if it has changed (else 304, an answer); `via` is the page it was found on, told
+        only if the options say so. Whoever gets the response closes its body.
+
+        Raises: FetchError subclasses, with `start_s` and `end_s`; StorageError if a large body cannot be kept; CancelledError.
         """
         start_s = self._clock()
-        dial = Dial()
+        settings = self._sites.of(url)
+        dial = Dial(is_proxied=settings.proxy is not None, first_byte_s=self._options.first_byte_timeout_s)
         token = DIAL.set(dial)
+        body = self._scratch.body()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._exchange(url, start_s)
+            headers = self._headers(url, settings, conditional, via)
+            return await self._answer(url, settings, headers, body, start_s)
         except FetchError as error:
+            body.close()
             error.timed(start_s, self._clock())
             raise
-        except tuple(FOREIGN) as error:
-            raise self._translated(error, dial).timed(start_s, self._clock()) from error
+        except _FOREIGN as error:
+            body.close()
+            raise failure_of(error, dial, self._options.timeout_s).timed(start_s, self._clock()) from error
+        except BaseException:
+            body.close()
+            raise
         finally:
             DIAL.reset(token)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
 
-    async def _exchange(self, url: str, start_s: float) -> Response:
-        async with self._session.get(URL(url, encoded=True), allow_redirects=False) as response:
-            if response.status < FIRST_HTTP_STATUS:
-                raise ConnectionLost(f"{response.status} is no HTTP status")
-            body, truncated = await self._read(response)
-            assert isinstance(response, _AddressedResponse)
-            return Response(
-                status=response.status,
-                headers=response.headers,
-                body=body,
-                truncated=truncated,
-                address=response.address,
-                start_s=start_s,
-                end_s=self._clock(),
+    async def _answer(
+        self, url: str, settings: SiteSettings, headers: dict[str, str], body: Body, start_s: float
+    ) -> Response:
+        """The answer, whole or cut."""
+        reading = _Reading(body, settings.max_body_bytes, self._options)
+        proxy = settings.proxy
+        http_proxy = proxy if proxy is not None and not proxy.is_socks else None
+        if proxy is not None:
+            self._refuse_private(url)
+        if http_proxy is not None and not url.startswith("https:"):
+            headers |= http_proxy.headers()  # with TLS only the CONNECT before it may show them
+        try:
+            async with (
+                asyncio.timeout(self._options.timeout_s),
+                self._session(proxy).get(
+                    URL(url, encoded=True),
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=http_proxy.url if http_proxy else None,
+                    proxy_headers=http_proxy.headers() if http_proxy else None,
+                ) as theirs,
+            ):
+                assert isinstance(theirs, _Answer)
+                reading.theirs = theirs
+                await reading.read()
+        except TimeoutError:
+            if not body.size:
+                raise
+            reading.cut(Cut.TIME)
+        response = reading.response(url, start_s, self._clock(), proxy)
+        if settings.cookies:
+            self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
+        return response
+
+    def _headers(
+        self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None
+    ) -> dict[str, str]:
+        """What this request says besides what all say."""
+        headers = dict(settings.headers)
+        if conditional is not None:
+            headers |= conditional.headers()
+        if self._options.referer and via and (referer := _referer(via, url)):
+            headers["Referer"] = referer
+        if settings.cookies and (cookie := self._cookies.header(url, self._clock())):
+            headers["Cookie"] = cookie
+        return headers
+
+    def _refuse_private(self, url: str) -> None:
+        """A proxy resolves the names; a private address that stands in the URL is still refused. Raises: AddressRefused."""
+        literal = ip_literal(URL(url, encoded=True).raw_host or "")
+        if literal and not (self._options.allow_private or is_public(literal.host)):
+            raise AddressRefused(f"{literal.host} is not a public address (--allow-private allows it)")
+
+    def _session(self, proxy: Proxy | None) -> aiohttp.ClientSession:
+        """The session of a SOCKS proxy, or the one of all else: connections must not be mixed up."""
+        key = proxy if proxy is not None and proxy.is_socks else None
+        if key not in self._sessions:
+            self._sessions[key] = self._opened(key)
+        return self._sessions[key]
+
+    def _opened(self, socks: Proxy | None) -> aiohttp.ClientSession:
+        options = self._options
+        network = Network(
+            allow_private=options.allow_private, tls_verify=options.tls_verify, ipv4=options.ipv4, ipv6=options.ipv6
+        )
+        if socks is None:
+            connector = Connector(self._resolver, network)
+        else:
+            connector = SocksConnector(
+                self._resolver, network, SocksProxy(socks.host, socks.port, socks.user, socks.password)
             )
+        codings = [name for name in options.accept_encoding if name in CODINGS]
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),  # `Cookies` is the jar
+            headers={
+                "User-Agent": options.user_agent,
+                "Accept": ACCEPT,
+                "Accept-Encoding": ", ".join(codings) or "identity",
+            },
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=options.connect_timeout_s, sock_read=options.read_timeout_s
+            ),
+            auto_decompress=False,
+            trust_env=False,
+            response_class=_Answer,
+            middlewares=(_never_twice_by_itself,),
+            read_bufsize=READ_BUFFER_BYTES,
+            max_line_size=2 * MAX_HEAD_BYTES,  # the wire counts
+            max_field_size=2 * MAX_HEAD_BYTES,
+            max_headers=MAX_HEADER_LINES,
+        )
 
-    async def _read(self, response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
-        """The body up to the limit, and whether there was more; the rest is never read."""
-        chunks: list[bytes] = []
-        left = self._max_body_bytes
-        async for chunk in response.content.iter_any():
-            if len(chunk) > left:
-                chunks.append(chunk[:left])
-                response.close()
-                return b"".join(chunks), True
-            chunks.append(chunk)
-            left -= len(chunk)
-        return b"".join(chunks), False
 
-    def _translated(self, error: Exception, dial: Dial) -> FetchError:
-        kind = next(ours for theirs, ours in FOREIGN.items() if isinstance(error, theirs))
-        if kind is ConnectFailed and dial.refused and not dial.made:
-            return AddressRefused(f"{dial.refused} is not a public address (--allow-private allows it)")
-        if kind is FetchTimeout:
-            return FetchTimeout(f"not done within {self._timeout_s:g} s")
-        return kind(_one_line(error))
+class _Reading:
+    """One answer on its way in."""
+
+    def __init__(self, body: Body, max_body_bytes: int, options: FetchOptions) -> None:
+        self.theirs: _Answer | None = None
+        self._body = body
+        self._left = max_body_bytes
+        self._options = options
+        self._cuts: list[Cut] = []
+
+    def cut(self, cut: Cut) -> None:
+        """Something of the answer is missing; its connection is of no use any more."""
+        self._cuts.append(cut)
+        if self.theirs is not None:
+            self.theirs.close()
+
+    async def read(self) -> None:
+        """Read the body up to a limit; the rest is never read."""
+        theirs = self.theirs
+        assert theirs is not None
+        if theirs.status < FIRST_HTTP_STATUS:
+            raise ConnectionLost(f"{theirs.status} is no HTTP status")
+        if theirs.is_head_cut:
+            self._cuts.append(Cut.HEADERS)
+        loop = asyncio.get_running_loop()
+        began_s, began_bytes = loop.time(), 0
+        body, window_s = self._body, self._options.rate_window_s
+        async for chunk in theirs.content.iter_any():
+            if len(chunk) > self._left:
+                body.append(chunk[: self._left])
+                self.cut(Cut.LENGTH)
+                return
+            body.append(chunk)
+            self._left -= len(chunk)
+            passed_s = loop.time() - began_s
+            if passed_s >= window_s:
+                if body.size - began_bytes < self._options.min_rate * passed_s:
+                    self.cut(Cut.TIME)
+                    return
+                began_s, began_bytes = began_s + passed_s, body.size
+
+    def response(self, url: str, start_s: float, end_s: float, proxy: Proxy | None) -> Response:
+        """What has been read."""
+        theirs = self.theirs
+        assert theirs is not None
+        headers, fields = theirs.headers, theirs.raw_headers
+        if len(fields) > MAX_HEADERS:
+            self._cuts.append(Cut.HEADERS)
+            fields = fields[:MAX_HEADERS]
+            headers = _named(fields)
+        is_absolute = proxy is not None and not proxy.is_socks and url.startswith("http:")
+        version = theirs.version
+        return Response(
+            url=url,
+            status=theirs.status,
+            reason=theirs.reason or "",
+            version=f"{version.major}.{version.minor}" if version else "",
+            headers=headers,
+            raw_headers=fields,
+            request=_request_head(theirs, is_absolute=is_absolute),
+            body=self._body,
+            cuts=tuple(self._cuts),
+            address=theirs.address if proxy is None else "",
+            start_s=start_s,
+            end_s=end_s,
+        )
 
 
-class _AddressedResponse(aiohttp.ClientResponse):
-    """A response that knows its peer; a short answer has left its connection when `get` returns."""
+class _Answer(aiohttp.ClientResponse):
+    """A response that knows its peer, and that shows what came of a head without end."""
 
     address = ""
+    is_head_cut = False
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """A short answer has left its connection when this returns, so the peer is asked for before."""
         assert connection.transport is not None
         peer = connection.transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
-        return await super().start(connection)
+        try:
+            return await super().start(connection)
+        except HeadTooLong as error:
+            found = _INFORMATIONAL.sub(b"", error.head, count=1)
+            line = _STATUS_LINE.match(found)
+            if line is None:
+                raise
+            self.close()
+            self._take(line, found[line.end() :])
+            return self
+
+    def _take(self, line: re.Match[bytes], rest: bytes) -> None:
+        lines = rest.split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is not whole
+        parted = (one.rstrip(b"\r").partition(b":") for one in lines)
+        self.is_head_cut = True
+        self.version = aiohttp.HttpVersion(int(line[1]), int(line[2]))
+        self.status = int(line[3])
+        self.reason = (line[4] or b"").decode("utf-8", "surrogateescape")
+        self._raw_headers = tuple((name, value.strip()) for name, colon, value in parted if colon and name.strip())
+        self._headers = _named(self._raw_headers)
+        self.content = EMPTY_PAYLOAD
+
+
+def _named(fields: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
+    """Raw headers by name."""
+    return CIMultiDictProxy(
+        CIMultiDict(
+            (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+            for name, value in fields
+        )
+    )
+
+
+def _request_head(theirs: aiohttp.ClientResponse, *, is_absolute: bool) -> bytes:
+    """The request as aiohttp wrote it, without credentials. An HTTP proxy is told the whole URL."""
+    info = theirs.request_info
+    target, headers = str(info.url) if is_absolute else info.url.raw_path_qs, info.headers
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    if "Authorization" in headers or "Proxy-Authorization" in headers:
+        lines = [line for line in lines if line.partition(":")[0].lower() not in _SECRET]
+    fields = "".join(lines)
+    return f"{info.method} {target} HTTP/1.1\r\n{fields}\r\n".encode()
+
+
+def _referer(via: str, url: str) -> str:
+    """The page's URL without user and fragment (RFC 9110 section 10.1.3); empty from https to http, or if it cannot be sent."""
+    if not is_sendable(via) or (via.startswith("https:") and not url.startswith("https:")):
+        return ""
+    page = URL(via, encoded=True)
+    return str(page.with_user(None).with_fragment(None)) if page.raw_user or page.raw_fragment else via
 
 
 async def _never_twice_by_itself(request: aiohttp.ClientRequest, handler: ClientHandlerType) -> aiohttp.ClientResponse:
@@ -194,18 +349,6 @@ async def _never_twice_by_itself(request: aiohttp.ClientRequest, handler: Client
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if DIAL.get().made:
-            raise ConnectionLost(_one_line(error)) from error
+        if DIAL.get().is_fresh:
+            raise ConnectionLost(one_line(error)) from error
         raise
-
-
-def _one_line(error: Exception) -> str:
-    match error:
-        case aiohttp.ServerDisconnectedError():
-            text = "the server closed the connection without a whole answer"
-        case aiohttp.ClientResponseError():
-            text = f"bad HTTP: {error.message}"
-        case _:
-            text = str(error) or type(error).__name__
-    printable = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return " ".join(printable.split())[:_MAX_MESSAGE_CHARS]

@@ -1,7 +1,10 @@
 """Where sockets are made: our resolver inside aiohttp, and the check of every address dialled.
 
 aiohttp asks no resolver for an IP literal, and a name may resolve to anything. So the check stands in
-the socket factory, which sees each address that a connection would go to.
+the socket factory, which sees each address that a connection would go to, whenever a name was resolved.
+
+Behind a proxy the socket goes to the proxy, which the operator chose, so its address may be private; it resolves the names, and
+must itself refuse private addresses (see `crawler.fetching.proxies`).
 """
 
 from __future__ import annotations
@@ -9,16 +12,19 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from crawler.network.wire import DIAL, Wire
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import AddrInfoType
 
     from crawler.network.dns import Resolver
@@ -69,16 +75,14 @@ _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 KEEP_ALIVE_S = 30.0
 
 
-@dataclass(slots=True)
-class Dial:
-    """What one fetch did at the place where sockets are made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Which connections may be made."""
 
-    made: int = 0  #: sockets made to allowed addresses; 0 = a kept connection was used, or all were refused
-    refused: str = ""  #: the last address that was refused
-
-
-#: The dial of the fetch under way in this task (and in the tasks that race its addresses).
-DIAL: ContextVar[Dial] = ContextVar("DIAL")
+    allow_private: bool = False  #: loopback and private addresses too
+    tls_verify: bool = True  #: certificates must be valid
+    ipv4: bool = True
+    ipv6: bool = True
 
 
 def is_public(address: str) -> bool:
@@ -101,28 +105,42 @@ def is_public(address: str) -> bool:
     return not any(ip in block for block in _NOT_PUBLIC[ip.version])
 
 
-def make_connector(resolver: Resolver, *, allow_private: bool) -> aiohttp.TCPConnector:
-    """A connector with keep-alive and without limits of its own: how many connections a host gets is
-    the frontier's decision. Certificates are verified. The resolver stays the caller's to close.
+class Connector(aiohttp.TCPConnector):
+    """Keep-alive, and no limits of its own: how many connections a host gets is the Frontier's decision. HTTP/1.1 only.
+
+    The resolver stays the caller's to close.
     """
-    return aiohttp.TCPConnector(
-        limit=0,
-        resolver=_HostResolver(resolver),
-        use_dns_cache=False,
-        keepalive_timeout=KEEP_ALIVE_S,
-        socket_factory=_socket_factory(allow_private=allow_private),
-    )
+
+    def __init__(self, resolver: Resolver, network: Network) -> None:
+        super().__init__(
+            limit=0,
+            resolver=_HostResolver(resolver),
+            use_dns_cache=False,
+            keepalive_timeout=KEEP_ALIVE_S,
+            socket_factory=socket_factory(network),
+            ssl=network.tls_verify,
+        )
+        self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop))
+
+    async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
+        DIAL.get().is_fresh = True
+        return await super()._create_connection(req, *args)
 
 
-def _socket_factory(*, allow_private: bool) -> Callable[[AddrInfoType], socket.socket]:
+def socket_factory(network: Network) -> Callable[[AddrInfoType], socket.socket]:
+    """What makes the socket for an address, or raises an OSError if the address may not be dialled."""
+    families = {socket.AF_INET: network.ipv4, socket.AF_INET6: network.ipv6}
+
     def make(info: AddrInfoType) -> socket.socket:
         family, kind, proto, _, address = info
-        host = str(address[0])
-        if not allow_private and not is_public(host):
-            DIAL.get().refused = host
-            # An OSError, since the dialler collects those and goes on to the next address.
+        host, dial = str(address[0]), DIAL.get()
+        # OSErrors, since the dialler collects those and goes on to the next address.
+        if not families.get(socket.AddressFamily(family), False):
+            raise OSError(errno.EAFNOSUPPORT, f"{host} is of a family that the order has switched off")
+        if not (network.allow_private or dial.is_proxied or is_public(host)):
+            dial.refused = host
             raise OSError(errno.EACCES, f"{host} is not a public address")
-        DIAL.get().made += 1
+        dial.made += 1
         return socket.socket(family, kind, proto)
 
     return make

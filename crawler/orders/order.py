@@ -21,10 +21,11 @@ from pydantic_settings import (
 
 from crawler.jobs.seeds import is_file
 from crawler.orders.extract import ExtractSection
+from crawler.orders.fetch import FetchSection, SiteEntry
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, Count, Duration, FolderName, Section, SeedFile, Size
+from crawler.orders.types import Connections, Count, Duration, FolderName, Section, SeedFile
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
 
@@ -64,14 +65,6 @@ class CrawlSection(Section):
     time_limit_s: Duration = Field(default=0.0, alias="time_limit")  #: 0: no limit
 
 
-class FetchSection(Section):
-    """What one fetch may cost."""
-
-    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=60.0, alias="timeout")  #: from start to last byte
-    max_body_bytes: Annotated[Size, Field(gt=0)] = Field(default=16 << 20, alias="max_body")  #: the rest is cut
-    allow_private: bool = False  #: loopback and private addresses may be fetched
-
-
 class CrawlOrder(BaseSettings):
     """A whole crawl order, frozen. `CrawlOrder()` is the defaults; files and variables are read by `load_order`."""
 
@@ -95,6 +88,7 @@ class CrawlOrder(BaseSettings):
     extract: ExtractSection = ExtractSection()
     dns: DnsSection = DnsSection()
     override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
+    site: tuple[SiteEntry, ...] = ()  #: entries, in a file only
 
     @classmethod
     def settings_customise_sources(

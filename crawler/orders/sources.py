@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource
 
+from crawler.orders.fetch import SiteEntry
 from crawler.orders.frontier import OverrideEntry
 from crawler.orders.order import ENVIRONMENT, CrawlOrder
 from crawler.outcomes.errors import OrderError
@@ -25,10 +26,11 @@ KEYS: Mapping[str, Mapping[str, object]] = {
     if isinstance(model.annotation, type) and issubclass(model.annotation, BaseModel)
 }
 
-#: The one part of the order that is no section: a list of tables, which only a file can hold.
-ENTRIES = "override"
-#: The keys of such an entry.
-ENTRY_KEYS = frozenset(field.alias or name for name, field in OverrideEntry.model_fields.items())
+#: The parts of the order that are no sections, but lists of tables, which only a file can hold -> the keys of an entry.
+ENTRIES: Mapping[str, frozenset[str]] = {
+    name: frozenset(field.alias or key for key, field in entry.model_fields.items())
+    for name, entry in (("override", OverrideEntry), ("site", SiteEntry))
+}
 
 #: Keys whose names are those of other keys, which have the flag: `--timeout` is the fetch's.
 _WITHOUT_FLAG = frozenset({("dns", "timeout"), ("extract", "timeout")})
@@ -71,9 +73,9 @@ class Layer:
         """The section as this source writes it."""
         return self.section_form.format(section=section, SECTION=section.upper())
 
-    def entry(self, number: int) -> str:
+    def entry(self, entries: str, number: int) -> str:
         """One of the file's entries, counted from 1."""
-        return f"{self.section(f'[{ENTRIES}]')} {number}"
+        return f"{self.section(f'[{entries}]')} {number}"
 
     def key(self, section: str, key: str) -> str:
         """The key as this source writes it."""
@@ -92,7 +94,7 @@ def load_order(file: Path | None, flags: Mapping[str, object]) -> CrawlOrder:
     merged: dict[str, Any] = {}
     for layer in reversed(layers):
         for section, table in layer.tables.items():
-            if section == ENTRIES:
+            if section in ENTRIES:
                 merged[section] = table
             else:
                 merged.setdefault(section, {}).update(table)
@@ -159,12 +161,12 @@ def _braced(file: Path) -> str:
 
 def _check_known(layer: Layer) -> None:
     for section, table in layer.tables.items():
-        if section == ENTRIES:
-            _check_entries(layer, table)
+        if section in ENTRIES:
+            _check_entries(layer, section, table)
             continue
         if section not in KEYS:
             home = (
-                f"; it belongs to [{FLAGS[section]}]" if section in FLAGS else _hint(section, [*KEYS, ENTRIES], "[{}]")
+                f"; it belongs to [{FLAGS[section]}]" if section in FLAGS else _hint(section, [*KEYS, *ENTRIES], "[{}]")
             )
             raise OrderError(f"{layer.section(section)} is unknown{home}")
         if not isinstance(table, Mapping):
@@ -176,13 +178,13 @@ def _check_known(layer: Layer) -> None:
                 raise OrderError(f"{layer.key(section, key)} is unknown{hint}")
 
 
-def _check_entries(layer: Layer, entries: object) -> None:
+def _check_entries(layer: Layer, name: str, entries: object) -> None:
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-        raise OrderError(f"{layer.section(ENTRIES)} must be entries of a file, each below a line [[{ENTRIES}]]")
+        raise OrderError(f"{layer.section(name)} must be entries of a file, each below a line [[{name}]]")
     for number, entry in enumerate(entries, 1):
         for key in entry:
-            if key not in ENTRY_KEYS:
-                raise OrderError(f"{layer.entry(number)} {key} is unknown{_hint(key, ENTRY_KEYS, '{}')}")
+            if key not in ENTRIES[name]:
+                raise OrderError(f"{layer.entry(name, number)} {key} is unknown{_hint(key, ENTRIES[name], '{}')}")
 
 
 def _hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
@@ -203,9 +205,9 @@ def _place(error: ErrorDetails, layers: list[Layer]) -> tuple[str | int, ...]:
     """The key at fault as its source writes it, and what is at fault inside of it."""
     section, *path = str(error["loc"][0]), *error["loc"][1:]
     keys = error.get("ctx", {}).get("keys") or (str(path[0]),)
-    if section == ENTRIES:
-        layer = next(layer for layer in layers if ENTRIES in layer.tables)
-        return (layer.entry(int(path[0]) + 1), *(path[1:] or keys[:1]))
+    if section in ENTRIES:
+        layer = next(layer for layer in layers if section in layer.tables)
+        return (layer.entry(section, int(path[0]) + 1), *(path[1:] or keys[:1]))
     given = [layer.key(section, key) for layer in layers for key in keys if key in layer.tables.get(section, {})]
     return (given[0] if given else f"[{section}] {keys[0]}", *path[1:])
 

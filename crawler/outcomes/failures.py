@@ -48,7 +48,19 @@ class NameTimeout(FetchError):
 
 
 class ConnectFailed(FetchError):
-    """No connection: refused, unreachable, or TLS failed (certificates are verified)."""
+    """No connection: refused, unreachable, too slow, or TLS failed."""
+
+    status = FetchStatus.CONNECT_FAILED
+
+
+class CertificateRefused(FetchError):
+    """The host's certificate is not valid: it will not be in a minute, and it says nothing of how the host is."""
+
+    status = FetchStatus.CONNECT_FAILED
+
+
+class ProxyFailed(FetchError):
+    """The proxy cannot be reached, or does not connect: nothing is known of the host."""
 
     status = FetchStatus.CONNECT_FAILED
 
@@ -100,6 +112,8 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     NameNotFound: (),
     NameTimeout: (10.0, 30.0),
     ConnectFailed: (5.0, 60.0),
+    CertificateRefused: (),
+    ProxyFailed: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
     RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py

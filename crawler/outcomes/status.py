@@ -18,12 +18,18 @@ class FetchStatus(IntEnum):
     CONNECTION_LOST = -3
     TIMED_OUT = -4
     PROCESSOR_FAILED = -5
+    DNS_PREREQUISITE_FAILED = -6
     UNFETCHABLE = -7
     ROBOTS_FAILED = -61
+    PREREQUISITE_FAILED = -62
+    DEEMED_NOT_FOUND = -404
     OUT_OF_SCOPE = -5000
     BLOCKED = -5001
+    BLOCKED_BY_PROCESSOR = -5002
     OVER_QUOTA = -5003
     OVER_TIME = -5004
+    DELETED = -6000
+    WORKER_KILLED = -7000
     ROBOTS_EXCLUDED = -9998
 
 
@@ -35,7 +41,8 @@ class StatusClass(Enum):
     DISREGARDED = "disregarded"
 
 
-#: Each code's words and class. Whatever is not listed and above 0 is an HTTP status: a success,
+#: Each code's words and class. A quota is nobody's failure: -5003 and -5004 cost no penalty here (in Heritrix they are
+#: failed, and do). Whatever is not listed and above 0 is an HTTP status: a success,
 #: since the server did answer.
 MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.UNATTEMPTED: ("not tried yet", StatusClass.FAILED),
@@ -44,12 +51,18 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.CONNECTION_LOST: ("connection lost", StatusClass.FAILED),
     FetchStatus.TIMED_OUT: ("timed out", StatusClass.FAILED),
     FetchStatus.PROCESSOR_FAILED: ("a processor failed", StatusClass.FAILED),
+    FetchStatus.DNS_PREREQUISITE_FAILED: ("its host's DNS lookup failed", StatusClass.FAILED),
     FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
     FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),
+    FetchStatus.PREREQUISITE_FAILED: ("what it needs first failed", StatusClass.FAILED),
+    FetchStatus.DEEMED_NOT_FOUND: ("deemed not found", StatusClass.FAILED),
     FetchStatus.OUT_OF_SCOPE: ("out of scope", StatusClass.DISREGARDED),
     FetchStatus.BLOCKED: ("blocked: by the operator, or a private or loopback address", StatusClass.DISREGARDED),
+    FetchStatus.BLOCKED_BY_PROCESSOR: ("blocked by a processor", StatusClass.DISREGARDED),
     FetchStatus.OVER_QUOTA: ("over a quota", StatusClass.DISREGARDED),
-    FetchStatus.OVER_TIME: ("over the time to run", StatusClass.DISREGARDED),
+    FetchStatus.OVER_TIME: ("over the time limit", StatusClass.DISREGARDED),
+    FetchStatus.DELETED: ("deleted by the operator", StatusClass.DISREGARDED),
+    FetchStatus.WORKER_KILLED: ("its worker was killed", StatusClass.FAILED),
     FetchStatus.ROBOTS_EXCLUDED: ("excluded by robots.txt", StatusClass.DISREGARDED),
 }
 

@@ -7,12 +7,12 @@ no finished URL is without one.
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Callable
 
 import structlog
 
-from crawler.fetching.fetcher import Response
+from crawler.fetching.bodies import Body
+from crawler.fetching.response import Response
 from crawler.jobs.journal import Entry, Journal
 from crawler.network.lookups import MIME, Lookup
 from crawler.outcomes.failures import TROUBLES, retry_after, told_by
@@ -76,7 +76,7 @@ class Disposition:
         entry = CrawlLogEntry(
             logged_s=self._clock(),
             status=response.status,
-            size_bytes=len(response.body),
+            size_bytes=response.body.size,
             url=url,
             hops=visit.lease.hops + "P",
             via=visit.lease.url,
@@ -102,7 +102,7 @@ class Disposition:
             worker=visit.worker,
             start_s=made.start_s,
             end_s=made.end_s,
-            digest=digest_of(made.body) if made.records else None,
+            digest=digest_of(Body.of(made.body)) if made.records else None,
         )
         await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
 
@@ -111,7 +111,7 @@ class Disposition:
         entry = CrawlLogEntry(
             logged_s=self._clock(),
             status=visit.status,
-            size_bytes=None if visit.response is None else len(visit.response.body),
+            size_bytes=None if visit.response is None else visit.response.body.size,
             url=visit.lease.url,
             hops=visit.lease.hops,
             via=visit.lease.via,
@@ -133,7 +133,7 @@ class Disposition:
             url=visit.lease.url,
             status=response.status,
             mime=visit.mime,
-            size_bytes=len(response.body),
+            size_bytes=response.body.size,
             hops=visit.lease.hops,
             via=visit.lease.via,
             fetched_s=response.start_s,
@@ -186,8 +186,8 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
     found = []
     if visit.lease.attempts:
         found.append(f"{visit.lease.attempts + 1}t")
-    if visit.response is not None and visit.response.truncated:
-        found.append("lenTrunc")
+    if visit.response is not None:
+        found.extend(cut.value for cut in visit.response.cuts)
     if visit.dropped_links:
         found.append(f"dol:{visit.dropped_links}")
     if visit.failure is not None and visit.failure.annotation:
@@ -198,6 +198,6 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
     return tuple(found)
 
 
-def digest_of(body: bytes) -> str:
+def digest_of(body: Body) -> str:
     """`sha1:` and the Base32 of the body's SHA-1, as Heritrix and WARC write it."""
-    return "sha1:" + base64.b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
+    return "sha1:" + base64.b32encode(body.digest).decode()

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from crawler.chain import Step
 from crawler.extracting.dispatch import Extractor
-from crawler.extracting.headers import Headers
-from crawler.fetching.fetcher import Response
+from crawler.fetching.options import Validators
+from crawler.fetching.response import Response
 from crawler.visit import Visit
 
 
-class FetchPage:
-    """Fetch the URL of the visit."""
+class Get(Protocol):
+    """A fetch, as `Fetcher.get`."""
 
-    def __init__(self, get: Callable[[str], Awaitable[Response]]) -> None:
+    def __call__(
+        self, url: str, *, conditional: Validators | None = None, via: str | None = None
+    ) -> Awaitable[Response]:
+        """The answer."""
+
+
+class FetchPage:
+    """Fetch the URL of the visit.
+
+    `known` tells what an earlier record of the job said of the URL's version; then it is asked for only if it has changed.
+    """
+
+    def __init__(self, get: Get, known: Callable[[str], Validators | None] = lambda _: None) -> None:
         self._get = get
+        self._known = known
 
     async def __call__(self, visit: Visit) -> Step:
         """Keep the answer, whatever its status. Raises: FetchError."""
-        visit.response = await self._get(visit.lease.url)
+        url = visit.lease.url
+        visit.response = await self._get(url, conditional=self._known(url), via=visit.lease.via)
         return Step.PROCEED
 
 
@@ -32,21 +47,8 @@ class ExtractPage:
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.links`, `visit.dropped_links` and `visit.notes`."""
         response = visit.response
-        if response is None or not 200 <= response.status < 300:
+        if response is None or not response.is_success:
             return Step.PROCEED
-        found = await self._extract(DecodedAnswer(response), visit.lease.url, visit.lease.hops)
+        found = await self._extract(response, visit.lease.url, visit.lease.hops)
         visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
         return Step.PROCEED
-
-
-class DecodedAnswer:
-    """A response whose body was decoded when it came, as an extractor takes it."""
-
-    def __init__(self, response: Response) -> None:
-        self.status = response.status
-        self.headers: Headers = response.headers
-        self._body = response.body
-
-    def content(self, limit: int) -> tuple[bytes, bool]:
-        """Its first `limit` bytes, and whether there are more."""
-        return self._body[:limit], len(self._body) > limit

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from crawler.chain import Step
-from crawler.fetching.fetcher import Fetcher, Response
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
 from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
@@ -130,10 +131,12 @@ class RobotsPrecondition:
 
     async def _read(self, response: Response) -> RobotsRules:
         """The rules out of an answer; a large one does not hold up the others."""
-        body, product = response.body[: MAX_ROBOTS_BYTES + 1], self._options.product
+        product = self._options.product
+        body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
+        is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
-            return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=response.truncated)
-        return rules_of(response.status, body, product, is_cut=response.truncated)
+            return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
+        return rules_of(response.status, body, product, is_cut=is_cut)
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
         """Keep the rules; None if they could not be had and must be asked for again when the host has rested.
@@ -180,21 +183,19 @@ async def follow_redirects(get: Callable[[str], Awaitable[Response]], url: str) 
         target = _target_of(response, url)
         if target is None:
             break
-        url = target
+        url, redirect = target, response
         try:
             response = await get(url)
         except FetchError:
             is_lost = True
             break
+        redirect.body.close()
     return (response if response is first else response.beginning(first.start_s)), is_lost
 
 
 def _target_of(response: Response, url: str) -> str | None:
     """Where a redirect leads; None if it is none, or leads nowhere."""
-    location = response.headers.get("Location")
-    if not 300 <= response.status < 400 or location is None:
-        return None
-    return canonical(location, url)
+    return None if response.location is None else canonical(response.location, url)
 
 
 async def _answer_of(under_way: asyncio.Future[RobotsRules | None]) -> RobotsRules | None:

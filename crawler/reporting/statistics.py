@@ -22,7 +22,7 @@ class CrawlStatistics:
     excluded: int = 0  #: URLs that were not fetched on purpose
     retries: int = 0  #: tries that will be repeated
     robots: int = 0  #: robots.txt fetched
-    fetched_bytes: int = 0  #: bodies, decoded
+    fetched_bytes: int = 0  #: bodies, as they came
     broken: int = 0  #: tries in which a processor of ours broke
     active: int = 0  #: workers that hold a URL
     by_status: Counter[int] = field(default_factory=Counter)
@@ -32,7 +32,7 @@ class CrawlStatistics:
     def count(self, visit: Visit, kind: OutcomeKind) -> None:
         """Count one ended visit."""
         if visit.response is not None:
-            self.fetched_bytes += len(visit.response.body)
+            self.fetched_bytes += visit.response.body.size
         self.broken += visit.broken is not None
         if visit.failure is None:
             self.seed_failures.pop(visit.lease.url, None)

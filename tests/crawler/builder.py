@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.fetching.fetcher import Response
+from crawler.fetching.bodies import Body
+from crawler.fetching.response import Cut, Response
 from crawler.jobs.journal import Entry, Journal, Sink
 from crawler.outcomes.failures import FetchError
 from crawler.visit import Ending, Visit
@@ -51,14 +52,19 @@ def lease(url: str = "http://a.test/", *, hops: str = "", via: str | None = None
     )
 
 
-def response(status: int = 200, body: bytes = b"", *, truncated: bool = False, **headers: str) -> Response:
+def response(status: int = 200, body: bytes = b"", *, cuts: tuple[Cut, ...] = (), **headers: str) -> Response:
     """An answer; `Retry_After="7"` is the header Retry-After."""
     named = CIMultiDict((name.replace("_", "-"), value) for name, value in headers.items())
     return Response(
+        url="http://a.test/",
         status=status,
+        reason="",
+        version="1.1",
         headers=CIMultiDictProxy(named),
-        body=body,
-        truncated=truncated,
+        raw_headers=tuple((name.encode(), value.encode()) for name, value in named.items()),
+        request=b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+        body=Body.of(body),
+        cuts=cuts,
         address="127.0.0.1",
         start_s=START_S,
         end_s=END_S,

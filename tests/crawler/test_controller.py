@@ -337,7 +337,7 @@ async def test_only_a_job_that_is_done_is_marked_so(tmp_path) -> None:
 class HangingFetcher(Fetcher):
     """A fetch that does not even keep its own time-out (as a robots.txt with many slow redirects)."""
 
-    async def get(self, url):
+    async def get(self, url, **options):
         await asyncio.Event().wait()
 
 
@@ -364,9 +364,9 @@ class HeldFetcher(Fetcher):
 
     may_fetch: asyncio.Event
 
-    async def get(self, url):
+    async def get(self, url, **options):
         await self.may_fetch.wait()
-        return await super().get(url)
+        return await super().get(url, **options)
 
 
 @pytest.fixture

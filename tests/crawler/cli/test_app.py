@@ -49,6 +49,8 @@ NO_FLAGS = {
     *("cache", "unreachable", "meta", "nofollow_links", "ipv4", "ipv6", "min_ttl", "max_ttl"),
     *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
+    *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "headers", "cookies"),
+    *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
 }
@@ -80,7 +82,7 @@ def option(key):
 
 def dumped(order):
     """Key -> value, as the file would have them."""
-    sections = order.model_dump(mode="json", by_alias=True, exclude={"override"})
+    sections = order.model_dump(mode="json", by_alias=True, exclude={"override", "site"})
     sections["extract"].pop("timeout")  # that name is the fetch's
     return {key: value for name, section in sections.items() if name != "dns" for key, value in section.items()}
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from crawler.fetching.fetcher import Fetcher, Response
+from crawler.fetching.bodies import Scratch
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.options import FetchOptions
+from crawler.fetching.response import Response
 from crawler.network.dns import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from crawler.fetching.sites import Site
 
     Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -61,15 +66,16 @@ class Web:
         self.connections = 0
         self._closers: list[Callable[[], Awaitable[object]]] = []
 
-    def fetcher(self, *, allow_private: bool = True, timeout_s: float = LIMIT_S) -> Fetcher:
+    def fetcher(self, *sites: Site, scratch: Scratch | None = None, **options: Any) -> Fetcher:
+        """A fetcher that may fetch from here; `options` are those of `FetchOptions`."""
         resolver = Resolver(["127.0.0.1:9"], self.hosts, clock=Clock(), timeout_s=0.3)
+        usual = {"allow_private": True, "timeout_s": LIMIT_S, "max_body_bytes": MAX_BODY}
         fetcher = Fetcher(
-            user_agent="anabranch/0 (+https://x.test)",
+            FetchOptions(**{"user_agent": "anabranch/0 (+https://x.test)", **usual, **options}),
             resolver=resolver,
-            timeout_s=timeout_s,
-            max_body_bytes=MAX_BODY,
-            allow_private=allow_private,
+            scratch=scratch or Scratch(None),
             clock=Clock(),
+            sites=sites,
         )
         self._closers[:0] = [fetcher.close, resolver.close]  # before the servers, which wait for their clients
         return fetcher
@@ -128,9 +134,9 @@ def raw(headers: str, body: bytes = b"") -> bytes:
     return OK + headers.encode() + b"\r\nConnection: close\r\n\r\n" + body
 
 
-async def get_raw(site: Web, *parts: bytes) -> Response:
+async def get_raw(site: Web, *parts: bytes, **options: Any) -> Response:
     port = await site.listen(saying(*parts))
-    return await site.fetcher().get(f"http://127.0.0.1:{port}/")
+    return await site.fetcher(**options).get(f"http://127.0.0.1:{port}/")
 
 
 async def refused_port() -> int:

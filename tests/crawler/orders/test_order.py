@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from crawler.orders.order import VERSION, CrawlOrder, dump_order, with_sources
-from crawler.orders.sources import ENTRY_KEYS, KEYS, load_order
+from crawler.orders.sources import ENTRIES, KEYS, load_order
 from crawler.outcomes.errors import CrawlerError, OrderError
 from crawler.outcomes.exits import ExitCode
 
@@ -309,7 +309,7 @@ def test_a_dumped_default_order_has_every_key_but_the_name(file: Path) -> None:
     """It is also the list of what can be set."""
     dumped = tomllib.loads(dump_order(CrawlOrder()))
     known = {section: set(keys) for section, keys in KEYS.items()}
-    assert dumped.pop("override") == []
+    assert (dumped.pop("override"), dumped.pop("site")) == ([], [])
     assert {section: set(table) for section, table in dumped.items()} == known | {"job": {"seeds", "seed_files"}}
 
 
@@ -373,10 +373,12 @@ def test_the_portals_order_shows_every_key_with_its_default() -> None:
     """It is the documentation of the order; what differs from the defaults is said in its first line."""
     text = (ROOT / "conf" / "portals.toml").read_text()
     shown = tomllib.loads(text)
-    commented = text[text.index("# [[override]]") :]
-    assert set(re.findall(r"^# (\w+) =", commented, re.MULTILINE)) == ENTRY_KEYS
-    entry = commented.replace("\n# ", "\n").removeprefix("# ")
-    assert set(tomllib.loads(entry)["override"][0]) == ENTRY_KEYS
+    starts = [text.index(f"# [[{name}]]") for name in ("site", "override")]
+    for name, start, end in zip(("site", "override"), starts, (text.index("\n\n", starts[0]), len(text)), strict=True):
+        commented = text[start:end]
+        assert set(re.findall(r"^# (\w+) =", commented, re.MULTILINE)) == ENTRIES[name]
+        entry = commented.replace("\n# ", "\n").removeprefix("# ")
+        assert set(tomllib.loads(entry)[name][0]) == ENTRIES[name]
     assert {section: set(table) for section, table in shown.items()} == {
         section: set(keys) for section, keys in KEYS.items()
     }

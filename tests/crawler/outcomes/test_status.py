@@ -16,12 +16,18 @@ def test_the_numbers_are_those_of_heritrix() -> None:
         "CONNECTION_LOST": -3,
         "TIMED_OUT": -4,
         "PROCESSOR_FAILED": -5,
+        "DNS_PREREQUISITE_FAILED": -6,
         "UNFETCHABLE": -7,
         "ROBOTS_FAILED": -61,
+        "PREREQUISITE_FAILED": -62,
+        "DEEMED_NOT_FOUND": -404,
         "OUT_OF_SCOPE": -5000,
         "BLOCKED": -5001,
+        "BLOCKED_BY_PROCESSOR": -5002,
         "OVER_QUOTA": -5003,
         "OVER_TIME": -5004,
+        "DELETED": -6000,
+        "WORKER_KILLED": -7000,
         "ROBOTS_EXCLUDED": -9998,
     }
 
@@ -60,6 +66,13 @@ def test_describe_gives_number_and_words(status: int, text: str) -> None:
         (-12345, StatusClass.FAILED),
         (-5001, StatusClass.DISREGARDED),
         (-9998, StatusClass.DISREGARDED),
+        (-5000, StatusClass.DISREGARDED),
+        (-5003, StatusClass.DISREGARDED),
+        (-6000, StatusClass.DISREGARDED),
+        (-6, StatusClass.FAILED),
+        (-62, StatusClass.FAILED),
+        (-404, StatusClass.FAILED),
+        (-7000, StatusClass.FAILED),
     ],
 )
 def test_an_http_answer_is_a_success_whatever_its_number(status: int, expected: StatusClass) -> None:

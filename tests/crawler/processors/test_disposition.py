@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from crawler.fetching.bodies import Body
+from crawler.fetching.response import Cut
 from crawler.jobs.journal import Journal, LineFile
 from crawler.network.lookups import AddressRecord, Lookup
 from crawler.outcomes.failures import (
@@ -166,9 +168,9 @@ def test_a_visit_that_nothing_happened_to_is_failed() -> None:
     [
         (visit(answer=response()), ()),
         (visit(answer=response(), attempts=2), ("3t",)),
-        (visit(answer=response(truncated=True)), ("lenTrunc",)),
+        (visit(answer=response(cuts=(Cut.LENGTH,))), ("lenTrunc",)),
         (visit(broken=KeyError("odd")), ("err=KeyError",)),
-        (visit(answer=response(truncated=True), attempts=1, broken=OSError()), ("2t", "lenTrunc", "err=OSError")),
+        (visit(answer=response(cuts=(Cut.LENGTH,)), attempts=1, broken=OSError()), ("2t", "lenTrunc", "err=OSError")),
     ],
 )
 def test_annotations_are_heritrixs_words(one, words) -> None:
@@ -186,7 +188,7 @@ def test_dropped_links_are_counted_in_the_annotations() -> None:
 @pytest.mark.parametrize(("body", "digest"), [(b"", EMPTY_DIGEST), (b"abc", ABC_DIGEST)])
 def test_the_digest_is_sha_1_in_base_32(body, digest) -> None:
     """As published."""
-    assert digest_of(body) == digest
+    assert digest_of(Body.of(body)) == digest
 
 
 # Lines

@@ -1,5 +1,7 @@
 """The two steps of every page: fetch, and read the links."""
 
+import gzip
+
 import pytest
 
 from crawler.chain import Step
@@ -7,10 +9,12 @@ from crawler.extracting.dispatch import Extractor
 from crawler.extracting.links import Link
 from crawler.extracting.options import ExtractOptions
 from crawler.extracting.sandbox import Sandbox
+from crawler.fetching.options import Validators
 from crawler.outcomes.failures import ConnectFailed
 from crawler.processors.disposition import annotations_of
 from crawler.processors.page import ExtractPage, FetchPage
-from tests.crawler.builder import response, visit
+from crawler.visit import Visit
+from tests.crawler.builder import lease, response, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
 LINKS = [Link("http://a.test/1", "L", "a/@href"), Link("http://a.test/2.png", "E", "img/@src")]
@@ -33,7 +37,7 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
     answer = response(500)
     asked = []
 
-    async def get(url):
+    async def get(url, **_):
         asked.append(url)
         return answer
 
@@ -42,10 +46,28 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
     assert (asked, one.response) == (["http://a.test/x"], answer)
 
 
+async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
+    """The fetcher decides what to make of it: a conditional GET, a Referer."""
+    asked = []
+
+    async def get(url, **options):
+        asked.append(options)
+        return response(304)
+
+    known = {"http://a.test/x": Validators(etag='"1"')}
+    fetch = FetchPage(get, known.get)
+    for url in ("http://a.test/x", "http://a.test/y"):
+        await fetch(Visit(lease(url, via="http://a.test/"), 1))
+    assert asked == [
+        {"conditional": Validators(etag='"1"'), "via": "http://a.test/"},
+        {"conditional": None, "via": "http://a.test/"},
+    ]
+
+
 async def test_a_fetch_that_fails_passes_its_error_on() -> None:
     """It ends the chain; the visit has no answer."""
 
-    async def get(url):
+    async def get(url, **_):
         raise ConnectFailed("refused")
 
     one = visit()
@@ -93,3 +115,10 @@ async def test_the_hops_of_a_url_say_what_is_expected_of_it() -> None:
     one = visit(answer=response(200, b"http://a.test/1", Content_Type="text/plain"), hops="M")
     await extract(one, sitemaps=True)
     assert one.links == [Link("http://a.test/1", "M", "sitemap")]
+
+
+async def test_a_coded_body_is_decoded_first() -> None:
+    """It is kept as it came; what is read is its content."""
+    one = answered(body=gzip.compress(BODY + b" " * 1000), Content_Encoding="gzip")
+    await extract(one)
+    assert one.links == LINKS

@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 
 from crawler.chain import Step
+from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.options import FetchOptions
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
     AddressRefused,
@@ -95,11 +97,9 @@ class Opened:
         clock = FakeClock(START_S)
         self._resolver = Resolver((), self.web.hosts, clock=clock)
         self._fetcher = Fetcher(
-            user_agent="anabranch",
+            FetchOptions(user_agent="anabranch", timeout_s=10.0, max_body_bytes=1 << 20, allow_private=True),
             resolver=self._resolver,
-            timeout_s=10.0,
-            max_body_bytes=1 << 20,
-            allow_private=True,
+            scratch=Scratch(None),
             clock=self.web.now,
         )
         return Robots(self._fetcher, **self._options)
@@ -117,7 +117,7 @@ class HeldFetcher:
         self.asked = []
         self.answers = asyncio.Queue()
 
-    async def get(self, url):
+    async def get(self, url, **_):
         self.asked.append(url)
         answer = await self.answers.get()
         if isinstance(answer, BaseException):
@@ -137,7 +137,7 @@ async def test_the_first_visit_fetches_the_rules_and_goes_back_deferred() -> Non
     web = web_of(body=RULES, content_type="text/plain")
     async with Opened(web) as robots:
         one, step = await robots.visit()
-        assert (step, one.ending, one.response.body) == (Step.STOP, Ending.DEFERRED, RULES)
+        assert (step, one.ending, one.response.body.read()) == (Step.STOP, Ending.DEFERRED, RULES)
         assert robots.notes == [(one, "http://a.test/robots.txt", 200)]
         assert decide(one, START_S).kind is DEFERRED
         assert decide(one, START_S).end_s == one.response.end_s

@@ -1,0 +1,70 @@
+"""What the libraries raise, and which failure of ours that is. Whatever is not in the table is a defect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import aiohttp
+
+from crawler.network.wire import MAX_HEAD_BYTES, Dial, HeadTooLong
+from crawler.outcomes.failures import (
+    AddressRefused,
+    CertificateRefused,
+    ConnectFailed,
+    ConnectionLost,
+    FetchError,
+    FetchTimeout,
+    ProxyFailed,
+    Unfetchable,
+)
+
+#: The first row that fits wins. An `OSError` of connecting is a `ClientConnectorError`.
+FOREIGN: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
+    {
+        aiohttp.ConnectionTimeoutError: ConnectFailed,
+        aiohttp.SocketTimeoutError: FetchTimeout,
+        TimeoutError: FetchTimeout,  # ours, for the whole fetch
+        aiohttp.ClientConnectorCertificateError: CertificateRefused,
+        aiohttp.ClientProxyConnectionError: ProxyFailed,
+        aiohttp.ClientHttpProxyError: ProxyFailed,
+        aiohttp.ClientConnectorError: ConnectFailed,  # refused, unreachable, TLS
+        aiohttp.InvalidURL: Unfetchable,
+        aiohttp.NonHttpUrlClientError: Unfetchable,
+        HeadTooLong: ConnectionLost,
+        aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors, bad HTTP
+        OSError: ConnectionLost,
+        ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the header writer cannot take
+    }
+)
+
+_MAX_MESSAGE_CHARS = 300
+
+
+def failure_of(error: Exception, dial: Dial, timeout_s: float) -> FetchError:
+    """The failure that a foreign error is; its message is one line. To be raised `from` it."""
+    kind = next(ours for theirs, ours in FOREIGN.items() if isinstance(error, theirs))
+    if kind is ConnectFailed and dial.refused and not dial.made:
+        return AddressRefused(f"{dial.refused} is not a public address (--allow-private allows it)")
+    if kind is FetchTimeout and not isinstance(error, aiohttp.ClientError):
+        return FetchTimeout(f"not done within {timeout_s:g} s")
+    return kind(one_line(error))
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, in one printable line of at most 300 characters."""
+    match error:
+        case aiohttp.ServerDisconnectedError():
+            text = "the server closed the connection without a whole answer"
+        case aiohttp.ClientHttpProxyError():
+            text = f"the proxy answers {error.status} {error.message}"
+        case aiohttp.ClientResponseError():
+            text = f"bad HTTP: {error.message}"
+        case aiohttp.SocketTimeoutError():
+            text = "nothing came for too long"
+        case HeadTooLong():
+            text = f"more than {MAX_HEAD_BYTES} bytes of headers, trailers or chunk extensions"
+        case _:
+            text = str(error) or type(error).__name__
+    printable = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return " ".join(printable.split())[:_MAX_MESSAGE_CHARS]

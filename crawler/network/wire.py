@@ -1,0 +1,149 @@
+"""What comes over one connection, bounded before a parser collects it: heads without end, framing without content.
+
+aiohttp bounds a header's length and their number, not all together, and throws away what it has read of a head that is too
+long. Here the bytes of a head are counted (those of 1xx answers with it), and kept until it is whole, so that what came of an
+endless one can be shown. Trailers and chunk extensions are bounded alike: so many bytes without any content are too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from aiohttp.client_proto import ResponseHandler
+
+if TYPE_CHECKING:
+    from aiohttp.http import RawResponseMessage
+    from aiohttp.streams import StreamReader
+
+#: The longest head of an answer, 1xx answers before it included; and the most framing without content.
+MAX_HEAD_BYTES = 128 * 1024
+#: Headers that a head of that size can hold.
+MAX_HEADER_LINES = MAX_HEAD_BYTES // 4
+
+#: A head is parsed in such pieces, so that it is cut near the limit whatever the packets.
+_PIECE_BYTES = 16 * 1024
+
+
+@dataclass(slots=True)
+class Dial:
+    """One fetch, as the place sees it where connections are made."""
+
+    is_proxied: bool = False  #: what is dialled is a proxy, which the operator chose
+    first_byte_s: float | None = None  #: time from the request's end to the answer's first byte
+    is_fresh: bool = False  #: a connection was made for it; else a kept one was used
+    made: int = 0  #: sockets made to allowed addresses
+    refused: str = ""  #: the last address that was refused
+
+
+#: The dial of the fetch under way in this task (and in the tasks that race its addresses).
+DIAL: ContextVar[Dial] = ContextVar("DIAL")
+
+
+class HeadTooLong(Exception):
+    """An answer's head goes beyond `MAX_HEAD_BYTES`; `head` is what came of it."""
+
+    def __init__(self, head: bytes) -> None:
+        super().__init__(f"headers beyond {MAX_HEAD_BYTES} bytes")
+        self.head = head
+
+
+class Wire(ResponseHandler):
+    """aiohttp's side of one connection, with those bounds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._head = bytearray()
+        self._is_in_head = False
+        self._between_s: float | None = None
+        self._due_s = inf  #: loop time at which silence has lasted too long
+        self._framing_bytes = 0  #: since the last content
+        self._content_bytes = 0  #: content until then
+
+    def set_response_params(self, **params: Any) -> None:
+        """A request goes out in a moment: the next bytes are an answer's head."""
+        self._head.clear()
+        self._is_in_head = True
+        self._framing_bytes = self._content_bytes = 0
+        self._between_s = params.get("read_timeout")
+        if self._between_s is not None:
+            params["read_timeout"] = DIAL.get().first_byte_s
+        super().set_response_params(**params)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone, and its timer with it."""
+        super().connection_lost(exc)
+        super()._drop_timeout()
+
+    def _reschedule_timeout(self) -> None:
+        """Aiohttp makes a timer for each read; here one waits for the latest of them."""
+        if self._read_timeout is None:
+            self._due_s = inf
+            return
+        self._due_s = self._loop.time() + self._read_timeout
+        handle = self._read_timeout_handle
+        if handle is None or handle.when() > self._due_s:
+            super()._drop_timeout()
+            self._read_timeout_handle = self._loop.call_at(self._due_s, self._look)
+
+    def _drop_timeout(self) -> None:
+        """Nothing is waited for; a timer may run out by itself."""
+        self._due_s = inf
+
+    def _look(self) -> None:
+        self._read_timeout_handle = None
+        if self._due_s <= self._loop.time():
+            self._on_read_timeout()
+        elif self._due_s < inf:
+            self._read_timeout_handle = self._loop.call_at(self._due_s, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the socket; none: the parser is to go on with what it has."""
+        if self._is_in_head and data:
+            self.read_timeout = self._between_s
+            data = self._head_received(data)
+            if not data:
+                return
+        super().data_received(data)
+        payload = self._payload
+        if payload is not None and not self._is_in_head:
+            self._watch_framing(payload, len(data))
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """The parser has read a head, an informational one perhaps."""
+        code = data[0].code
+        if code == 101 or not 100 <= code < 200:
+            self._is_in_head = False
+            self._head.clear()
+        super().feed_data(data, size)
+
+    def _head_received(self, data: bytes) -> bytes:
+        """Parse the head piecemeal; answers the bytes behind it."""
+        while data and self._is_in_head:
+            piece, data = data[:_PIECE_BYTES], data[_PIECE_BYTES:]
+            self._head += piece
+            super().data_received(piece)
+            if self._is_in_head and len(self._head) > MAX_HEAD_BYTES:
+                self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
+                return b""
+        return data
+
+    def _watch_framing(self, payload: StreamReader, received: int) -> None:
+        if payload.total_bytes != self._content_bytes:
+            self._content_bytes, self._framing_bytes = payload.total_bytes, 0
+            return
+        self._framing_bytes += received
+        if self._framing_bytes > MAX_HEAD_BYTES and not payload.is_eof():
+            error = HeadTooLong(b"")
+            payload.set_exception(error)
+            self._give_up(error)
+
+    def _give_up(self, error: HeadTooLong) -> None:
+        self._is_in_head = False
+        self._head.clear()
+        self.set_exception(error)
+        if self.transport is not None:
+            self.transport.abort()
