@@ -210,20 +210,15 @@ class AsyncFrontier:
             return
 
     def _next(self) -> Lease | None:
-        if self._is_stopped:
-            return None
         if self._is_paused:
             self.core.take_answers()  # as `lease` does
-            return None
-        return self.core.lease()
+        return None if self._is_paused or self._is_stopped else self.core.lease()
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._is_paused:
-            return
-        at_s = self.core.wake().at_s
+        at_s = None if self._is_paused else self.core.wake().at_s
         if at_s is not None:
             wait_s = max(at_s - self.core.now_s(), 0.0)
             self._timer = self._loop.call_later(wait_s, self._pump)
