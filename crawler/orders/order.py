@@ -21,6 +21,7 @@ from pydantic_settings import (
 
 from crawler.jobs.seeds import is_file
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.orders.limits import LimitsSection
 from crawler.orders.types import Connections, Count, Duration, Endpoint, FolderName, Name, Section, SeedFile, Size
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
@@ -68,11 +69,9 @@ class RobotsSection(Section):
 
 
 class CrawlSection(Section):
-    """How much at once, and how much in all."""
+    """How much at once."""
 
-    workers: Connections = 100
-    limit: Count = 0  #: pages; 0: no limit
-    time_limit_s: Duration = Field(default=0.0, alias="time_limit")  #: 0: no limit
+    workers: Connections = 100  #: fetches at once
 
 
 class FetchSection(Section):
@@ -109,6 +108,7 @@ class CrawlOrder(BaseSettings):
     politeness: PolitenessSection = PolitenessSection()
     robots: RobotsSection = RobotsSection()
     crawl: CrawlSection = CrawlSection()
+    limits: LimitsSection = LimitsSection()
     fetch: FetchSection = FetchSection()
     dns: DnsSection = DnsSection()
     override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only

@@ -36,6 +36,7 @@ class CrawlSnapshot(NamedTuple):
     queues: int  #: work queues that the job has had so far
     wakes_in_s: float | None  #: until a gate opens or a retry comes due
     waits_for: WaitsFor
+    paused: str = ""  #: why no fetch begins, in words
 
 
 def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> str:
@@ -59,7 +60,9 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
 
 
 def why_idle(now: CrawlSnapshot) -> str:
-    """In words, why no worker holds a URL; empty if one does."""
+    """In words, why no worker holds a URL, or will soon; empty if they work on."""
+    if now.paused:
+        return now.paused
     if now.active:
         return ""
     if WaitsFor.STORE in now.waits_for and now.wakes_in_s is None:

@@ -150,7 +150,7 @@ async def test_the_order_of_the_run_is_kept_in_the_folder_once_the_job_has_taken
 async def test_a_limit_reached_with_the_last_page_is_a_finished_job(tmp_path) -> None:
     """Nothing is queued, so nothing is left to go on with."""
     async with web_of(SITE) as web:
-        code, run = await crawl(web, tmp_path, crawl={"limit": len(ALL)})
+        code, run = await crawl(web, tmp_path, limits={"pages": len(ALL)})
     assert code is ExitCode.DONE
     assert "finished: nothing is queued" in run.said[-1]
 
@@ -277,7 +277,7 @@ async def test_the_limit_counts_the_pages_of_the_whole_job(tmp_path) -> None:
     """Two, no more with the same limit, and one more with a higher one."""
     async with web_of(SITE) as web:
         for limit, pages in ((2, 2), (2, 2), (3, 3)):
-            code, run = await crawl(web, tmp_path, crawl={"limit": limit})
+            code, run = await crawl(web, tmp_path, limits={"pages": limit})
             assert (code, len(crawled(tmp_path))) == (ExitCode.DONE, pages)
             assert WhyEnded.PAGE_LIMIT.value in run.said[-1]
 
@@ -288,7 +288,7 @@ async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
         code, run = await crawl(
             web,
             tmp_path,
-            crawl={"time_limit": SHORT_S},
+            limits={"time": SHORT_S},
             politeness={"min_delay": 3600, "max_delay": 3600, "max_connections": 1},
         )
     assert code is ExitCode.DONE
@@ -299,7 +299,7 @@ async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
 async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
     """A crawl that ends by itself has simply finished."""
     async with web_of(SITE) as web:
-        _, run = await crawl(web, tmp_path, crawl={"time_limit": 3600})
+        _, run = await crawl(web, tmp_path, limits={"time": 3600})
     assert WhyEnded.FINISHED.value in run.said[-1]
     timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
     assert run.controller.stop not in [timer._callback for timer in timers]
@@ -308,7 +308,7 @@ async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
 async def test_only_a_job_that_is_done_is_marked_so(tmp_path) -> None:
     """A finished one may be started afresh without consent, one that a limit has stopped may not."""
     async with web_of(SITE) as web:
-        await crawl(web, tmp_path, crawl={"limit": 2})
+        await crawl(web, tmp_path, limits={"pages": 2})
         with pytest.raises(JobUnfinished):
             JobFolder.open(tmp_path / "job", fresh=True, even_unfinished=False)
         await crawl(web, tmp_path)
