@@ -222,7 +222,8 @@ class CrawlController:
 
     def _tell(self) -> None:
         """Somebody asks by a signal how it goes."""
-        log.warning("status", **self._status())
+        facts = self._status()
+        log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line") if name in facts})
 
     def _status(self) -> dict[str, Any]:
         """How the run is doing, as plain facts."""
@@ -261,7 +262,7 @@ class CrawlController:
             waiting=now.waiting,
             gates=now.gates,
             queues=now.queues["all"],
-            wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
+            wakes_in_s=None if wake.at_s is None else max(wake.at_s - self._clock(), 0.0),
             waits_for=wake.waits_for,
             paused=self._course.words,
         )

@@ -9,6 +9,7 @@ import typer
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
+from crawler.cli.operate_options import add, pause, resume, status, stop
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 
 app = typer.Typer(
@@ -30,7 +31,7 @@ _POLICIES = (
 )
 
 #: What `crawl` is told beside the keys of the crawl order; every other flag is a key.
-NO_KEYS = frozenset({"sources", "order_file", "job", "fresh", "yes", "verbose", "quiet"})
+NO_KEYS = frozenset({"sources", "order_file", "job", "settings", "fresh", "yes", "verbose", "quiet"})
 
 
 def _version(wanted: bool) -> None:
@@ -59,6 +60,10 @@ def crawl(
     ] = None,
     order_file: Annotated[
         FilePath, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
+    ] = None,
+    settings: Annotated[
+        Texts,
+        typer.Option("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.", rich_help_panel=_JOB),
     ] = None,
     job: Annotated[FilePath, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
     name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
@@ -90,6 +95,7 @@ def crawl(
     scope: Annotated[Text, typer.Option(help="Stay on the seeds' host or prefix.", rich_help_panel=_LIMITS)] = None,
     max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
     limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
+    size_limit: Annotated[Text, typer.Option(help="Fetched bytes, as in 10GB.", rich_help_panel=_LIMITS)] = None,
     time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
     timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
@@ -112,11 +118,14 @@ def crawl(
         fresh=fresh,
         yes=yes,
         verbosity=-1 if quiet else verbose,
+        settings=tuple(settings or ()),
         flags={key: value for key, value in ctx.params.items() if key not in NO_KEYS},
     )
     raise typer.Exit(run_crawl(command))
 
 
+for verb in (pause, resume, stop, status, add):
+    app.command()(verb)
 app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)
