@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crawler.cli.config_options import config
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.lab_options import lab
@@ -126,6 +127,7 @@ def crawl(
 
 for verb in (pause, resume, stop, status, add):
     app.command()(verb)
+app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)

@@ -64,7 +64,7 @@ class ScopeSection(Section):
 class RobotsSection(Section):
     """How robots.txt is taken."""
 
-    robots: Literal["obey", "ignore"] = "obey"
+    robots: Literal["obey", "ignore"] = "obey"  #: ignore is for your own sites
     max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
 
 

@@ -39,6 +39,12 @@ def read_layers(file: Path | None, flags: Mapping[str, object], settings: Sequen
     return [*layers, _file_layer(file)] if file else layers
 
 
+def seeds_layer(order: CrawlOrder) -> Layer:
+    """The seeds of an order as what the command line says: they stand in for those of all other sources."""
+    tables = {"job": {"seeds": list(order.job.seeds), "seed_files": list(order.job.seed_files)}}
+    return Layer(tables=tables, section_form="seeds", key_form="SEED", origin_form="command line")
+
+
 def _flag_layer(flags: Mapping[str, object]) -> Layer:
     tables: dict[str, dict[str, object]] = {}
     for flag, value in flags.items():
