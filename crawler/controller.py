@@ -9,14 +9,11 @@ back, close the journal, close the Frontier, write the reports. Only this file c
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-import structlog
 
 from crawler.chain import Processor
 from crawler.fetching.fetcher import Fetcher
@@ -31,6 +28,7 @@ from crawler.operating.course import Course
 from crawler.operating.crawl_verbs import CrawlVerbs
 from crawler.operating.limits import DiskWatch, Limits
 from crawler.operating.signals import heeded
+from crawler.operating.status import Status
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import storage_errors
@@ -39,7 +37,7 @@ from crawler.processors.candidates import Candidates
 from crawler.processors.disposition import Disposition
 from crawler.processors.page import ExtractPage, FetchPage
 from crawler.processors.preconditions import NoRobots, RobotsPrecondition
-from crawler.reporting.progress import CrawlSnapshot, progress_line
+from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.ruling import Scope
@@ -47,8 +45,6 @@ from crawler.workers import WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.clocks import steady_clock
 from frontier.core import Frontier
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +69,7 @@ class CrawlController:
         self._course = Course(outside.say)
         self._limits = Limits(order.limits, self._course, self._statistics)
         self._disk = DiskWatch([job.directory], order.limits.min_free_disk_bytes, self._course)
-        self._take: Callable[[], CrawlSnapshot] | None = None
+        self._status = Status(self._course, self._statistics, self._disk, order.crawl.workers, self._clock)
         self._is_signalled = False
 
     async def run(self) -> ExitCode:
@@ -81,7 +77,7 @@ class CrawlController:
 
         Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
         """
-        with heeded(self._signalled, self._tell):
+        with heeded(self._signalled, self._status.log):
             facts = await self._run_parts()
             with storage_errors(self._job.reports):
                 write_reports(self._job.reports, facts)
@@ -115,8 +111,8 @@ class CrawlController:
             scope = Scope(order.scope.scope, order.scope.max_hops)
             seeding = Seeding(book, scope, frontier)
             pool = self._pool(frontier, journal, fetcher, Candidates(scope, seeding.redirected))
-            self._take = partial(self._snapshot, frontier.core)
-            verbs = CrawlVerbs(self._course, frontier, seeding, self._status)
+            self._status.look_at(frontier.core)
+            verbs = CrawlVerbs(self._course, frontier, seeding, self._status.facts)
             async with Control(self._job.state, verbs.answer):
                 await seeding.begin(self._seeds)
                 self._outside.say(opening_line(self._job, frontier.core.counts()))
@@ -170,7 +166,7 @@ class CrawlController:
                     for number in range(1, self._order.crawl.workers + 1)
                 ]
                 beside = [
-                    group.create_task(self._outside.show(partial(self._snapshot, frontier.core))),
+                    group.create_task(self._outside.show(self._status.snapshot)),
                     group.create_task(self._disk.watch(), name="disk"),
                 ]
                 await self._until_ended(workers, frontier, pool)
@@ -220,23 +216,6 @@ class CrawlController:
         self.stop(WhyEnded.SIGNAL)
         self._outside.say("draining: fetches under way may end; a second signal leaves at once")
 
-    def _tell(self) -> None:
-        """Somebody asks by a signal how it goes."""
-        facts = self._status()
-        log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line") if name in facts})
-
-    def _status(self) -> dict[str, Any]:
-        """How the run is doing, as plain facts."""
-        facts = {"phase": self._course.phase.value, "paused": self._course.words, "pid": os.getpid()}
-        if self._take is None:
-            return facts
-        now = self._take()
-        waits_for = now.waits_for.name or ""
-        free_bytes = self._disk.free_bytes
-        return (
-            facts | now._asdict() | {"waits_for": waits_for, "free_disk_bytes": free_bytes, "line": progress_line(now)}
-        )
-
     async def _facts(self, frontier: AsyncFrontier, seeding: Seeding) -> RunFacts:
         return RunFacts(
             job=str(self._job.directory),
@@ -245,26 +224,6 @@ class CrawlController:
             seeds=await seeding.facts(self._statistics),
             run=self._statistics,
             frontier=await frontier.statistics(),
-        )
-
-    def _snapshot(self, frontier: Frontier) -> CrawlSnapshot:
-        now, run, wake = frontier.counts(), self._statistics, frontier.wake()
-        return CrawlSnapshot(
-            elapsed_s=self._clock() - run.started_s,
-            pages=run.pages,
-            failed=run.failed,
-            excluded=run.excluded,
-            retries=run.retries,
-            fetched_bytes=run.fetched_bytes,
-            active=run.active,
-            workers=self._order.crawl.workers,
-            pending=now.pending,
-            waiting=now.waiting,
-            gates=now.gates,
-            queues=now.queues["all"],
-            wakes_in_s=None if wake.at_s is None else max(wake.at_s - self._clock(), 0.0),
-            waits_for=wake.waits_for,
-            paused=self._course.words,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-import time
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +89,7 @@ def _status(directory: Path, command: OperateCommand) -> None:
         facts = _left(directory)
     _show_status(facts, command)
     while command.watch and facts is not None and facts["phase"] != "stopped":
-        time.sleep(WATCH_S)
+        threading.Event().wait(WATCH_S)
         facts = ask(directory / "state", STATUS, {})
         if facts is not None:
             _show_status(facts, command)
