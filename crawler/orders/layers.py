@@ -46,13 +46,13 @@ class Layer:
 
 
 def merged(layers: Sequence[Layer]) -> dict[str, Any]:
-    """The sources as one, key by key."""
+    """The sources as one, key by key, without what has not the form of a section."""
     tables: dict[str, Any] = {}
     for layer in reversed(layers):
         for section, table in layer.tables.items():
             if section in ENTRIES:
                 tables[section] = table
-            else:
+            elif isinstance(table, Mapping):
                 tables.setdefault(section, {}).update(table)
     return tables
 

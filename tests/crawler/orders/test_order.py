@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from crawler.orders.order import VERSION, CrawlOrder, dump_order, with_sources
 from crawler.orders.keys import ENTRIES, KEYS, keys_of
+from crawler.orders.order import VERSION, CrawlOrder, dump_order, with_sources
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import CrawlerError, OrderError
 from crawler.outcomes.exits import ExitCode
