@@ -117,6 +117,7 @@ class CrawlController:
                 await seeding.begin(self._seeds)
                 self._outside.say(opening_line(self._job, frontier.core.counts()))
                 await self._disk.look()
+                await self._limits.count_earlier(self._job.crawl_log)
                 self._course.steer(frontier)
                 await self._crawl(frontier, pool)
             await self._crawl(frontier, pool)  # what was added in the last moment; nobody adds any more

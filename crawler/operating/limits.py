@@ -20,6 +20,7 @@ from crawler.operating.course import Cause, Course
 from crawler.orders.limits import LimitsSection
 from crawler.orders.quantities import format_bytes
 from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.errors import storage_errors
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Visit
 from crawler.workers import Dispose, PageLimit
@@ -43,14 +44,17 @@ _ENDINGS = {
 class Limits:
     """Pages, bytes and time of one run. Costs a comparison per visit."""
 
-    def __init__(
-        self, order: LimitsSection, course: Course, statistics: CrawlStatistics, *, fetched_before_bytes: int = 0
-    ) -> None:
-        """`fetched_before_bytes`: what earlier runs of the job fetched."""
+    def __init__(self, order: LimitsSection, course: Course, statistics: CrawlStatistics) -> None:
         self._order = order
         self._course = course
         self._statistics = statistics
-        self._bytes_left = order.fetched_bytes - fetched_before_bytes if order.fetched_bytes else None
+        self._bytes_left: int | None = order.fetched_bytes or None
+
+    async def count_earlier(self, crawl_log: Path) -> None:
+        """Take what earlier runs of the job fetched from the bytes that are left; the log is read only if they are limited."""
+        if self._bytes_left is not None:
+            self._bytes_left -= await asyncio.to_thread(logged_bytes, crawl_log)
+            self.look()
 
     def pages(self, done: int) -> PageLimit:
         """The tickets for what the job may fetch beside the pages that it has."""
@@ -143,6 +147,16 @@ class DiskWatch:
 
     def _fullest(self) -> tuple[int, Path]:
         return min((self._free(folder), folder) for folder in self._folders)
+
+
+def logged_bytes(crawl_log: Path) -> int:
+    """The bytes of all bodies in a crawl log, its third field (blocks); 0 without a log. Raises: StorageError."""
+    with storage_errors(crawl_log):
+        if not crawl_log.exists():
+            return 0
+        with crawl_log.open("rb") as lines:
+            sizes = (line.split(maxsplit=3)[2] for line in lines if line.count(b" ") > 2)
+            return sum(int(size) for size in sizes if size.isdigit())
 
 
 def free_of(folder: Path) -> int:

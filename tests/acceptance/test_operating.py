@@ -170,7 +170,10 @@ async def test_the_limit_of_bytes_names_itself(tmp_path, slow_web):
     run = await anabranch(*command, "--size-limit", "2KB", cwd=tmp_path)
     assert run.code == 0, run.err
     assert "stopped by --size-limit" in run.out
-    assert 0 < len(crawl_log(tmp_path / "job")) < len(expected([SEED]))
+    fetched = len(crawl_log(tmp_path / "job"))
+    assert 0 < fetched < len(expected([SEED]))
+    again = await anabranch(*command, "--size-limit", "2KB", cwd=tmp_path)
+    assert (again.code, len(crawl_log(tmp_path / "job"))) == (0, fetched), "it counts the whole job"
     assert (await anabranch(*command, cwd=tmp_path)).code == 0
     assert crawl_log(tmp_path / "job") == expected([SEED])
 
