@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -55,6 +56,7 @@ class CrawlCommand:
 def run_crawl(command: CrawlCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
     keep_streams()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the crawl answers it: a question does not end a program
     configure_logs(command.verbosity)
     tune_interpreter()
     try:
