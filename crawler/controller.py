@@ -9,7 +9,6 @@ back, close the journal, close the Frontier, write the reports. Only this file c
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -28,10 +27,14 @@ from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.network.dns import Resolver
 from crawler.operating.control import Control
-from crawler.operating.verbs import answer_beside
+from crawler.operating.course import Course
+from crawler.operating.crawl_verbs import CrawlVerbs
+from crawler.operating.limits import DiskWatch, Limits
+from crawler.operating.signals import heeded
+from crawler.operating.status import Status
 from crawler.orders.fetch import fetch_options, site_of
 from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.endings import FORESEEABLE, WhyEnded, exit_code, first_of
+from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.processors.candidates import Candidates
@@ -43,7 +46,7 @@ from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.opening import open_scope
-from crawler.workers import PageLimit, WorkerPool
+from crawler.workers import WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.clocks import steady_clock
 from frontier.core import Frontier
@@ -68,8 +71,10 @@ class CrawlController:
         self._outside = outside
         self._clock = steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
-        self._stop = asyncio.Event()
-        self._ending = WhyEnded.FINISHED
+        self._course = Course(outside.say)
+        self._limits = Limits(order.limits, self._course, self._statistics)
+        self._disk = DiskWatch([job.directory], order.limits.min_free_disk_bytes, self._course)
+        self._status = Status(self._course, self._statistics, self._disk, order.crawl.workers, self._clock)
         self._is_signalled = False
 
     async def run(self) -> ExitCode:
@@ -77,24 +82,16 @@ class CrawlController:
 
         Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled)
-        try:
+        with heeded(self._signalled, self._status.log):
             facts = await self._run_parts()
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-        with storage_errors(self._job.reports):
-            write_reports(self._job.reports, facts)
+            with storage_errors(self._job.reports):
+                write_reports(self._job.reports, facts)
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
-        return exit_code(self._ending, facts.seeds)
+        return exit_code(self._course.ending, facts.seeds)
 
     def stop(self, ending: WhyEnded) -> None:
         """End the crawl in order; the first reason counts."""
-        if not self._stop.is_set():
-            self._ending = ending
-            self._stop.set()
+        self._course.stop(ending)
 
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
@@ -105,7 +102,6 @@ class CrawlController:
             resolver = resolver_of(order, self._clock)
             parts.push_async_callback(resolver.close)
             frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
-            await parts.enter_async_context(Control(self._job.state, partial(answer_beside, frontier)))
             journal = Journal(LineFile(self._job.crawl_log, "crawl_log"), LineFile(self._job.pages, "pages"))
             parts.push_async_callback(journal.close)
             fetcher = Fetcher(
@@ -121,11 +117,18 @@ class CrawlController:
             extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
             scope = open_scope(order.scope)
             seeding = Seeding(book, scope, frontier)
-            await seeding.begin(self._seeds)
-            self._outside.say(opening_line(self._job, frontier.core.counts()))
-            if not frontier.core.is_done and not self._stop.is_set():
-                steps = (FetchPage(fetcher.get), ExtractPage(extract), Candidates(scope, seeding.redirected))
-                await self._crawl(frontier, self._pool(frontier, journal, fetcher, resolver, steps))
+            steps = (FetchPage(fetcher.get), ExtractPage(extract), Candidates(scope, seeding.redirected))
+            pool = self._pool(frontier, journal, fetcher, resolver, steps)
+            self._status.look_at(frontier.core)
+            verbs = CrawlVerbs(self._course, frontier, seeding, self._status.facts)
+            async with Control(self._job.state, verbs.answer):
+                await seeding.begin(self._seeds)
+                self._outside.say(opening_line(self._job, frontier.core.counts()))
+                await self._disk.look()
+                await self._limits.count_earlier(self._job.crawl_log)
+                self._course.steer(frontier)
+                await self._crawl(frontier, pool)
+            await self._crawl(frontier, pool)  # what was added in the last moment; nobody adds any more
             await frontier.flush()
             self._note_end(frontier.core)
             return await self._facts(frontier, seeding)
@@ -161,11 +164,16 @@ class CrawlController:
         first = robots if order.robots.robots == "obey" else NoRobots(frontier.set_delay)
         named = NamePrecondition(resolver, dispose.note_lookup)
         chain: tuple[Processor, ...] = (named, first, *steps)
-        left = max(order.crawl.limit - frontier.core.counts().done, 0) if order.crawl.limit else None
-        limit = PageLimit(left, on_reached=lambda: self.stop(WhyEnded.PAGE_LIMIT))
-        return WorkerPool(frontier, chain, dispose, self._statistics, limit)
+        limit = self._limits.pages(frontier.core.counts().done)
+        return WorkerPool(frontier, chain, self._limits.counting(dispose), self._statistics, limit)
 
     async def _crawl(self, frontier: AsyncFrontier, pool: WorkerPool) -> None:
+        """Let workers work until nothing is left or the run is stopped."""
+        with self._limits.clock():
+            while not frontier.core.is_done and not self._course.stopped.is_set():
+                await self._work(frontier, pool)
+
+    async def _work(self, frontier: AsyncFrontier, pool: WorkerPool) -> None:
         """Run the workers until they end by themselves or are stopped."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -173,9 +181,13 @@ class CrawlController:
                     group.create_task(pool.work(number), name=f"worker-{number}")
                     for number in range(1, self._order.crawl.workers + 1)
                 ]
-                progress = group.create_task(self._outside.show(lambda: self._snapshot(frontier.core)))
+                beside = [
+                    group.create_task(self._outside.show(self._status.snapshot)),
+                    group.create_task(self._disk.watch(), name="disk"),
+                ]
                 await self._until_ended(workers, frontier, pool)
-                progress.cancel()
+                for task in beside:
+                    task.cancel()
         except ExceptionGroup as failures:
             # Not `except*`: Python 3.11.2 (Debian 12) wraps what is raised in it in a group again.
             expected, defects = failures.split(FORESEEABLE)
@@ -186,23 +198,22 @@ class CrawlController:
     async def _until_ended(
         self, workers: Sequence[asyncio.Task[None]], frontier: AsyncFrontier, pool: WorkerPool
     ) -> None:
-        time_limit_s = self._order.crawl.time_limit_s
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(time_limit_s, self.stop, WhyEnded.TIME_LIMIT) if time_limit_s else None
-        stopped = asyncio.create_task(self._stop.wait())
+        """Return when the workers have ended; those that a stop finds at work have the time of a fetch for it, or none."""
+        stopped, hurried = (asyncio.create_task(event.wait()) for event in (self._course.stopped, self._course.hurried))
         ended = asyncio.create_task(all_done(workers))
         try:
             await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return
             frontier.stop_leasing()
             pool.wake_all(len(workers))
-            _, late = await asyncio.wait(workers, timeout=self._order.fetch.timeout_s)
-            for worker in late:
+            patience_s = self._order.fetch.timeout_s
+            await asyncio.wait({hurried, ended}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            for worker in workers:
                 worker.cancel()
         finally:
-            if timer is not None:
-                timer.cancel()
-            stopped.cancel()
-            ended.cancel()
+            for task in (stopped, hurried, ended):
+                task.cancel()
 
     def _note_end(self, frontier: Frontier) -> None:
         """A job with nothing left is finished, even if a limit was reached with its last page; retired queues are left."""
@@ -211,8 +222,8 @@ class CrawlController:
         is_empty = not frontier.counts().retired
         if is_empty:
             self._job.mark_finished()
-        if self._ending is not WhyEnded.SIGNAL:
-            self._ending = WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED
+        if self._course.ending not in ASKED_FOR:
+            self._course.ending = WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED
 
     def _signalled(self) -> None:
         if self._is_signalled:
@@ -224,30 +235,11 @@ class CrawlController:
     async def _facts(self, frontier: AsyncFrontier, seeding: Seeding) -> RunFacts:
         return RunFacts(
             job=str(self._job.directory),
-            ended=self._ending.value,
+            ended=self._course.ending.value,
             elapsed_s=self._clock() - self._statistics.started_s,
             seeds=await seeding.facts(self._statistics),
             run=self._statistics,
             frontier=await frontier.statistics(),
-        )
-
-    def _snapshot(self, frontier: Frontier) -> CrawlSnapshot:
-        now, run, wake = frontier.counts(), self._statistics, frontier.wake()
-        return CrawlSnapshot(
-            elapsed_s=self._clock() - run.started_s,
-            pages=run.pages,
-            failed=run.failed,
-            excluded=run.excluded,
-            retries=run.retries,
-            fetched_bytes=run.fetched_bytes,
-            active=run.active,
-            workers=self._order.crawl.workers,
-            pending=now.pending,
-            waiting=now.waiting,
-            gates=now.gates,
-            queues=now.queues["all"],
-            wakes_in_s=None if wake.at_s is None else wake.at_s - self._clock(),
-            waits_for=wake.waits_for,
         )
 
 

@@ -31,13 +31,19 @@ class PageLimit:
         self._tickets = None if pages is None else asyncio.Semaphore(pages)
         self._left = pages
         self._on_reached = on_reached
+        self._waiting = 0
         if pages == 0:
             on_reached()
 
     async def take(self) -> None:
         """Wait for a ticket."""
-        if self._tickets is not None:
+        if self._tickets is None:
+            return
+        self._waiting += 1
+        try:
             await self._tickets.acquire()
+        finally:
+            self._waiting -= 1
 
     def settle(self, *, is_page: bool) -> None:
         """A page came of the ticket, or it is given back."""
@@ -49,6 +55,13 @@ class PageLimit:
         self._left -= 1
         if self._left == 0:
             self._on_reached()
+
+    def lift(self) -> None:
+        """There is no limit any more; whoever waits for a ticket goes on."""
+        if self._tickets is not None:
+            for _ in range(self._waiting):
+                self._tickets.release()
+        self._tickets = self._left = None
 
     def wake_all(self, waiters: int) -> None:
         """Let everybody through who waits for a ticket: the Frontier hands out no more leases."""

@@ -44,6 +44,7 @@ class AsyncFrontier:
         self._waiting: deque[asyncio.Future[Lease]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
+        self._is_paused = False
 
     async def __aenter__(self) -> AsyncFrontier:
         """Open the Frontier, off the loop. Raises what `open` raises; a cancelled opening leaves nothing open."""
@@ -132,19 +133,7 @@ class AsyncFrontier:
 
         Only questions that block leave the loop. Raises: what is looked at raises; StoreUnavailable once closed.
         """
-        resume: Callable[[], Callable[[], Any]] = partial(next, steps)
-        try:
-            while True:
-                question = self._then_pump(resume)
-                try:
-                    resume = partial(steps.send, await asyncio.to_thread(question))
-                except Exception as error:  # noqa: BLE001  the steps may know what to do
-                    resume = partial(steps.throw, error)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-        finally:
-            steps.close()
+        return await _beside(steps, self._then_pump)
 
     async def statistics(self) -> FrontierStatistics:
         """As `Frontier.statistics`, beside the crawl."""
@@ -153,6 +142,19 @@ class AsyncFrontier:
     def stop_leasing(self) -> None:
         """Hand out no more leases: every waiting and later `lease()` raises `Drained`."""
         self._is_stopped = True
+        self._pump()
+
+    def pause_leasing(self) -> None:
+        """Hand out no lease until `resume_leasing`; who waits goes on waiting. What is leased may be finished.
+
+        A Frontier that is drained or stopped says so all the same. Idempotent.
+        """
+        self._is_paused = True
+        self._pump()
+
+    def resume_leasing(self) -> None:
+        """Hand out leases again. Idempotent."""
+        self._is_paused = False
         self._pump()
 
     async def flush(self) -> None:
@@ -196,7 +198,7 @@ class AsyncFrontier:
             if self._waiting[0].done():
                 self._waiting.popleft()  # its task was cancelled
                 continue
-            lease = None if self._is_stopped else self.core.lease()
+            lease = self._next()
             if lease is not None:
                 self._waiting.popleft().set_result(lease)
                 continue
@@ -207,11 +209,16 @@ class AsyncFrontier:
                 self._arm()
             return
 
+    def _next(self) -> Lease | None:
+        if self._is_paused:
+            self.core.take_answers()  # as `lease` does
+        return None if self._is_paused or self._is_stopped else self.core.lease()
+
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at_s = self.core.wake().at_s
+        at_s = None if self._is_paused else self.core.wake().at_s
         if at_s is not None:
             wait_s = max(at_s - self.core.now_s(), 0.0)
             self._timer = self._loop.call_later(wait_s, self._pump)
@@ -221,3 +228,20 @@ class AsyncFrontier:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(error)
+
+
+async def _beside(steps: Steps[T], call: Callable[[Callable[[], Any]], Any]) -> T:
+    """Run the steps by `call`, their questions in other threads."""
+    resume: Callable[[], Callable[[], Any]] = partial(next, steps)
+    try:
+        while True:
+            question = call(resume)
+            try:
+                resume = partial(steps.send, await asyncio.to_thread(question))
+            except Exception as error:  # noqa: BLE001  the steps may know what to do
+                resume = partial(steps.throw, error)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    finally:
+        steps.close()

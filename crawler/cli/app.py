@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from crawler.cli.config_options import config
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.index import index
 from crawler.cli.lab_options import lab
 from crawler.cli.links_options import links
+from crawler.cli.operate_options import add, pause, resume, status, stop
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 from crawler.cli.report_options import report
 from crawler.cli.robots import robots as robots_command
@@ -34,7 +36,7 @@ _POLICIES = (
 )
 
 #: What `crawl` is told beside the keys of the crawl order; every other flag is a key.
-NO_KEYS = frozenset({"sources", "order_file", "job", "fresh", "yes", "verbose", "quiet"})
+NO_KEYS = frozenset({"sources", "order_file", "job", "settings", "fresh", "yes", "verbose", "quiet"})
 
 
 def _version(wanted: bool) -> None:
@@ -63,6 +65,10 @@ def crawl(
     ] = None,
     order_file: Annotated[
         FilePath, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
+    ] = None,
+    settings: Annotated[
+        Texts,
+        typer.Option("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.", rich_help_panel=_JOB),
     ] = None,
     job: Annotated[FilePath, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
     name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
@@ -94,6 +100,7 @@ def crawl(
     scope: Annotated[Text, typer.Option(help="Stay on the seeds' host or prefix.", rich_help_panel=_LIMITS)] = None,
     max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
     limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
+    size_limit: Annotated[Text, typer.Option(help="Fetched bytes, as in 10GB.", rich_help_panel=_LIMITS)] = None,
     time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
     sitemaps: Annotated[
         Switch, typer.Option("--sitemaps", help="Read sitemaps and feeds.", rich_help_panel=_LIMITS)
@@ -119,11 +126,15 @@ def crawl(
         fresh=fresh,
         yes=yes,
         verbosity=-1 if quiet else verbose,
+        settings=tuple(settings or ()),
         flags={key: value for key, value in ctx.params.items() if key not in NO_KEYS},
     )
     raise typer.Exit(run_crawl(command))
 
 
+for verb in (pause, resume, stop, status, add):
+    app.command()(verb)
+app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier")
 app.command()(why)

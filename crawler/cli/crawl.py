@@ -6,14 +6,17 @@ import asyncio
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 from rich.console import Console
 
+from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.jobs.job import JobFolder, job_name
 from crawler.jobs.opening import frontier_order, has_seeds
@@ -47,10 +50,13 @@ class CrawlCommand:
     yes: bool
     verbosity: int
     flags: Mapping[str, object]  #: key of the order -> value, None if not given
+    settings: tuple[str, ...] = ()  #: `section.key=value`
 
 
 def run_crawl(command: CrawlCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
+    keep_streams()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the crawl answers it: a question does not end a program
     configure_logs(command.verbosity)
     tune_interpreter()
     try:
@@ -68,7 +74,7 @@ def tune_interpreter() -> None:
 
 
 def _run(command: CrawlCommand) -> int:
-    order = load_order(command.order_file, command.flags)
+    order = load_order(command.order_file, command.flags, command.settings)
     sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
     frontier_order(order)  # a policy that does not exist must not leave a folder behind
     directory = _directory(command, order)
@@ -116,8 +122,9 @@ async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbo
         await (asyncio.Event().wait() if verbosity < 0 else Progress(take, console).show())
 
     def force_exit() -> None:
-        console.show_cursor()
-        os._exit(ExitCode.FORCED)
+        with suppress(OSError):
+            console.show_cursor()
+        os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
     outside = Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit)
     return await CrawlController(order, job, seeds, outside).run()

@@ -58,9 +58,14 @@ class FrontierCommand:
 
 def run_frontier(command: FrontierCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
+    return guarded(lambda: _run(command))
+
+
+def guarded(run: Callable[[], None]) -> int:
+    """Run a command about a job: a foreseeable error is one line on standard error; its exit code, or 0."""
     configure_logs(0)
     try:
-        _run(command)
+        run()
     except ControlRefused as error:
         return _fail(error, error.code)
     except BrokenPipeError:
@@ -165,7 +170,7 @@ def _load(frontier: Frontier, arguments: Facts) -> None:
         say(f"anabranch: {escaped(f'{refusal.place}: {refusal.url}: {refusal.reason}')}; not loaded")
     for cut in report.cuts:
         say(f"anabranch: {escaped(cut)}")
-    _put(loaded_line(report))
+    put(loaded_line(report))
 
 
 def loaded_line(report: LoadReport) -> str:
@@ -198,7 +203,7 @@ def _remove(frontier: Frontier, arguments: Facts, matches: Callable[[str], objec
     if found and not arguments["yes"] and not _consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
         raise UsageError("nothing was removed; add --yes to remove without being asked")
     removed = operations.remove(lambda url: bool(matches(url)), queue) if found else 0
-    _put(f"removed {counted(removed, 'URL')}")
+    put(f"removed {counted(removed, 'URL')}")
 
 
 def _consents(question: str) -> bool:
@@ -215,15 +220,15 @@ def _consents(question: str) -> bool:
 
 def _show(command: FrontierCommand, facts: Facts, *, is_running: bool) -> None:
     if command.as_json:
-        _put(json.dumps(_finite(facts), indent=2))
+        put(json.dumps(_finite(facts), indent=2))
     elif command.verb == "ls":
-        _put(listing(facts, is_running=is_running))
+        put(listing(facts, is_running=is_running))
     elif "explanation" in facts:
-        _put(explained(facts))
+        put(explained(facts))
     elif command.verb in {"block", "unblock"}:
-        _put(gate_line(facts))
+        put(gate_line(facts))
     else:
-        _put(queue_line(facts))
+        put(queue_line(facts))
 
 
 def _finite(value: Any) -> Any:
@@ -235,7 +240,7 @@ def _finite(value: Any) -> Any:
     return None if value == math.inf else value
 
 
-def _put(text: str) -> None:
+def put(text: str) -> None:
     """Lines on standard output, whatever it can write. Raises: BrokenPipeError, StorageError."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -24,7 +24,7 @@ from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
 from crawler.urls.parsing import host_of, seed_url
 
-__all__ = ["JobFolder", "is_job", "job_name"]
+__all__ = ["JobFolder", "is_job", "job_name", "until_free", "who_holds"]
 
 FORMAT = "anabranch job"
 VERSION = 1
@@ -106,6 +106,33 @@ def is_job(directory: Path) -> bool:
         return (directory / "state" / _FORMAT_FILE).is_file()
     except OSError:
         return False
+
+
+def who_holds(directory: Path) -> tuple[bool, int | None]:
+    """Whether a process holds the job right now, and its id if it has said so. Takes nothing, changes nothing."""
+    with _lock_to_look_at(directory) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).strip()
+            return True, int(holder) if holder.isdigit() else None
+    return False, None
+
+
+def until_free(directory: Path) -> None:
+    """Wait until no process holds the job (blocks, woken by the system)."""
+    with _lock_to_look_at(directory) as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+@contextlib.contextmanager
+def _lock_to_look_at(directory: Path) -> Iterator[int]:
+    with storage_errors(directory):
+        lock = os.open(directory / "state" / _LOCK_FILE, os.O_RDONLY)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
 
 
 def job_name(order: CrawlOrder, arguments: Sequence[str]) -> str:

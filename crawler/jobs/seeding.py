@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.outcomes.status import FetchStatus
@@ -12,7 +12,7 @@ from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.ruling import Scope
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
-from frontier.models import Candidate, OutcomeKind, UrlRecord, VerdictKind
+from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict, VerdictKind
 
 #: Seeds that are scheduled at a time.
 CHUNK = 1000
@@ -37,6 +37,22 @@ class Seeding:
         candidates = list(filter(None, (_candidate(seed, ended.get(seed.url)) for seed in seeds)))
         for start in range(0, len(candidates), CHUNK):
             await self._schedule(candidates[start : start + CHUNK])
+
+    async def add(self, given: Sequence[Seed]) -> list[Verdict]:
+        """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
+        async with self._writing:
+            await to_the_end(asyncio.to_thread(self._book.add_all, given))
+        for seed in given:
+            self._scope.add_seed(seed.url)
+        ended = await self._ended(given)
+        candidates = [candidate_again(seed, ended.get(seed.url)) for seed in given]
+        verdicts = [
+            verdict
+            for start in range(0, len(candidates), CHUNK)
+            for verdict in await self._schedule(candidates[start : start + CHUNK])
+        ]
+        await self._frontier.flush()
+        return verdicts
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
@@ -64,22 +80,26 @@ class Seeding:
         ended = await asyncio.to_thread(self._frontier.core.ended, keys)
         return {key.decode(): record for key, record in ended.items()}
 
-    async def _schedule(self, candidates: list[Candidate]) -> None:
-        while candidates:
-            verdicts = self._frontier.schedule(candidates)
-            candidates = [
-                candidate
-                for candidate, verdict in zip(candidates, verdicts, strict=True)
-                if verdict.kind is VerdictKind.BUSY
-            ]
-            if candidates:
-                await self._frontier.flush()
+    async def _schedule(self, candidates: list[Candidate]) -> list[Verdict]:
+        """Schedule, again and again what the store is too busy for; the verdicts in the order of the candidates."""
+        verdicts = self._frontier.schedule(candidates)
+        while busy := [number for number, verdict in enumerate(verdicts) if verdict.kind is VerdictKind.BUSY]:
+            await self._frontier.flush()
+            again = self._frontier.schedule([candidates[number] for number in busy])
+            for number, verdict in zip(busy, again, strict=True):
+                verdicts[number] = verdict
+        return verdicts
 
 
 def unanswered(record: UrlRecord) -> bool:
     """An ended URL was given up without an HTTP answer: worth another try, the site or the order may have changed."""
     failed = record.outcome == OutcomeKind.FAILED.value and record.status <= 0
     return failed or record.status == FetchStatus.BLOCKED
+
+
+def candidate_again(seed: Seed, ended: UrlRecord | None) -> Candidate:
+    """What to schedule for a seed that the operator names: one that was never answered is tried again."""
+    return Candidate(url=seed.url, force=ended is not None and unanswered(ended))
 
 
 def _candidate(seed: Seed, ended: UrlRecord | None) -> Candidate | None:

@@ -67,8 +67,8 @@ class PolitenessSection(Section):
     """How a host, and a group of hosts, is spared: a rest of delay_factor x fetch time, within min and max."""
 
     delay_factor: Factor = 5.0  #: rest per second of fetching
-    min_delay_s: Duration = Field(default=3.0, alias="min_delay")
-    max_delay_s: Duration = Field(default=30.0, alias="max_delay")
+    min_delay_s: Duration = Field(default=3.0, alias="min_delay")  #: but no shorter than this
+    max_delay_s: Duration = Field(default=30.0, alias="max_delay")  #: and no longer than this
     max_connections: Connections = 1  #: fetches at once per host
     backoff_base_s: Duration = Field(
         default=60.0, alias="backoff_base"
@@ -84,9 +84,9 @@ class PolitenessSection(Section):
     )
     groups: dict[Name, Name] = Field(default_factory=dict)  #: the second gate by a table: SURT prefix -> name
     group_delay_factor: Factor = 5.0  #: as above, for groups
-    group_min_delay_s: Duration = Field(default=3.0, alias="group_min_delay")
-    group_max_delay_s: Duration = Field(default=30.0, alias="group_max_delay")
-    group_max_connections: Connections = 1
+    group_min_delay_s: Duration = Field(default=3.0, alias="group_min_delay")  #: the same
+    group_max_delay_s: Duration = Field(default=30.0, alias="group_max_delay")  #: the same
+    group_max_connections: Connections = 1  #: fetches at once per group
 
     @model_validator(mode="after")
     def _without_contradiction(self) -> PolitenessSection:
@@ -129,8 +129,8 @@ class OverrideEntry(Section):
 
     surt: Annotated[tuple[Name, ...], BeforeValidator(_listed), Field(min_length=1)]  #: SURT prefixes, hosts or URLs
     delay_factor: Factor | None = None
-    min_delay_s: OwnDuration = Field(default=None, alias="min_delay")
-    max_delay_s: OwnDuration = Field(default=None, alias="max_delay")
+    min_delay_s: OwnDuration = Field(default=None, alias="min_delay")  #: the shortest rest
+    max_delay_s: OwnDuration = Field(default=None, alias="max_delay")  #: the longest rest
     max_connections: Connections | None = None
     balance_replenish: Positive | None = None
     total_budget: Budget | None = None

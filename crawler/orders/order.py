@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from pydantic import Field, StringConstraints
+from pydantic import StringConstraints
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -24,8 +24,9 @@ from crawler.orders.extract import ExtractSection
 from crawler.orders.fetch import FetchSection, SiteEntry
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.hosts import DnsSection, RobotsSection
+from crawler.orders.limits import LimitsSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, Count, Duration, FolderName, Section, SeedFile
+from crawler.orders.types import Connections, FolderName, Section, SeedFile
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
 
@@ -58,11 +59,9 @@ class AgentSection(Section):
 
 
 class CrawlSection(Section):
-    """How much at once, and how much in all."""
+    """How much at once."""
 
-    workers: Connections = 100
-    limit: Count = 0  #: pages; 0: no limit
-    time_limit_s: Duration = Field(default=0.0, alias="time_limit")  #: 0: no limit
+    workers: Connections = 100  #: fetches at once
 
 
 class CrawlOrder(BaseSettings):
@@ -84,6 +83,7 @@ class CrawlOrder(BaseSettings):
     politeness: PolitenessSection = PolitenessSection()
     robots: RobotsSection = RobotsSection()
     crawl: CrawlSection = CrawlSection()
+    limits: LimitsSection = LimitsSection()
     fetch: FetchSection = FetchSection()
     extract: ExtractSection = ExtractSection()
     dns: DnsSection = DnsSection()

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from crawler.network.addresses import parse_address
 from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
@@ -29,10 +38,13 @@ def _folder_name(name: str) -> str:
     return name
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration)]
+#: What a JSON Schema says of a quantity: it may be a number, or text with a unit.
+_QUANTITY = WithJsonSchema({"type": ["number", "string"]})
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration), _QUANTITY]
 #: A duration that need not be given.
-OwnDuration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration)] | None
-Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size)]
+OwnDuration = Duration | None
+Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size), _QUANTITY]
 Whole = Annotated[int, BeforeValidator(_number)]
 Count = Annotated[Whole, Field(ge=0)]
 Positive = Annotated[Whole, Field(ge=1)]

@@ -33,13 +33,26 @@ class WhyEnded(Enum):
     RETIRED = "all that is left stands in retired queues; raise total_budget, and the same command goes on"
     PAGE_LIMIT = "stopped by --limit; the same command with a higher limit goes on"
     TIME_LIMIT = "stopped by --time-limit; the same command goes on"
+    SIZE_LIMIT = "stopped by --size-limit; the same command with a higher limit goes on"
     SIGNAL = "stopped by a signal; the same command goes on"
+    OPERATOR = "stopped by the operator; the same command goes on"
+    OPERATOR_NOW = "stopped at once by the operator; what was being fetched is queued again, the same command goes on"
+
+
+#: Somebody wanted the run to end, whatever is left: the exit code says so.
+ASKED_FOR: Mapping[WhyEnded, ExitCode] = MappingProxyType(
+    {
+        WhyEnded.SIGNAL: ExitCode.DRAINED,
+        WhyEnded.OPERATOR: ExitCode.DRAINED,
+        WhyEnded.OPERATOR_NOW: ExitCode.FORCED,
+    }
+)
 
 
 def exit_code(ending: WhyEnded, seeds: Sequence[SeedFact]) -> ExitCode:
     """The exit code of a run that ended in order. Pure."""
-    if ending is WhyEnded.SIGNAL:
-        return ExitCode.DRAINED
+    if ending in ASKED_FOR:
+        return ASKED_FOR[ending]
     tried = [seed for seed in seeds if seed.status]
     if seeds and len(tried) == len(seeds) and not any(seed.is_answered for seed in tried):
         return ExitCode.NO_SEED_ANSWERED

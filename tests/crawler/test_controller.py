@@ -17,6 +17,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
 from crawler.jobs.opening import open_job
 from crawler.jobs.seeds import Seed
+from crawler.operating.control import ask
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import CrawlerError, JobUnfinished, JournalFull
@@ -24,7 +25,7 @@ from crawler.outcomes.exits import ExitCode
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import GateKey, WaitsFor
-from tests.crawler.builder import until
+from tests.crawler.builder import settle, until
 from tests.site.dns_server import DnsServer
 from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
@@ -151,7 +152,7 @@ async def test_the_order_of_the_run_is_kept_in_the_folder_once_the_job_has_taken
 async def test_a_limit_reached_with_the_last_page_is_a_finished_job(tmp_path) -> None:
     """Nothing is queued, so nothing is left to go on with."""
     async with web_of(SITE) as web:
-        code, run = await crawl(web, tmp_path, crawl={"limit": len(ALL)})
+        code, run = await crawl(web, tmp_path, limits={"pages": len(ALL)})
     assert code is ExitCode.DONE
     assert "finished: nothing is queued" in run.said[-1]
 
@@ -296,7 +297,7 @@ async def test_the_limit_counts_the_pages_of_the_whole_job(tmp_path) -> None:
     """Two, no more with the same limit, and one more with a higher one."""
     async with web_of(SITE) as web:
         for limit, pages in ((2, 2), (2, 2), (3, 3)):
-            code, run = await crawl(web, tmp_path, crawl={"limit": limit})
+            code, run = await crawl(web, tmp_path, limits={"pages": limit})
             assert (code, len(crawled(tmp_path))) == (ExitCode.DONE, pages)
             assert WhyEnded.PAGE_LIMIT.value in run.said[-1]
 
@@ -307,7 +308,7 @@ async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
         code, run = await crawl(
             web,
             tmp_path,
-            crawl={"time_limit": SHORT_S},
+            limits={"time": SHORT_S},
             politeness={"min_delay": 3600, "max_delay": 3600, "max_connections": 1},
         )
     assert code is ExitCode.DONE
@@ -318,7 +319,7 @@ async def test_the_time_limit_ends_a_crawl_that_goes_on_later(tmp_path) -> None:
 async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
     """A crawl that ends by itself has simply finished."""
     async with web_of(SITE) as web:
-        _, run = await crawl(web, tmp_path, crawl={"time_limit": 3600})
+        _, run = await crawl(web, tmp_path, limits={"time": 3600})
     assert WhyEnded.FINISHED.value in run.said[-1]
     timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
     assert run.controller.stop not in [timer._callback for timer in timers]
@@ -327,7 +328,7 @@ async def test_an_unused_time_limit_leaves_nothing_behind(tmp_path) -> None:
 async def test_only_a_job_that_is_done_is_marked_so(tmp_path) -> None:
     """A finished one may be started afresh without consent, one that a limit has stopped may not."""
     async with web_of(SITE) as web:
-        await crawl(web, tmp_path, crawl={"limit": 2})
+        await crawl(web, tmp_path, limits={"pages": 2})
         with pytest.raises(JobUnfinished):
             JobFolder.open(tmp_path / "job", fresh=True, even_unfinished=False)
         await crawl(web, tmp_path)
@@ -542,3 +543,76 @@ async def test_seeds_are_in_the_book_before_anything_is_fetched(tmp_path, may_fe
             assert json.loads((job.state / "seeds.jsonl").read_text())["url"] == SEED
             may_fetch.set()
             await running
+
+
+# The operator and the limits
+
+
+async def test_a_crawl_without_room_on_its_disk_begins_no_fetch(tmp_path) -> None:
+    """Not even the first: the disk is looked at before the workers begin; the progress says why."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job, limits={"min_free_disk": "4000TB"})
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.take)
+            assert "min_free_disk is" in run.take().paused
+            run.controller.stop(WhyEnded.OPERATOR)
+            assert await running is ExitCode.DRAINED
+        assert not web.ledger.counts()
+    assert "4000" not in run.said[0]
+    assert WhyEnded.OPERATOR.value in run.said[-1]
+
+
+async def test_a_crawl_that_is_to_end_at_once_gives_its_fetches_up(tmp_path, may_fetch) -> None:
+    """It does not wait for them; the URL is queued as before, no attempt is counted."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job, robots={"robots": "ignore"})
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.controller._statistics.active)
+            await asked(job, "crawl-stop", now=False)
+            await settle()
+            assert not running.done()
+            await asked(job, "crawl-stop", now=True)
+            assert await running is ExitCode.FORCED
+    assert WhyEnded.OPERATOR_NOW.value in run.said[-1]
+    record = kept(tmp_path)
+    assert (record.state.value, record.attempts) == ("queued", 0)
+
+
+async def asked(job, verb, **arguments):
+    """What another process is answered."""
+    return await asyncio.to_thread(ask, job.state, verb, arguments)
+
+
+async def test_a_seed_that_is_added_in_the_last_moment_is_crawled(tmp_path, monkeypatch) -> None:
+    """The workers have ended, the socket still answers: new ones begin."""
+    added = []
+    real = CrawlController._work
+
+    async def work(self, frontier, pool):
+        await real(self, frontier, pool)
+        if not added:
+            assert frontier.core.is_done
+            added.append(await asked(self._job, "crawl-add", seeds=[{"url": f"{SEED}new", "source": "x"}]))
+
+    monkeypatch.setattr(CrawlController, "_work", work)
+    async with web_of({**SITE, "/new": Page()}) as web:
+        code, run = await crawl(web, tmp_path)
+    assert (code, crawled(tmp_path)) == (ExitCode.DONE, sorted([*ALL, f"{SEED}new"]))
+    assert added[0]["seeds"][0]["verdict"] == "new"
+    assert WhyEnded.FINISHED.value in run.said[-1]
+
+
+async def test_with_on_limit_pause_a_limit_waits_for_the_operator(tmp_path) -> None:
+    """Two pages, then nothing; after `resume` all of them."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job, limits={"pages": 2, "on_limit": "pause"})
+            running = asyncio.create_task(run.controller.run())
+            await until(lambda: run.take and run.take().paused and not run.take().active)
+            assert (await asked(job, "crawl-status"))["pages"] == 2
+            await asked(job, "crawl-resume")
+            assert await running is ExitCode.DONE
+    assert crawled(tmp_path) == ALL
+    assert run.said[1:3] == ["paused by --limit; fetches under way may end", "going on"]

@@ -344,3 +344,17 @@ async def test_without_a_limit_nobody_waits() -> None:
         await limit.take()
         limit.settle(is_page=True)
     limit.wake_all(5)
+
+
+async def test_a_limit_that_is_lifted_lets_everybody_on() -> None:
+    """Those who wait for a ticket, and those who come later."""
+    limit = PageLimit(1, on_reached=lambda: None)
+    await limit.take()
+    waiting = [asyncio.create_task(limit.take()) for _ in range(3)]
+    await settle()
+    assert not any(task.done() for task in waiting)
+    limit.lift()
+    await asyncio.gather(*waiting)
+    for _ in range(3):
+        limit.settle(is_page=True)
+    await limit.take()

@@ -766,3 +766,78 @@ async def test_a_cancelled_look_leaves_the_frontier_as_it_was() -> None:
     rig.core.check()
     frontier.finish(await frontier.lease(), DONE)
     await frontier.close()
+
+
+async def test_a_paused_frontier_hands_out_nothing_until_it_goes_on() -> None:
+    """Who waits goes on waiting, without a timer; the first in the line is still the first."""
+    frontier, _ = await opened(haste=False)
+    frontier.pause_leasing()
+    frontier.schedule(candidates("http://a.test/", "http://b.test/"))
+    first, second = waiters(frontier, 2)
+    await settle()
+    assert not first.done()
+    assert not second.done()
+    assert frontier._timer is None
+    frontier.resume_leasing()
+    assert {(await first).url, (await second).url} == {"http://a.test/", "http://b.test/"}
+    await frontier.close()
+
+
+async def test_what_was_leased_before_a_pause_may_be_finished_in_it() -> None:
+    """And what it discovers is queued, but not handed out."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates("http://a.test/"))
+    lease = await frontier.lease()
+    frontier.pause_leasing()
+    (waiting,) = waiters(frontier, 1)
+    frontier.finish(lease, DONE, candidates("http://b.test/"))
+    await settle()
+    assert not waiting.done()
+    assert frontier.core.counts().pending == 1
+    frontier.resume_leasing()
+    assert (await waiting).url == "http://b.test/"
+    await frontier.close()
+
+
+async def test_a_paused_frontier_that_is_drained_says_so() -> None:
+    """Nothing would come of going on."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates("http://a.test/"))
+    lease = await frontier.lease()
+    (waiting,) = waiters(frontier, 1)
+    frontier.pause_leasing()
+    frontier.finish(lease, DONE)
+    with pytest.raises(Drained):
+        await waiting
+    await frontier.close()
+
+
+async def test_a_paused_frontier_hears_that_its_last_url_was_a_duplicate() -> None:
+    """The store's answers are taken in a pause, too: the Frontier is drained by one of them."""
+    store = DelayingStore()
+    frontier, _ = await opened(store, ForgetfulFilter())
+    frontier.schedule(candidates("http://a.test/"))
+    (first,) = waiters(frontier, 1)
+    await caught_up(store)
+    lease = await first
+    frontier.pause_leasing()
+    (waiting,) = waiters(frontier, 1)
+    frontier.finish(lease, DONE, candidates("http://a.test/"))
+    await settle()
+    await caught_up(store)
+    with pytest.raises(Drained):
+        await waiting
+    store.flush()
+    await frontier.close()
+
+
+async def test_a_paused_frontier_can_be_stopped() -> None:
+    """The end of a crawl does not wait for the operator."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates("http://a.test/"))
+    frontier.pause_leasing()
+    (waiting,) = waiters(frontier, 1)
+    frontier.stop_leasing()
+    with pytest.raises(Drained):
+        await waiting
+    await frontier.close()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from crawler.cli import crawl as crawl_module
 from crawler.cli import main
 from crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
+from crawler.orders.keys import FLAG_OF
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from frontier.policies.assignment import known_policies
@@ -35,6 +36,7 @@ FLAGS = {
     "scope": ("prefix", "prefix"),
     "max_hops": ("3", 3),
     "limit": ("10", 10),
+    "size_limit": ("10GB", "10GB"),
     "time_limit": ("2h", "2h"),
     "workers": ("7", 7),
     "timeout": ("5s", "5s"),
@@ -51,6 +53,7 @@ NO_FLAGS = {
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
     *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "headers", "cookies"),
     *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional"),
+    *("min_free_disk", "on_limit"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
 }
@@ -80,11 +83,15 @@ def option(key):
     return "--" + key.replace("_", "-")
 
 
+#: Keys whose name is the flag of another key.
+HOMELESS = {("dns", "timeout"), ("extract", "timeout")}
+
+
 def dumped(order):
-    """Key -> value, as the file would have them."""
+    """Flag, or key that is none -> value, as the file would have it."""
     sections = order.model_dump(mode="json", by_alias=True, exclude={"override", "site"})
-    sections["extract"].pop("timeout")  # that name is the fetch's
-    return {key: value for name, section in sections.items() if name != "dns" for key, value in section.items()}
+    values = {(section, key): value for section, table in sections.items() for key, value in table.items()}
+    return {FLAG_OF.get(place, place[1]): value for place, value in values.items() if place not in HOMELESS}
 
 
 def test_every_parameter_is_a_key_of_the_order_or_known_to_be_none() -> None:
@@ -94,7 +101,7 @@ def test_every_parameter_is_a_key_of_the_order_or_known_to_be_none() -> None:
 
 def test_every_scalar_key_of_the_order_has_its_flag() -> None:
     """What a file can say, the command line can say; what cannot be a flag is named here."""
-    keys = dumped(CrawlOrder()).keys() | CrawlOrder().dns.model_dump(by_alias=True).keys()
+    keys = dumped(CrawlOrder()).keys()
     assert keys - NO_FLAGS == FLAGS.keys()
 
 

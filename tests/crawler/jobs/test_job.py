@@ -8,11 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder, is_job, job_name
+from crawler.jobs.job import JobFolder, is_job, job_name, until_free, who_holds
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import (
     DiskFull,
@@ -22,6 +23,7 @@ from crawler.outcomes.errors import (
     JobUnfinished,
     NotAJobFolder,
     NotPermitted,
+    StorageError,
 )
 from crawler.outcomes.exits import ExitCode
 
@@ -341,3 +343,22 @@ def test_a_folder_is_a_job_if_it_says_so(tmp_path: Path) -> None:
     JobFolder.open(tmp_path / "job").close()
     assert is_job(tmp_path / "job")
     assert not any(map(is_job, (tmp_path, tmp_path / "nosuch", tmp_path / ("x" * 5000), Path("/dev/null"), Path("\0"))))
+
+
+def test_who_holds_a_job_is_told_without_taking_it(tmp_path) -> None:
+    """Nobody, or a process by its id."""
+    with JobFolder.open(tmp_path / "job"):
+        assert who_holds(tmp_path / "job") == (True, os.getpid())
+    assert who_holds(tmp_path / "job") == (False, None)
+    with pytest.raises(StorageError):
+        who_holds(tmp_path / "none")
+
+
+def test_one_can_wait_until_a_job_is_free(tmp_path) -> None:
+    """The system wakes whoever waits."""
+    with JobFolder.open(tmp_path / "job"):
+        waiting = threading.Thread(target=until_free, args=(tmp_path / "job",))
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive()
+    waiting.join()

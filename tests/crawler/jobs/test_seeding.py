@@ -268,3 +268,13 @@ async def test_a_seed_that_the_frontier_does_not_know_was_not_tried(seeding, boo
     """A run may end before it has scheduled all of them."""
     book.add_all(given(A))
     assert await seeding.facts(CrawlStatistics(started_s=clock())) == [SeedFact(A, 0, "", None)]
+
+
+async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding, book, scope, frontier) -> None:
+    """Durably, and what became of each is answered in the order of the seeds."""
+    await seeding.begin(given(A))
+    verdicts = await seeding.add(given(B, A, C))
+    assert [verdict.kind.value for verdict in verdicts] == ["new", "seen", "new"]
+    assert [seed.url for seed in book] == [A, B, C]
+    assert scope.accepts(f"{C}1", "L")
+    assert frontier.core.durable == frontier.core.said

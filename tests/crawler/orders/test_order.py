@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from crawler.orders.keys import ENTRIES, KEYS, keys_of
 from crawler.orders.order import VERSION, CrawlOrder, dump_order, with_sources
-from crawler.orders.sources import ENTRIES, KEYS, load_order
+from crawler.orders.sources import load_order
 from crawler.outcomes.errors import CrawlerError, OrderError
 from crawler.outcomes.exits import ExitCode
 
@@ -47,7 +48,7 @@ def test_without_any_source_the_order_is_polite() -> None:
     assert order == CrawlOrder()
     assert (order.politeness.delay_factor, order.politeness.min_delay_s, order.politeness.max_delay_s) == (5, 3, 30)
     assert (order.politeness.max_connections, order.robots.robots, order.fetch.allow_private) == (1, "obey", False)
-    assert (order.crawl.workers, order.crawl.limit, order.crawl.time_limit_s) == (100, 0, 0)
+    assert (order.crawl.workers, order.limits.pages, order.limits.time_s) == (100, 0, 0)
     assert (order.fetch.timeout_s, order.fetch.max_body_bytes) == (60, 16 << 20)
     assert (order.frontier.policy, order.frontier.politeness) == ("bkdr:997", "host")
     assert (order.scope.scope, order.scope.max_hops, order.robots.max_crawl_delay_s) == ("host", 20, 300)
@@ -291,7 +292,7 @@ def test_a_dumped_order_loads_as_the_same_order(file: Path) -> None:
     """`order.toml` in the job folder says what this run works by, wherever the folder is."""
     file.write_text(
         '[job]\nname = "j"\nseeds = ["http://a.test/"]\nseed_files = ["s.txt"]\n[politeness]\nmin_delay = "250ms"\n'
-        '[crawl]\ntime_limit = "1.5h"\n[fetch]\nmax_body = "1MB"\n[dns]\nservers = ["[::1]:53"]\n'
+        '[limits]\ntime = "1.5h"\n[fetch]\nmax_body = "1MB"\n[dns]\nservers = ["[::1]:53"]\n'
         '[dns.hosts]\n"a.test" = "127.0.0.1:8080"\n[politeness.groups]\n"com,example," = "mine"\n'
         '[frontier]\ntotal_budget = 500\nlease = "1h"\nstore = "postgresql://me@h/d"\n'
         '[[override]]\nsurt = "a.test"\nmin_delay = "250ms"\n[[override]]\nsurt = ["b.test", "c.test"]\nkey = "q"\n'
@@ -376,9 +377,9 @@ def test_the_portals_order_shows_every_key_with_its_default() -> None:
     starts = [text.index(f"# [[{name}]]") for name in ("site", "override")]
     for name, start, end in zip(("site", "override"), starts, (text.index("\n\n", starts[0]), len(text)), strict=True):
         commented = text[start:end]
-        assert set(re.findall(r"^# (\w+) =", commented, re.MULTILINE)) == ENTRIES[name]
+        assert set(re.findall(r"^# (\w+) =", commented, re.MULTILINE)) == set(keys_of(ENTRIES[name]))
         entry = commented.replace("\n# ", "\n").removeprefix("# ")
-        assert set(tomllib.loads(entry)[name][0]) == ENTRIES[name]
+        assert set(tomllib.loads(entry)[name][0]) == set(keys_of(ENTRIES[name]))
     assert {section: set(table) for section, table in shown.items()} == {
         section: set(keys) for section, keys in KEYS.items()
     }

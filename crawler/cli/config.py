@@ -1,0 +1,89 @@
+"""`anabranch config`: orders are written, shown and checked without a job being touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crawler.cli.app import NO_KEYS
+from crawler.cli.frontier import guarded, put
+from crawler.cli.frontier_tables import escaped
+from crawler.cli.saying import say
+from crawler.jobs.checking import check
+from crawler.orders.complaints import faults
+from crawler.orders.order import with_sources
+from crawler.orders.sources import load_order, read_layers, seeds_layer
+from crawler.orders.writing import default_order, effective_order, order_schema
+from crawler.outcomes.errors import OrderError, UsageError, storage_errors
+
+Arguments = Mapping[str, Any]
+
+
+class OrderFaults(OrderError):
+    """An order has several faults, which have been told."""
+
+
+def run_config(verb: str, arguments: Arguments) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    return guarded(lambda: _VERBS[verb](arguments))
+
+
+def _init(arguments: Arguments) -> None:
+    file: Path | None = arguments["file"]
+    if file is None or str(file) == "-":
+        put(default_order().rstrip("\n"))
+        return
+    with storage_errors(file, "FILE"):
+        try:
+            with file.open("x", encoding="utf-8") as new:
+                new.write(default_order())
+        except FileExistsError as error:
+            raise UsageError(f"{file}: exists; nothing was written, name a new file") from error
+
+
+def _show(arguments: Arguments) -> None:
+    parameters: Arguments = arguments["parameters"]
+    flags = {key: value for key, value in parameters.items() if key not in NO_KEYS}
+    file, settings = parameters["order_file"], tuple(parameters["settings"] or ())
+    order = load_order(file, flags, settings)
+    layers = read_layers(file, flags, settings)
+    if parameters["sources"]:
+        order = with_sources(order, parameters["sources"])
+        layers.insert(0, seeds_layer(order))
+    shown = effective_order(
+        order,
+        layers,
+        with_origin=arguments["origin"],
+        only_given=not arguments["effective"],
+    )
+    put(shown.rstrip("\n") or "# nothing is given: all keys have their defaults; --effective shows them")
+
+
+def _validate(arguments: Arguments) -> None:
+    """Raises: OrderFaults."""
+    file, settings = arguments["file"], arguments["settings"]
+    lines = faults(read_layers(file, {}, settings))
+    if not lines:
+        found = check(load_order(file, {}, settings))
+        for warning in found.warnings:
+            say(f"anabranch: {escaped(warning)}; it would be skipped")
+        lines = [f"{file}: {fault}" for fault in found.faults]
+    if lines:
+        for line in lines[:-1]:
+            say(f"anabranch: {escaped(line)}")
+        raise OrderFaults(lines[-1])
+    put(f"{file}: nothing is wrong with it")
+
+
+def _schema(_: Arguments) -> None:
+    put(json.dumps(order_schema(), indent=2))
+
+
+_VERBS: Mapping[str, Callable[[Arguments], None]] = {
+    "init": _init,
+    "show": _show,
+    "validate": _validate,
+    "schema": _schema,
+}

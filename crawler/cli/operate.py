@@ -1,0 +1,178 @@
+"""`anabranch pause|resume|stop|status|add`: what an operator wants of a crawl as a whole.
+
+A running crawl answers through its control socket. Of one that is not running only the status can be told, and seeds can be
+added: for both the job is opened, as a crawl opens it, and closed in order. Any foreseeable error is one line and an exit code.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crawler.cli.frontier import find_job, guarded, opened, put
+from crawler.cli.frontier_tables import escaped, totals_lines
+from crawler.cli.saying import say
+from crawler.jobs.job import until_free, who_holds
+from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.seeds import Seed, SeedBook, read_seeds
+from crawler.operating.control import ask
+from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
+from crawler.operating.verbs import answer
+from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
+
+#: Between two looks of `--watch`.
+WATCH_S = 2.0
+#: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
+_QUESTION_BYTES = 1 << 18
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperateCommand:
+    """What stands on the command line."""
+
+    verb: str
+    job: str  #: a folder, or a name below `jobs`
+    arguments: Mapping[str, Any]
+    as_json: bool = False
+    watch: bool = False
+    wait: bool = False
+
+
+def run_operate(command: OperateCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    return guarded(lambda: _run(command))
+
+
+def _run(command: OperateCommand) -> None:
+    directory = find_job(command.job)
+    if command.verb == "add":
+        _add(directory, command)
+    elif command.verb == "status":
+        _status(directory, command)
+    else:
+        put(_steered(directory, command))
+        if command.wait:
+            until_free(directory)
+
+
+def _steered(directory: Path, command: OperateCommand) -> str:
+    """Pause, resume or stop; the line that says what now holds."""
+    verb = {"pause": PAUSE, "resume": RESUME, "stop": STOP}[command.verb]
+    facts = ask(directory / "state", verb, command.arguments)
+    if facts is None:
+        _refuse_if_held(directory)
+        raise UsageError(f"{directory}: no crawl of this job is running; there is nothing to {command.verb}")
+    return status_line(facts)
+
+
+def _refuse_if_held(directory: Path) -> None:
+    """Raises: JobInUse if the job is taken, though nobody answers: it is being opened or closed."""
+    held, pid = who_holds(directory)
+    if held:
+        raise JobInUse(directory, pid)
+
+
+# Status
+
+
+def _status(directory: Path, command: OperateCommand) -> None:
+    facts = ask(directory / "state", STATUS, {})
+    if facts is None:
+        facts = _left(directory)
+    _show_status(facts, command)
+    while command.watch and facts is not None and facts["phase"] != "stopped":
+        threading.Event().wait(WATCH_S)
+        facts = ask(directory / "state", STATUS, {})
+        if facts is not None:
+            _show_status(facts, command)
+
+
+def _left(directory: Path) -> Facts:
+    """How a job stands that nobody crawls."""
+    _refuse_if_held(directory)
+    with opened(directory) as (frontier, _):
+        totals = answer(frontier, "ls", {"limit": 0})["totals"]
+        return {"phase": "stopped", "is_finished": frontier.is_done and not totals["retired"], "totals": totals}
+
+
+def _show_status(facts: Facts, command: OperateCommand) -> None:
+    put(json.dumps(facts, indent=None if command.watch else 2) if command.as_json else status_line(facts))
+
+
+def status_line(facts: Facts) -> str:
+    """Lines for the eye: what the crawl does now, or how the job was left. Pure."""
+    if facts["phase"] == "stopped":
+        head = (
+            "finished: nothing is queued" if facts["is_finished"] else "not running; `anabranch crawl` goes on with it"
+        )
+        return "\n".join([head, *totals_lines(facts["totals"], is_running=False)])
+    now = f"{facts['phase']} (process {facts['pid']})"
+    return f"{now}: {facts['line']}" if "line" in facts else now
+
+
+# Seeds
+
+
+def _add(directory: Path, command: OperateCommand) -> None:
+    seeds = _seeds(command.arguments["sources"])
+    state = directory / "state"
+    answers: list[Facts] = []
+    is_running = False
+    for chunk in _chunks(seeds):
+        listed = [{"url": seed.url, "source": seed.source} for seed in chunk]
+        facts = ask(state, ADD, {"seeds": listed})
+        is_running = facts is not None
+        answers += (_add_to_stopped(directory, chunk) if facts is None else facts)["seeds"]
+    if command.as_json:
+        put(json.dumps({"running": is_running, "seeds": answers}, indent=2))
+        return
+    for line in added_lines(answers, is_running=is_running):
+        put(line)
+
+
+def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
+    _refuse_if_held(directory)
+    with opened(directory) as (frontier, _), SeedBook(directory / "state" / SEED_BOOK) as book:
+        return add_to_stopped(frontier, book, seeds)
+
+
+def _seeds(sources: Sequence[str]) -> tuple[Seed, ...]:
+    """What the sources name; what is no seed is said. Raises: NoSeeds."""
+    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
+    reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
+    if not found.seeds:
+        raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
+    for report in reports:
+        say(f"anabranch: {report}; skipped")
+    return found.seeds
+
+
+def _chunks(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:
+    """The seeds in parts that fit into a question each."""
+    chunk: list[Seed] = []
+    size_bytes = 0
+    for seed in seeds:
+        size_bytes += 2 * len(seed.url) + len(seed.source.encode()) + 64
+        chunk.append(seed)
+        if size_bytes > _QUESTION_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
+
+
+def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
+    """A line for each seed, then what comes of them. Pure."""
+    for seed in answers:
+        reason = f" ({seed['reason']})" if seed["reason"] else ""
+        yield escaped(f"{seed['verdict']:<8} {seed['url']}{reason}")
+    if not is_running:
+        yield "no crawl of this job is running; `anabranch crawl` goes on with it"

@@ -1,0 +1,107 @@
+"""The course of a run: it goes on, it is paused for one cause or several, or it is to end.
+
+Signals, limits, the disk and the operator each say here what they want, and none undoes what another wants: a crawl goes on
+when the last cause of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from crawler.outcomes.endings import WhyEnded
+from frontier.aio import AsyncFrontier
+
+
+class Cause(Enum):
+    """Who pauses a crawl; the value is what the others say."""
+
+    OPERATOR = "paused by the operator"
+    PAGES = "paused by --limit"
+    BYTES = "paused by --size-limit"
+    TIME = "paused by --time-limit"
+    DISK = "paused by min_free_disk"
+
+
+class Phase(Enum):
+    """How far a run is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+
+
+class _Pause(NamedTuple):
+    words: str
+    lift: Callable[[], None]  #: what the operator's going on does beside
+
+
+class Course:
+    """What is wanted of a run. Used on the loop only; nothing here waits but `stopped` and `hurried`."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.ending = WhyEnded.FINISHED  #: why the run ends, once it is stopped
+        self.stopped = asyncio.Event()  #: no fetch begins any more
+        self.hurried = asyncio.Event()  #: and those under way are given up
+        self._say = say
+        self._pauses: dict[Cause, _Pause] = {}
+        self._frontier: AsyncFrontier | None = None
+
+    def steer(self, frontier: AsyncFrontier) -> None:
+        """From now on there is something to pause; what was wanted before holds."""
+        self._frontier = frontier
+        self._apply()
+
+    def pause(self, cause: Cause, words: str = "", lift: Callable[[], None] = lambda: None) -> None:
+        """Begin no fetch until the cause is gone. `lift` is called if it is the operator who has the crawl go on."""
+        is_new = cause not in self._pauses
+        self._pauses[cause] = _Pause(words or cause.value, lift)
+        self._apply()
+        if is_new and not self.stopped.is_set():
+            self._say(f"{self._pauses[cause].words}; fetches under way may end")
+
+    def resume(self, cause: Cause) -> None:
+        """The cause is gone."""
+        if self._pauses.pop(cause, None) is not None:
+            self._apply()
+            self._say(self.words or "going on")
+
+    def go_on(self) -> None:
+        """The operator's word ends every pause but the disk's; a limit that paused the crawl holds no more in this run."""
+        lifted = [cause for cause in self._pauses if cause is not Cause.DISK]
+        for cause in lifted:
+            self._pauses[cause].lift()
+            self.resume(cause)
+
+    def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
+        """End the run in order; the first reason counts, unless it is now to end at once."""
+        if not self.stopped.is_set() or (at_once and not self.hurried.is_set()):
+            self.ending = ending
+        self.stopped.set()
+        if at_once:
+            self.hurried.set()
+
+    @property
+    def words(self) -> str:
+        """Why no fetch begins; empty if none is kept from it."""
+        return "; ".join(pause.words for pause in self._pauses.values())
+
+    @property
+    def phase(self) -> Phase:
+        """How far the run is."""
+        if self.stopped.is_set():
+            return Phase.DRAINING
+        if self._frontier is None:
+            return Phase.STARTING
+        return Phase.PAUSED if self._pauses else Phase.RUNNING
+
+    def _apply(self) -> None:
+        if self._frontier is None:
+            return
+        if self._pauses:
+            self._frontier.pause_leasing()
+        else:
+            self._frontier.resume_leasing()

@@ -1,0 +1,112 @@
+"""What an operator asks of a running crawl: pause, resume, stop, status, add seeds. All other verbs are the Frontier's.
+
+Their names begin with `crawl-`, since the Frontier pauses and resumes queues. Arguments and facts are what JSON holds. Each
+answers when what was asked is done: a seed that is added is in the job's book and queued, both durably; a pause holds from
+that moment on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from crawler.jobs.seeding import Seeding, candidate_again
+from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.course import Cause, Course, Phase
+from crawler.operating.verbs import answer_beside
+from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.errors import UsageError
+from crawler.urls.parsing import canonical
+from frontier.aio import AsyncFrontier
+from frontier.core import Frontier
+from frontier.models import Verdict
+
+Arguments = Mapping[str, Any]
+Facts = dict[str, Any]
+
+PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
+
+
+class CrawlVerbs:
+    """Answers the control socket of one run."""
+
+    def __init__(self, course: Course, frontier: AsyncFrontier, seeding: Seeding, status: Callable[[], Facts]) -> None:
+        self._course = course
+        self._frontier = frontier
+        self._seeding = seeding
+        self._status = status
+        self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
+            PAUSE: self._pause,
+            RESUME: self._resume,
+            STOP: self._stop,
+            STATUS: self._tell,
+            ADD: self._add,
+        }
+
+    async def answer(self, verb: str, given: Arguments) -> Facts:
+        """The facts. Raises: UsageError for what makes no sense; as `answer_beside`."""
+        ask = self._verbs.get(verb)
+        return await (answer_beside(self._frontier, verb, given) if ask is None else ask(given))
+
+    async def _pause(self, given: Arguments) -> Facts:
+        self._refuse_at_the_end("pause")
+        self._course.pause(Cause.OPERATOR)
+        return await self._tell(given)
+
+    async def _resume(self, given: Arguments) -> Facts:
+        self._refuse_at_the_end("resume")
+        self._course.go_on()
+        return await self._tell(given)
+
+    async def _stop(self, given: Arguments) -> Facts:
+        if given.get("now"):
+            self._course.stop(WhyEnded.OPERATOR_NOW, at_once=True)
+        else:
+            self._course.stop(WhyEnded.OPERATOR)
+        return await self._tell(given)
+
+    async def _tell(self, _: Arguments) -> Facts:
+        return self._status()
+
+    async def _add(self, given: Arguments) -> Facts:
+        seeds = given_seeds(given)
+        return added(seeds, await self._seeding.add(seeds))
+
+    def _refuse_at_the_end(self, verb: str) -> None:
+        if self._course.phase is Phase.DRAINING:
+            raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
+
+
+def given_seeds(given: Arguments) -> list[Seed]:
+    """The argument `seeds`, a list of {url, source}. Raises: UsageError."""
+    listed = given.get("seeds")
+    if not isinstance(listed, list) or not listed:
+        raise UsageError("seeds must be a list of URLs; it is empty or none")
+    return [_seed(entry) for entry in listed]
+
+
+def _seed(entry: object) -> Seed:
+    match entry:
+        case {"url": str(url), "source": str(source)} if canonical(url) == url:
+            return Seed(url=url, source=source)
+    raise UsageError(f"{entry!r} is no seed; give it as url, in its canonical form, and source")
+
+
+def added(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
+    """What became of each seed: `new`, `seen`, `refused` with a reason, or `later` if the filter has yet to say."""
+    return {
+        "seeds": [
+            {"url": seed.url, "verdict": verdict.kind.value, "reason": verdict.reason}
+            for seed, verdict in zip(seeds, verdicts, strict=True)
+        ]
+    }
+
+
+def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed]) -> Facts:
+    """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
+    book.add_all(seeds)
+    ended = frontier.ended([seed.url.encode() for seed in seeds])
+    candidates = [candidate_again(seed, ended.get(seed.url.encode())) for seed in seeds]
+    verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
+    frontier.flush()
+    return added(seeds, verdicts)

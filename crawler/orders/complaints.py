@@ -1,0 +1,131 @@
+"""What is wrong with an order, in the operator's words: a line per fault that names source, key and what is right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from crawler.orders.keys import ENTRIES, HOMES, KEYS, keys_of
+from crawler.orders.layers import Layer, merged
+from crawler.orders.order import CrawlOrder
+
+#: What the types of pydantic's errors begin with -> what to tell the operator.
+_COMPLAINTS: Mapping[str, str] = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be one word, without control characters or parentheses",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "greater_than": "must be more than {gt:g}",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a section with keys",
+    "missing": "must be given",
+    "too_short": "must not be empty",
+    "path_type": "must be the name of a file",
+}
+
+
+def faults(layers: Sequence[Layer]) -> list[str]:
+    """Everything that is wrong with what the sources say; empty if an order comes of it."""
+    lines = list(unknown_keys(layers))
+    try:
+        CrawlOrder.model_validate(_known(layers))
+    except ValidationError as error:
+        lines += in_words(error, layers)
+    return lines
+
+
+def _known(layers: Sequence[Layer]) -> dict[str, Any]:
+    """The sources as one, without what nobody knows."""
+    sound: dict[str, Any] = {}
+    for section, table in merged(layers).items():
+        if section in ENTRIES and isinstance(table, list):
+            known = keys_of(ENTRIES[section])
+            sound[section] = [_only(entry, known) for entry in table if isinstance(entry, Mapping)]
+        elif section in KEYS and isinstance(table, Mapping):
+            sound[section] = _only(table, KEYS[section])
+    return sound
+
+
+def _only(table: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key in known}
+
+
+def unknown_keys(layers: Iterable[Layer]) -> Iterator[str]:
+    """A line for each section and key that nobody knows, and for each that has not the form of one."""
+    for layer in layers:
+        for section, table in layer.tables.items():
+            if section in ENTRIES:
+                yield from _unknown_in_entries(layer, section, table)
+            elif section not in KEYS:
+                known = [*KEYS, *ENTRIES]
+                home = f"; it belongs to [{HOMES[section]}]" if section in HOMES else hint(section, known, "[{}]")
+                yield f"{layer.section(section)} is unknown{home}"
+            elif not isinstance(table, Mapping):
+                yield f"{layer.section(section)} must be a section with keys, not {table!r}"
+            else:
+                yield from _unknown_in_section(layer, section, table)
+
+
+def _unknown_in_section(layer: Layer, section: str, table: Mapping[str, Any]) -> Iterator[str]:
+    for key in table:
+        if key not in KEYS[section]:
+            elsewhere = f"; it belongs to [{HOMES[key]}]" if key in HOMES else ""
+            yield f"{layer.key(section, key)} is unknown{elsewhere or hint(key, KEYS[section], '{}')}"
+
+
+def _unknown_in_entries(layer: Layer, name: str, entries: object) -> Iterator[str]:
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        yield f"{layer.section(name)} must be entries of a file, each below a line [[{name}]]"
+        return
+    known = keys_of(ENTRIES[name])
+    for number, entry in enumerate(entries, 1):
+        for key in entry:
+            if key not in known:
+                yield f"{layer.entry(name, number)} {key} is unknown{hint(key, known, '{}')}"
+
+
+def hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
+    """The known name that is meant, if one is close."""
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {form.format(close[0].replace('_', dash))}?" if close else ""
+
+
+def in_words(error: ValidationError, layers: Sequence[Layer]) -> list[str]:
+    """A line for each fault: where it was written, and what it is."""
+    return [_line(fault, layers) for fault in error.errors(include_url=False)]
+
+
+def _line(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
+    place, *inner = _place(fault, layers)
+    words = "".join(f" {part}" for part in inner if isinstance(part, str) and part != "[key]")
+    return f"{place}{words}{':' if 'keys' in fault.get('ctx', {}) else ''} {_complaint(fault)}"
+
+
+def _place(error: ErrorDetails, layers: Sequence[Layer]) -> tuple[str | int, ...]:
+    """The key at fault as its source writes it, and what is at fault inside of it."""
+    section, *path = str(error["loc"][0]), *error["loc"][1:]
+    keys = error.get("ctx", {}).get("keys") or (str(path[0]),)
+    if section in ENTRIES:
+        layer = next(layer for layer in layers if section in layer.tables)
+        return (layer.entry(section, int(path[0]) + 1), *(path[1:] or keys[:1]))
+    given = [layer.key(section, key) for layer in layers for key in keys if key in layer.tables.get(section, {})]
+    return (given[0] if given else f"[{section}] {keys[0]}", *path[1:])
+
+
+def _complaint(error: ErrorDetails) -> str:
+    kind = error["type"]
+    if kind in {"value_error", "contradiction"}:
+        return error["msg"].removeprefix("Value error, ")
+    words = next((words for start, words in _COMPLAINTS.items() if kind.startswith(start)), error["msg"])
+    shown = "" if kind == "missing" else f"; not {error['input']!r}"
+    return f"{words.format(**error.get('ctx', {}))}{shown}"

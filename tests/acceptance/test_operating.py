@@ -1,0 +1,265 @@
+"""An operator and a running crawl: the real commands, real signals, the real socket."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.command import PATIENCE_S, anabranch, crawl_log, ended, environment, start, write_order
+from tests.site.oracle import expected
+from tests.site.server import SmallWeb
+
+SEED = "http://blog.alpha.test/"
+OTHER = "http://new.test/"
+
+
+@pytest.fixture
+async def slow_web():
+    """The small web, with every answer late by 20 ms, so that a crawl can be caught in the middle."""
+    async with SmallWeb(delay_s=0.02) as web:
+        yield web
+
+
+def crawl_of(tmp_path, web, *more, **sections):
+    order = write_order(tmp_path, web.hosts, **{"politeness": {"max_connections": 2}, **sections})
+    return ("crawl", SEED, "-c", order, "--job", tmp_path / "job", *more)
+
+
+def served(web):
+    return sum(web.ledger.counts().values())
+
+
+async def seen(web, count):
+    while served(web) < count:
+        await asyncio.sleep(0.005)
+
+
+async def told(tmp_path, verb, *more):
+    """`anabranch VERB JOB …` on the job of this test."""
+    return await anabranch(verb, tmp_path / "job", *more, cwd=tmp_path)
+
+
+async def facts(tmp_path):
+    return json.loads((await told(tmp_path, "status", "--json")).out)
+
+
+async def until_idle(tmp_path):
+    """The fetches that were under way have ended."""
+    while (now := await facts(tmp_path))["active"]:
+        pass
+    return now
+
+
+async def test_a_paused_crawl_fetches_nothing_until_it_is_resumed(tmp_path, slow_web):
+    """Its status says so; after `resume` it ends by itself, and nothing is missing."""
+    process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
+    await seen(slow_web, 20)
+    paused = await told(tmp_path, "pause")
+    assert (paused.code, "paused by the operator" in paused.out) == (0, True), paused.err
+    await until_idle(tmp_path)
+    before = served(slow_web)
+    now = await facts(tmp_path)
+    assert (now["phase"], now["paused"], now["pid"]) == ("paused", "paused by the operator", process.pid)
+    assert now["line"].endswith("paused by the operator")
+    assert served(slow_web) == before
+    assert (await told(tmp_path, "resume")).code == 0
+    run = await ended(process)
+    assert run.code == 0, run.err
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+    assert "paused by the operator; fetches under way may end\ngoing on\n" in run.out
+
+
+async def test_stop_ends_a_crawl_in_order(tmp_path, slow_web):
+    """As the first signal does: exit code 11, the summary names the operator, the same command goes on."""
+    command = crawl_of(tmp_path, slow_web)
+    process = await start(*command, cwd=tmp_path)
+    await seen(slow_web, 20)
+    stopped = await told(tmp_path, "stop", "--wait")
+    assert stopped.code == 0, stopped.err
+    status = await told(tmp_path, "status")
+    assert "not running" in status.out, "it has ended when `stop --wait` comes back"
+    run = await ended(process)
+    assert run.code == 11, run.err
+    assert "stopped by the operator" in run.out
+    assert (await anabranch(*command, cwd=tmp_path)).code == 0
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+    assert all(count == 1 for url, count in slow_web.ledger.counts().items() if "robots.txt" not in url)
+
+
+async def test_stop_now_gives_up_what_is_being_fetched(tmp_path):
+    """With a server that lets everybody wait: exit code 13, and nothing is lost."""
+    async with SmallWeb(delay_s=600) as web:
+        command = crawl_of(tmp_path, web, "--robots", "ignore", fetch={"timeout": "10m"})
+        process = await start(*command, cwd=tmp_path)
+        while not (tmp_path / "job" / "state" / "control").exists():
+            await asyncio.sleep(0.005)
+        while not (await facts(tmp_path)).get("active"):
+            pass
+        drained = await told(tmp_path, "stop")
+        assert "draining" in drained.out
+        assert (await told(tmp_path, "stop", "--now")).code == 0
+        run = await ended(process)
+    assert run.code == 13, run.err
+    assert "stopped at once by the operator" in run.out
+    status = await told(tmp_path, "status", "--json")
+    assert json.loads(status.out)["totals"]["pending"] == 1
+
+
+async def test_seeds_are_added_to_a_running_crawl(tmp_path, slow_web):
+    """Each is answered for, is in the seed book, opens its host, and stands in the seeds report."""
+    process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
+    await seen(slow_web, 20)
+    (tmp_path / "more.txt").write_text(f"{OTHER}\n{SEED}\n")
+    added = await told(tmp_path, "add", "more.txt", "no host at all")
+    assert added.code == 0, added.err
+    assert added.out == f"new      {OTHER}\nseen     {SEED}\n"
+    assert "'no host at all'" in added.err
+    book = (tmp_path / "job" / "state" / "seeds.jsonl").read_text()
+    assert '"source": "more.txt:1"' in book
+    run = await ended(process)
+    assert run.code == 0, run.err
+    assert crawl_log(tmp_path / "job") == expected([SEED, OTHER])
+    assert f"200 CRAWLED    {OTHER}" in run.out
+
+
+async def test_seeds_are_added_to_a_job_that_is_not_running(tmp_path, slow_web):
+    """They are answered for in the same words, and the next run crawls them."""
+    command = crawl_of(tmp_path, slow_web)
+    assert (await anabranch(*command, cwd=tmp_path)).code == 0
+    assert "finished: nothing is queued" in (await told(tmp_path, "status")).out
+    for verdict in ("new", "seen"):
+        added = await told(tmp_path, "add", OTHER)
+        assert added.code == 0, added.err
+        goes_on = "no crawl of this job is running; `anabranch crawl` goes on with it"
+        assert added.out == f"{verdict:<8} {OTHER}\n{goes_on}\n"
+    assert (await anabranch("crawl", "-c", tmp_path / "order.toml", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
+    assert crawl_log(tmp_path / "job") == expected([SEED, OTHER])
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "stop"])
+async def test_what_needs_a_running_crawl_says_that_there_is_none(tmp_path, slow_web, verb):
+    """One line, and the exit code of a command that makes no sense."""
+    assert (await anabranch(*crawl_of(tmp_path, slow_web), "--limit", "3", cwd=tmp_path)).code == 0
+    run = await told(tmp_path, verb)
+    said = f"anabranch: {tmp_path / 'job'}: no crawl of this job is running; there is nothing to {verb}\n"
+    assert (run.code, run.out, run.err) == (2, "", said)
+
+
+async def test_a_limit_may_pause_the_crawl_and_the_operator_goes_beyond_it(tmp_path, slow_web):
+    """on_limit = pause: ten pages, then nothing, until `resume`."""
+    limits = {"pages": 10, "on_limit": "pause"}
+    process = await start(*crawl_of(tmp_path, slow_web, limits=limits), cwd=tmp_path)
+    await seen(slow_web, 10)
+    while (now := await facts(tmp_path))["phase"] != "paused":
+        pass
+    assert now["paused"] == "paused by --limit"
+    assert len(crawl_log(tmp_path / "job")) == 10
+    assert (await told(tmp_path, "resume")).code == 0
+    run = await ended(process)
+    assert run.code == 0, run.err
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+async def test_the_limit_of_bytes_names_itself(tmp_path, slow_web):
+    """The crawl ends in order with exit code 0, and goes on with a higher limit."""
+    command = crawl_of(tmp_path, slow_web)
+    run = await anabranch(*command, "--size-limit", "2KB", cwd=tmp_path)
+    assert run.code == 0, run.err
+    assert "stopped by --size-limit" in run.out
+    fetched = len(crawl_log(tmp_path / "job"))
+    assert 0 < fetched < len(expected([SEED]))
+    again = await anabranch(*command, "--size-limit", "2KB", cwd=tmp_path)
+    assert (again.code, len(crawl_log(tmp_path / "job"))) == (0, fetched), "it counts the whole job"
+    assert (await anabranch(*command, cwd=tmp_path)).code == 0
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+async def test_a_crawl_without_room_on_its_disk_waits_and_says_why(tmp_path, slow_web):
+    """Nothing is fetched, `resume` does not help, and it can be stopped."""
+    setting = ("-s", "limits.min_free_disk=4000TB")
+    process = await start(*crawl_of(tmp_path, slow_web, *setting), cwd=tmp_path)
+    assert process.stdout is not None
+    assert (await process.stdout.readline()).startswith(b"new job")
+    assert b"min_free_disk is" in await process.stdout.readline()
+    resumed = await told(tmp_path, "resume")
+    assert "min_free_disk" in resumed.out
+    assert (await facts(tmp_path))["phase"] == "paused"
+    assert (await told(tmp_path, "stop")).code == 0
+    run = await ended(process)
+    assert (run.code, served(slow_web)) == (11, 0)
+
+
+# Signals
+
+
+async def test_a_terminal_that_has_gone_ends_a_crawl_in_order(tmp_path, slow_web):
+    """SIGHUP drains, as SIGTERM does."""
+    process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
+    await seen(slow_web, 20)
+    process.send_signal(signal.SIGHUP)
+    assert (await ended(process)).code == 11
+
+
+async def test_nohup_keeps_a_crawl_running(tmp_path, slow_web):
+    """A SIGHUP that was ignored when it was started stays ignored."""
+    command = ["nohup", sys.executable, "-m", "crawler", *map(str, crawl_of(tmp_path, slow_web))]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=tmp_path,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    await seen(slow_web, 20)
+    process.send_signal(signal.SIGHUP)
+    _, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    assert process.returncode == 0, err
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+async def test_sigusr1_says_how_it_goes_and_changes_nothing(tmp_path, slow_web):
+    """A line in the log, as `status` has it."""
+    process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
+    await seen(slow_web, 20)
+    process.send_signal(signal.SIGUSR1)
+    assert process.stderr is not None
+    line = await process.stderr.readline()
+    assert b"status" in line
+    assert b"phase=running" in line
+    assert (await ended(process)).code == 0
+    assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+# Streams that are closed
+
+
+@pytest.mark.parametrize(
+    "closed", ["2>&-", ">&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full 2>&1", "2>&1 | head -c 1"]
+)
+async def test_no_stream_that_is_closed_or_full_breaks_a_crawl(tmp_path, slow_web, closed):
+    """The job's files are whole: none of them became the standard error of the process."""
+    arguments = " ".join(map(str, crawl_of(tmp_path, slow_web, "-vv", "--limit", "30")))
+    shell = f"set -o pipefail; {sys.executable} -m crawler {arguments} {closed}"
+    process = await asyncio.create_subprocess_exec("bash", "-c", shell, cwd=tmp_path, env=environment())
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
+    assert len(crawl_log(tmp_path / "job")) == 30
+    lock = (tmp_path / "job" / "state" / "lock").read_bytes()
+    assert lock == b""
+    assert (await told(tmp_path, "status")).code == 0
+
+
+async def test_a_signal_after_its_reader_has_gone_drains_the_crawl(tmp_path, slow_web):
+    """What it says then reaches nobody, and that is all."""
+    process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
+    await seen(slow_web, 20)
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        pipe._transport.close()  # type: ignore[attr-defined]
+    os.kill(process.pid, signal.SIGUSR1)
+    os.kill(process.pid, signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 11

@@ -1,0 +1,204 @@
+"""pause, resume, stop, status and add: from the command line to the control socket, and to lines for the eye."""
+
+import asyncio
+import json
+import os
+import threading
+from contextlib import contextmanager
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from crawler.cli import operate
+from crawler.cli.app import app
+from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import open_job
+from crawler.operating.control import Control
+from crawler.orders.order import CrawlOrder, dump_order
+from crawler.outcomes.errors import UsageError
+from frontier.models import Candidate
+
+RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """In an empty folder, with the logs as they were afterwards."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job with one URL, that nobody crawls."""
+    with JobFolder.open(tmp_path / "job") as folder:
+        folder.write_order(dump_order(CrawlOrder()))
+        with open_job(folder.state, CrawlOrder()) as frontier:
+            frontier.schedule([Candidate(url="http://a.test/")])
+            frontier.flush()
+    return tmp_path / "job"
+
+
+@contextmanager
+def running(job, answers):
+    """A crawl that answers so, in a thread of its own; what it was asked."""
+    asked = []
+
+    async def answer(verb, arguments):
+        asked.append((verb, arguments))
+        answered = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answered, Exception):
+            raise answered
+        return answered(arguments) if callable(answered) else answered
+
+    async def serve():
+        async with Control(job / "state", answer):
+            is_up.set()
+            await asyncio.to_thread(may_end.wait)
+
+    is_up, may_end = threading.Event(), threading.Event()
+    with JobFolder.open(job):
+        thread = threading.Thread(target=asyncio.run, args=(serve(),))
+        thread.start()
+        is_up.wait()
+        try:
+            yield asked
+        finally:
+            may_end.set()
+            thread.join()
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("pause",), ("crawl-pause", {})),
+        (("resume",), ("crawl-resume", {})),
+        (("stop",), ("crawl-stop", {"now": False})),
+        (("stop", "--now"), ("crawl-stop", {"now": True})),
+        (("status",), ("crawl-status", {})),
+    ],
+)
+def test_each_verb_asks_the_running_crawl_and_says_how_it_goes(job, arguments, asked) -> None:
+    """One line, whatever was asked."""
+    with running(job, [RUNNING]) as heard:
+        verb, *more = arguments
+        result = run(verb, job, *more)
+    assert (result.exit_code, result.output) == (0, "running (process 7): 1.0s · 3 pages\n")
+    assert heard == [asked]
+
+
+def test_a_crawl_that_is_being_opened_has_no_line_yet(job) -> None:
+    """Only its phase."""
+    with running(job, [{"phase": "starting", "paused": "", "pid": 7}]):
+        assert run("status", job).output == "starting (process 7)\n"
+
+
+def test_what_the_crawl_refuses_is_one_line_and_its_exit_code(job) -> None:
+    """As if the command had met it."""
+    with running(job, [UsageError("the crawl is ending")]):
+        result = run("pause", job)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", "anabranch: the crawl is ending\n")
+
+
+def test_json_is_what_the_crawl_says(job) -> None:
+    """All of it."""
+    with running(job, [RUNNING]):
+        assert json.loads(run("status", job, "--json").output) == RUNNING
+
+
+def test_watch_looks_again_until_the_crawl_ends(job, monkeypatch) -> None:
+    """A line for each look; JSON is one object a line."""
+    monkeypatch.setattr(operate, "WATCH_S", 0.001)
+    answers = [RUNNING, {**RUNNING, "phase": "draining"}, RUNNING]
+    asked = iter([*answers, None])
+    monkeypatch.setattr(operate, "ask", lambda *_: next(asked))
+    assert [json.loads(line) for line in run("status", job, "--watch", "--json").output.splitlines()] == answers
+
+
+def test_a_job_that_is_held_but_does_not_answer_is_in_use(job) -> None:
+    """It is being opened or closed: neither `not running` nor a second process in its files."""
+    with JobFolder.open(job):
+        for arguments in (("pause", job), ("status", job), ("add", job, "http://b.test/")):
+            result = run(*arguments)
+            assert result.exit_code == 1
+            assert f"in use by process {os.getpid()}" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "stop", "status"])
+def test_a_job_that_does_not_exist_is_one_line(tmp_path, verb) -> None:
+    """No folder is made."""
+    result = run(verb, "nowhere")
+    assert result.exit_code == 2
+    assert "there is no such job" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stop_can_wait_until_the_job_is_free(job) -> None:
+    """Whoever scripts it wants the job for himself then."""
+    with running(job, [RUNNING]):
+        waiting = threading.Thread(target=lambda: codes.append(run("stop", job, "--wait").exit_code))
+        codes: list[int] = []
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+    waiting.join()
+    assert codes == [0]
+
+
+def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
+    """As `frontier ls` counts it."""
+    result = run("status", job)
+    assert result.exit_code == 0
+    assert result.output.startswith("not running; `anabranch crawl` goes on with it\n1 URLs queued")
+    facts = json.loads(run("status", job, "--json").output)
+    assert (facts["phase"], facts["is_finished"], facts["totals"]["pending"]) == ("stopped", False, 1)
+
+
+def test_many_seeds_are_asked_in_parts_that_fit(job, monkeypatch, tmp_path) -> None:
+    """None is lost between two of them, and their order is kept."""
+    monkeypatch.setattr(operate, "_QUESTION_BYTES", 1000)
+    urls = [f"http://{number}.b.test/" for number in range(50)]
+    (tmp_path / "seeds.txt").write_text("\n".join(urls))
+
+    def answer(arguments):
+        return {"seeds": [{"url": seed["url"], "verdict": "new", "reason": ""} for seed in arguments["seeds"]]}
+
+    with running(job, [answer]) as heard:
+        result = run("add", job, "seeds.txt")
+    assert result.output.split() == [word for url in urls for word in ("new", url)]
+    assert len(heard) > 3
+
+
+def test_a_refused_seed_says_why(job) -> None:
+    """Beside those that are taken."""
+    answered = [{"url": "http://b.test/", "verdict": "refused", "reason": "too \x1b long"}]
+    with running(job, [{"seeds": answered}]):
+        result = run("add", job, "http://b.test/")
+        as_json = json.loads(run("add", job, "http://b.test/", "--json").output)
+    assert result.output == "refused  http://b.test/ (too \\x1b long)\n"
+    assert as_json == {"running": True, "seeds": answered}
+
+
+def test_seeds_of_which_none_is_one_are_refused(job) -> None:
+    """With the exit code of a crawl that has none."""
+    result = run("add", job, "::")
+    assert result.exit_code == 5
+    assert "no seed is left; command line: '::'" in result.stderr
+    assert run("add", job).exit_code == 2
+
+
+def test_a_job_that_has_not_begun_takes_no_seeds(tmp_path) -> None:
+    """There is no order to open it by."""
+    JobFolder.open(tmp_path / "new").close()
+    result = run("add", tmp_path / "new", "http://b.test/")
+    assert result.exit_code == 2
+    assert "the job has not begun" in result.stderr
