@@ -62,8 +62,8 @@ class FetchSection(Section):
     proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
     proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
     tls_verify: bool = True  #: certificates must be valid
-    ipv4: bool = True
-    ipv6: bool = True
+    ipv4: bool = True  #: IPv4 addresses may be asked for and used
+    ipv6: bool = True  #: the same for IPv6
     allow_private: bool = False  #: loopback and private addresses may be fetched
     conditional: bool = True  #: pages of an earlier record are asked for only if they have changed
 

@@ -18,7 +18,7 @@ _DAY_S = 24 * 3600.0
 class RobotsSection(Section):
     """How robots.txt is taken, and what pages say to robots."""
 
-    robots: Literal["obey", "ignore"] = "obey"
+    robots: Literal["obey", "ignore"] = "obey"  #: ignore is for your own sites
     max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
     cache_s: Annotated[Duration, Field(gt=0, le=_DAY_S)] = Field(
         default=_DAY_S, alias="cache"
@@ -36,24 +36,20 @@ class DnsSection(Section):
     servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
     hosts: dict[Name, Endpoint] = Field(default_factory=dict)  #: fixed answers: name -> `ip[:port]`
     timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
-    ipv4: bool = True  #: IPv4 addresses may be used
-    ipv6: bool = True  #: IPv6 addresses may be used
     min_ttl_s: Duration = Field(default=MIN_TTL_S, alias="min_ttl")  #: an answer is kept at least so long
     max_ttl_s: Duration = Field(default=MAX_TTL_S, alias="max_ttl")  #: and at most so long
 
     @model_validator(mode="after")
     def _without_contradiction(self) -> Self:
-        if not (self.ipv4 or self.ipv6):
-            raise _contradiction("ipv4 and ipv6 are both off; keep one of them", "ipv4", "ipv6")
         if self.min_ttl_s > self.max_ttl_s:
             most, least = exact_duration(self.max_ttl_s), exact_duration(self.min_ttl_s)
             words = f"max_ttl ({most}) is less than min_ttl ({least}); raise the one or lower the other"
             raise _contradiction(words, "max_ttl", "min_ttl")
         return self
 
-    def options(self) -> ResolverOptions:
-        """What the resolver is told beside servers, hosts and time."""
-        return ResolverOptions(ipv4=self.ipv4, ipv6=self.ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
+    def options(self, *, ipv4: bool, ipv6: bool) -> ResolverOptions:
+        """What the resolver is told beside servers, hosts and time; the families are those that may be fetched from."""
+        return ResolverOptions(ipv4=ipv4, ipv6=ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
 
 
 def _contradiction(words: str, *keys: str) -> PydanticCustomError:

@@ -72,7 +72,7 @@ class ScopeSection(Section):
     max_path_repeats: Count = 2  #: times that a path segment, or a group of them, may stand in a row; 0: no limit
     max_path_depth: Count = 20  #: segments of a path; 0: no limit
     max_url_length: Count = 2083  #: characters; 0: no limit but the parser's
-    schemes: Annotated[tuple[Literal["http", "https"], ...], Field(min_length=1)] = ("http", "https")
+    schemes: Annotated[tuple[Literal["http", "https"], ...], Field(min_length=1)] = ("http", "https")  #: others are out
     similar: Literal["", "published", "site-bound"] = (
         ""  #: drop URLs like those taken before, by dedup's similarity filter
     )

@@ -48,11 +48,13 @@ FLAGS = {
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
 NO_FLAGS = {
     *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups", "store"),
-    *("cache", "unreachable", "meta", "nofollow_links", "ipv4", "ipv6", "min_ttl", "max_ttl"),
+    *("cache", "unreachable", "meta", "nofollow_links", "min_ttl", "max_ttl"),
     *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
     *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "headers", "cookies"),
     *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional"),
+    *("canonicalization", "max_embeds", "include", "exclude", "accept", "reject", "block", "max_path_repeats", "schemes"),
+    *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),

@@ -8,7 +8,8 @@ from crawler.operating.course import Course, Phase
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, CrawlVerbs, add_to_stopped
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
-from crawler.scope.ruling import Scope
+from crawler.orders.scope import ScopeSection
+from crawler.scope.opening import open_scope
 from frontier.models import Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier
 
@@ -22,7 +23,7 @@ class Crawl:
         self.course = Course(lambda _: None)
         self.course.steer(frontier)
         self.frontier = frontier
-        self.scope = Scope("host", 20)
+        self.scope = open_scope(ScopeSection())
         self.book = book
         seeding = Seeding(book, self.scope, frontier)
         self.verbs = CrawlVerbs(self.course, frontier, seeding, lambda: {"phase": self.course.phase.value})

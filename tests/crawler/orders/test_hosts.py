@@ -36,10 +36,10 @@ def test_every_key_reaches_its_place(tmp_path: Path) -> None:
     robots, dns = load(
         tmp_path,
         "[robots]\ncache = '2h'\nunreachable = '5m'\nmeta = false\nnofollow_links = true\n"
-        "[dns]\nipv6 = false\nmin_ttl = '5m'\nmax_ttl = '1h'\n",
+        "[dns]\nmin_ttl = '5m'\nmax_ttl = '1h'\n",
     )
     assert (robots.cache_s, robots.unreachable_s, robots.meta, robots.nofollow_links) == (7200, 300, False, True)
-    assert dns.options() == ResolverOptions(ipv4=True, ipv6=False, min_ttl_s=300, max_ttl_s=3600)
+    assert dns.options(ipv4=True, ipv6=False) == ResolverOptions(ipv4=True, ipv6=False, min_ttl_s=300, max_ttl_s=3600)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,6 @@ def test_every_key_reaches_its_place(tmp_path: Path) -> None:
         ("[robots]\nunreachable = '0s'\n", "unreachable"),
         ("[robots]\nrobots = 'maybe'\n", "robots"),
         ("[robots]\nmeta = 'maybe'\n", "meta"),
-        ("[dns]\nipv4 = false\nipv6 = false\n", "ipv4 and ipv6 are both off"),
         ("[dns]\nmin_ttl = '7h'\n", "max_ttl (6h) is less than min_ttl (7h)"),
         ("[dns]\nservers = ['dns.test']\n", "dns.test"),
     ],

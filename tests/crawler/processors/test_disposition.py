@@ -356,7 +356,7 @@ async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, 
         one.lease = one.lease._replace(hops="L")
         await ended.dispose.note_lookup(one, made)
         assert (ended.statistics.robots, ended.statistics.pages) == (0, 0)
-    assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_of(made.body))], [])
+    assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_of(Body.of(made.body)))], [])
 
 
 @pytest.mark.parametrize("left", [{"response": response(200, b"abc")}, {"ending": Ending.RELEASED}])

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from crawler.chain import Step
+from crawler.fetching.response import Cut
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import FetchOptions
@@ -434,7 +435,7 @@ async def test_the_last_line_of_a_body_that_was_cut_does_not_count() -> None:
     """Half a rule is another rule."""
     fetcher = HeldFetcher()
     robots = Robots(fetcher)
-    fetcher.answers.put_nowait(response(200, b"User-agent: *\nDisallow: /private\nDisallow: /", truncated=True))
+    fetcher.answers.put_nowait(response(200, b"User-agent: *\nDisallow: /private\nDisallow: /", cuts=(Cut.LENGTH,)))
     await robots.visit()
     assert (await robots.visit(OPEN))[1] is Step.PROCEED
     assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED

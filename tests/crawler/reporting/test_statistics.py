@@ -129,5 +129,5 @@ def test_a_processor_has_one_name_in_all_reports() -> None:
     async def translate(_: object) -> None: ...
 
     assert step_name(FetchPage(None)) == "fetch"  # type: ignore[arg-type]
-    assert step_name(ExtractPage()) == "extract"
+    assert step_name(ExtractPage(None)) == "extract"  # type: ignore[arg-type]
     assert step_name(translate) == "translate"
