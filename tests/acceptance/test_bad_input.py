@@ -199,6 +199,10 @@ def _can_unshare():
 needs_small_disk = pytest.mark.skipif(not _can_unshare(), reason="a small disk needs unshare -Urm")
 
 
+#: The disks of these tests are small, and shall be filled.
+FILL = "-s limits.min_free_disk=0"
+
+
 def on_small_disk(tmp_path, pages, size, story):
     """Run a shell story with a small `disk` mounted and `crawl OPTIONS` at hand; the site has so many pages."""
     site = tmp_path / "site"
@@ -239,7 +243,7 @@ def said(tmp_path, run):
 @pytest.mark.parametrize("size", ["1200k", "2m", "3m", "4m"])
 def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, size):
     """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
-    on_small_disk(tmp_path, 300, size, 'crawl first ""; mount -o remount,size=900m disk; crawl second ""')
+    on_small_disk(tmp_path, 300, size, f'crawl first "{FILL}"; mount -o remount,size=900m disk; crawl second "{FILL}"')
     code, line = said(tmp_path, "first")
     assert code == 3
     assert "disk/job" in line
@@ -247,10 +251,20 @@ def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_pat
 
 
 @needs_small_disk
+def test_a_crawl_that_waits_for_room_goes_on_by_itself_when_there_is_some(tmp_path):
+    """The disk has less than min_free_disk, which is 1 GB by default; it grows, and nobody need say anything."""
+    story = 'crawl first "" & until grep -q min_free_disk first.out; do sleep 0.05; done; '
+    on_small_disk(tmp_path, 30, "900m", story + "mount -o remount,size=3g disk; wait $!")
+    assert said(tmp_path, "first") == (0, "")
+    assert "going on" in (tmp_path / "first.out").read_text()
+
+
+@needs_small_disk
 def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
     """A job on a disk that was remounted read-only: one line, exit 3; writable again, it goes on."""
     story = (
-        'crawl first "--limit 9"; mount -o remount,ro disk; crawl second ""; mount -o remount,rw disk; crawl third ""'
+        f'crawl first "{FILL} --limit 9"; mount -o remount,ro disk; crawl second "{FILL}"; '
+        f'mount -o remount,rw disk; crawl third "{FILL}"'
     )
     on_small_disk(tmp_path, 30, "900m", story)
     assert said(tmp_path, "first") == (0, "")
