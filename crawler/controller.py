@@ -246,7 +246,13 @@ class CrawlController:
 def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
     """The resolver that the order's [dns] asks for."""
     dns = order.dns
-    return Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6))
+    return Resolver(
+        dns.servers,
+        dns.hosts,
+        clock=clock,
+        timeout_s=dns.timeout_s,
+        options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
+    )
 
 
 def robots_options(order: CrawlOrder) -> RobotsOptions:

@@ -63,7 +63,13 @@ def _run(command: RobotsCommand) -> int:
 async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
     clock = steady_clock()
     dns = order.dns
-    resolver = Resolver(dns.servers, dns.hosts, clock=clock, timeout_s=dns.timeout_s, options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6))
+    resolver = Resolver(
+        dns.servers,
+        dns.hosts,
+        clock=clock,
+        timeout_s=dns.timeout_s,
+        options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
+    )
     options = replace(fetch_options(order.fetch, order.agent.user_agent), max_body_bytes=MAX_ROBOTS_BYTES + 1)
     fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock)
     try:

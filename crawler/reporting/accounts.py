@@ -248,7 +248,8 @@ class Accounts:
         size = crawl_log.stat().st_size if crawl_log.exists() else 0
         if size < self._committed_to:
             log.warning("crawl.log is shorter than what was counted of it: it is counted anew", file=str(crawl_log))
-            self._forget()
+            _forget_all(self._writer, self._file)
+            self._committed_to = self._added_to = 0
         unknown = 0
         for line in _whole_lines(crawl_log, self._committed_to):
             unknown += not _count(line, self._added)
@@ -259,12 +260,13 @@ class Accounts:
         if unknown:
             log.warning("lines of crawl.log that are none were left out", lines=unknown, file=str(crawl_log))
 
-    def _forget(self) -> None:
-        with as_system_errors(self._file), self._writer.begin():
-            for table in tables.METADATA.sorted_tables:
-                if table is not tables.RUN:
-                    self._writer.execute(delete(table))
-        self._committed_to = self._added_to = 0
+
+def _forget_all(writer: Connection, file: Path) -> None:
+    """Empty all tables but the runs'."""
+    with as_system_errors(file), writer.begin():
+        for table in tables.METADATA.sorted_tables:
+            if table is not tables.RUN:
+                writer.execute(delete(table))
 
 
 def totals_of(row: Sequence[float | None]) -> Totals:

@@ -6,9 +6,9 @@ from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.course import Course, Phase
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, CrawlVerbs, add_to_stopped
+from crawler.orders.scope import ScopeSection
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
-from crawler.orders.scope import ScopeSection
 from crawler.scope.opening import open_scope
 from frontier.models import Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier

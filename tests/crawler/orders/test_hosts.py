@@ -28,7 +28,7 @@ def test_by_default_robots_are_obeyed_as_the_rfc_says() -> None:
 
 def test_by_default_both_families_are_asked_for() -> None:
     """The order's defaults are the resolver's."""
-    assert DnsSection().options() == ResolverOptions()
+    assert DnsSection().options(ipv4=True, ipv6=True) == ResolverOptions()
 
 
 def test_every_key_reaches_its_place(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from crawler.chain import Step
-from crawler.fetching.response import Cut
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import FetchOptions
+from crawler.fetching.response import Cut
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
     AddressRefused,
