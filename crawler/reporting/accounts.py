@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 import structlog
-from sqlalchemy import Table, bindparam, delete, select
+from sqlalchemy import Connection, Table, bindparam, delete, select
 
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting import account_tables as tables
