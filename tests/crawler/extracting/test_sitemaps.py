@@ -23,8 +23,14 @@ URLSET = (
     b'<xhtml:link rel="alternate" hreflang="de" href="http://a.test/de"/></url><url><loc>http://a.test/2</loc></url></urlset>'
 )
 INDEX = b"<sitemapindex><sitemap><loc>http://a.test/s.xml</loc></sitemap></sitemapindex>"
-RSS = b"<rss><channel><link>http://a.test/</link><item><link>http://a.test/1</link><enclosure url='http://a.test/1.mp3'/></item></channel></rss>"
-ATOM = b"<feed xmlns='http://www.w3.org/2005/Atom'><link href='http://a.test/'/><entry><link href='/1'/><title>no</title></entry></feed>"
+RSS = (
+    b"<rss><channel><link>http://a.test/</link>"
+    b"<item><link>http://a.test/1</link><enclosure url='http://a.test/1.mp3'/></item></channel></rss>"
+)
+ATOM = (
+    b"<feed xmlns='http://www.w3.org/2005/Atom'><link href='http://a.test/'/>"
+    b"<entry><link href='/1'/><title>no</title></entry></feed>"
+)
 
 
 def urls(body: bytes) -> list[tuple[str, str]]:
