@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Iterator
 SMALL_BYTES = 16 * 1024
 SMALL_TAGS = 500
 #: Above either size a document is not light: reading it may take more than 50 ms, however honest it is.
-LIGHT_BYTES = 128 * 1024
-LIGHT_TAGS = 6000
+LIGHT_BYTES = 64 * 1024
+LIGHT_TAGS = 3000
 #: Above this a document is flattened unseen, and read in pieces of this size.
 HUGE_BYTES = 4 << 20
 PIECE_BYTES = 1 << 20

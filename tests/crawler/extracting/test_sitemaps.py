@@ -69,6 +69,7 @@ def test_what_each_kind_names(body, expected) -> None:
         (URLSET.decode().encode("utf-16"), "", True),
         (b"<html><body>", "M", False),
         (b"http://a.test/\n", "LM", True),
+        (b"\nhttp://a.test/ \r\nhttp://b.test/\n", "M", True),
         (b"http://a.test/\n", "ML", False),
         (b"some words about http://a.test/", "M", False),
         (b"", "M", False),
