@@ -80,11 +80,14 @@ def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
 
 def is_light(body: bytes) -> bool:
     """Whether a document, once tamed, is read within 50 ms, whatever is in it. Cost: a count or two."""
-    return len(body) <= LIGHT_BYTES and body.count(b"<") <= LIGHT_TAGS
+    return len(body) <= SMALL_BYTES or (len(body) <= LIGHT_BYTES and body.count(b"<") <= LIGHT_TAGS)
 
 
 def _is_small(body: bytes) -> bool:
-    return len(body) <= SMALL_BYTES and body.count(b"<") - body.count(b"</") <= SMALL_TAGS
+    if len(body) > SMALL_BYTES:
+        return False
+    tags = body.count(b"<")
+    return tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS
 
 
 def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
