@@ -130,6 +130,36 @@ def test_a_group_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None:
     assert len(index_of(tmp_path)) == 2
 
 
+def test_taking_back_cuts_file_and_index_at_once(tmp_path: Path) -> None:
+    """A kill behind it must not find lines of records that are gone."""
+    files = opened(tmp_path)
+    write(files, "http://a.test/1")
+    before = {path: path.read_bytes() for path in (tmp_path / "warc").iterdir()}
+    files.append([Entry(exchange=exchange("http://a.test/2"))])
+    files.take_back()
+    assert {path: path.read_bytes() for path in (tmp_path / "warc").iterdir()} == before
+    files.close()
+
+
+def test_what_could_not_be_taken_back_is_cut_before_the_file_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished file holds what counts and nothing else."""
+    files = opened(tmp_path)
+    write(files, "http://a.test/1")
+    files.append([Entry(exchange=exchange("http://a.test/2"))])
+
+    def refuse(descriptor: int, length: int) -> None:
+        raise OSError(5, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", refuse)
+        files.take_back()
+    files.close()
+    assert urls_in(tmp_path / "warc") == ["http://a.test/1"]
+    assert len(index_of(tmp_path)) == 1
+
+
 def leave(folder: Path, *urls: str) -> tuple[Path, Path]:
     """What a killed process leaves: an open file and its index."""
     files = opened(folder)
