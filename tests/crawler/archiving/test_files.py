@@ -17,7 +17,7 @@ import pytest
 
 from crawler.archiving.files import WarcFiles, WarcOptions
 from crawler.jobs.journal import Entry, Journal, LineFile
-from crawler.outcomes.errors import DiskFull, JournalFull, StorageError
+from crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
 from tests.crawler.archiving.exchanges import (
     OPTIONS,
     START_S,
@@ -293,6 +293,19 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_record_takes_the_whole_gro
     write(files, "http://a.test/2")
     files.close()
     assert urls_in(tmp_path / "warc") == ["http://a.test/1", "http://a.test/2"]
+
+
+async def test_a_body_that_is_gone_fails_its_group_and_makes_no_torn_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was closed too early: a defect of the crawler, not a record that lies."""
+    visit = exchange("http://a.test/1")
+    monkeypatch.setattr(type(visit.response.body), "chunks", lambda *_: iter(()))
+    journal = Journal(opened(tmp_path))
+    with pytest.raises(JournalFailed, match="closed too early"):
+        await journal.write(Entry(exchange=visit))
+    await journal.close()
+    assert list((tmp_path / "warc").iterdir()) == []
 
 
 async def test_a_log_that_cannot_be_written_takes_the_records_back_too(tmp_path: Path, small_files: int) -> None:
