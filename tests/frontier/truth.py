@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from frontier.models import ENDING, OutcomeKind
-from frontier.policies.budgets import is_over_total, spend
+from frontier.policies.budgets import NOTHING_MORE, is_over_total, spend
 from frontier.stores.messages import Standing
 
 
@@ -64,7 +64,7 @@ class Truth:
             self.attempts[ordinal] += 1
             self.waiting[ordinal] = url, due_s
         if queue.standing is Standing.OPEN and kind is OutcomeKind.RETIRE:
-            queue.budget = queue.spent
+            queue.budget = NOTHING_MORE
         if queue.standing is Standing.OPEN and self.is_spent(queue):
             queue.standing = Standing.RETIRED
 
@@ -73,17 +73,18 @@ class Truth:
         self.waiting = {ordinal: wait for ordinal, wait in self.waiting.items() if wait[1] > now_s}
 
     def pause(self, key: str) -> None:
-        self.queue(key).standing = Standing.PAUSED
+        queue = self.queue(key)
+        self._take_back_retirement(queue)
+        queue.standing = Standing.PAUSED
 
     def resume(self, key: str) -> None:
         queue = self.queue(key)
-        if queue.standing is Standing.RETIRED:
-            queue.budget = None
+        self._take_back_retirement(queue)
         self._open(queue)
 
     def retire(self, key: str) -> None:
         queue = self.queue(key)
-        queue.budget, queue.standing = queue.spent, Standing.RETIRED
+        queue.budget, queue.standing = NOTHING_MORE, Standing.RETIRED
 
     def set_budget(self, key: str, units: int | None) -> None:
         queue = self.queue(key)
@@ -98,6 +99,11 @@ class Truth:
             for queue in self.queues.values():
                 if queue.standing is Standing.RETIRED:
                     self._open(queue)
+
+    def _take_back_retirement(self, queue: Queue) -> None:
+        """Somebody's order to retire it; a budget that it has used up stays."""
+        if queue.budget == NOTHING_MORE:
+            queue.budget = None
 
     def _open(self, queue: Queue) -> None:
         queue.standing = Standing.RETIRED if self.is_spent(queue) else Standing.OPEN
