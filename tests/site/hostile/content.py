@@ -298,7 +298,7 @@ PARSERS: Mapping[str, Hostile] = {
 }
 
 ROBOTS: Mapping[str, Hostile] = {
-    "robots-50mb": Hostile("a robots.txt of 50 MB", page(KEPT), (OK,), robots=robots_many_rules),
+    "robots-50mb": Hostile("a robots.txt of 50 MB", page(links("/shut", "/early")), (OK,), robots=robots_many_rules),
     "robots-endless": Hostile(
         "a robots.txt that never ends",
         page(KEPT),
