@@ -19,6 +19,7 @@ BASE = "http://docs.test/"
         (r"a { src: url(caf\e9 .woff) }", ["café.woff"]),
         ("a { background: image-set('a.png' 1x, url(b.png) 2x) }", ["a.png", "b.png"]),
         ("a { mask: url(#here) }", []),
+        (r"a::after { content: '\'' } b { src: url(x.woff) }", ["x.woff"]),
     ],
 )
 def test_css(text, urls):

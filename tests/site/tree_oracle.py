@@ -44,12 +44,13 @@ _CANDIDATES = ("srcset", "imagesrcset", "data-srcset", "data-original-set", "dat
 #: What is embedded: empty, or a part of the page itself, it is nothing to fetch.
 _NAVIGATION = {"a", "area", "link"}
 
+_QUOTED = r"""(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
 _CSS_TOKEN = re.compile(
-    r"""/\*.*?(?:\*/|\Z)                                              # a comment
-    | @import\s+(?P<import>"[^"\n]*"|'[^'\n]*')                       # @import "x"
-    | url\(\s*(?P<url>"[^"\n]*"|'[^'\n]*'|(?:\\[0-9a-fA-F]{1,6}\s?|\\.|[^\s"'()\\])*)\s*\)  # url(x)
-    | image-set\((?P<set>(?:[^()]|\([^()]*\))*)\)                     # image-set("x" 1x, url(y) 2x)
-    | "[^"\n]*" | '[^'\n]*'                                           # another string""",
+    rf"""/\*.*?(?:\*/|\Z)                                            # a comment
+    | @import\s+(?P<import>{_QUOTED})                                # @import "x"
+    | url\(\s*(?P<url>{_QUOTED}|(?:\\[0-9a-fA-F]{{1,6}}\s?|\\.|[^\s"'()\\])*)\s*\)
+    | image-set\((?P<set>(?:[^()]|\([^()]*\))*)\)                   # image-set("x" 1x, url(y) 2x)
+    | {_QUOTED}                                                      # another string""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _STRING = re.compile(r"""url\(\s*([^\s"'()]+)\s*\)|(?<!type\()"([^"]*)"|(?<!type\()'([^']*)'""")
