@@ -121,7 +121,7 @@ async def crawl(
     sections: dict[str, dict[str, object]] = {
         "crawl": {"workers": options.workers},
         "scope": {"max_hops": 5},
-        "fetch": {"timeout": "10s"},
+        "fetch": {"timeout": "30s"},
         "politeness": {"max_connections": 8, "max_retry_after": "1s"},
     }
     for name, keys in (json.loads(options.sections) if options.sections else {}).items():
