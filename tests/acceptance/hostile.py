@@ -61,10 +61,11 @@ async def crawl(
     hosts: Mapping[str, str],
     *,
     internet: str | None = None,
+    files: int | None = None,
     flags: Sequence[str] = (),
     **sections: Mapping[str, object],
 ) -> Crawled:
-    """Crawl the seeds to the end, in a hurry. `internet`: see the launcher."""
+    """Crawl the seeds to the end, in a hurry. `internet` and `files`: see the launcher."""
     sections = {key: dict(value) for key, value in sections.items()}
     sections["fetch"] = {"timeout": "3s", "max_body": "1MiB", "allow_private": internet is None} | sections.get(
         "fetch", {}
@@ -73,7 +74,8 @@ async def crawl(
     order = write_order(folder, hosts, **sections)
     seed_file = folder / "seeds.txt"
     seed_file.write_text("".join(f"{seed}\n" for seed in seeds))
-    command = [sys.executable, str(LAUNCHER), *(["--internet", internet] if internet else [])]
+    limited = ["--files", str(files)] if files else []
+    command = [sys.executable, str(LAUNCHER), *limited, *(["--internet", internet] if internet else [])]
     process = await asyncio.create_subprocess_exec(
         *(*command, "crawl", str(seed_file), "-c", str(order), "--job", str(folder / "job"), *flags),
         cwd=folder,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.hostile import Crawled, asked_for, crawl
 from tests.site.hostile.asking import TRAP
-from tests.site.hostile.hosts import GROUPS, INNOCENT, INNOCENT_URLS, first_url, host_of, many_hosts
+from tests.site.hostile.hosts import GROUPS, INNOCENT, INNOCENT_URLS, RULED, first_url, host_of, many_hosts
 from tests.site.hostile.server import HostileWeb
 from tests.site.hostile.wire import OK
 
@@ -167,6 +167,28 @@ async def test_many_hosts_on_one_server_are_all_fetched(tmp_path, web):
     assert_well(crawled, web)
     assert {f"http://{host}{path}" for host in hosts for path in ("/", "/1")} <= set(crawled.final())
     assert all(web.ledger.count(f"http://{host}/robots.txt") == 1 for host in hosts)
+
+
+@pytest.mark.xfail(reason="waits for a bound of the connections that are kept", strict=True)
+async def test_more_hosts_that_keep_their_connections_than_the_process_may_have_files(tmp_path, web):
+    """600 hosts, 256 files: idle connections are closed before the crawl's own files cannot be opened."""
+    seeds = [INNOCENT_SEED, *(f"http://{host}/" for host in many_hosts(600))]
+    crawled = await crawl(tmp_path, seeds, web.hosts("busy hosts", many=600), scope={"max_hops": 4}, files=256)
+    assert_well(crawled, web)
+    assert {f"http://{host}/" for host in many_hosts(600)} <= {
+        url for url, status in crawled.final().items() if status == OK
+    }
+
+
+@pytest.mark.xfail(reason="waits for robots.txt rules of bounded size in memory, and a linear parser", strict=True)
+async def test_many_hosts_with_the_longest_robots_txt_cost_bounded_memory(tmp_path, web):
+    """40 hosts with 500 KB of rules each: kept rules are bounded by their size, not by their number alone."""
+    hosts = many_hosts(40, RULED)
+    seeds = [INNOCENT_SEED, *(f"http://{host}/" for host in hosts)]
+    table = web.hosts("busy hosts") | dict.fromkeys(hosts, f"127.0.0.1:{web.port}")
+    crawled = await crawl(tmp_path, seeds, table, scope={"max_hops": 4}, fetch={"timeout": "10s"})
+    assert_well(crawled, web)
+    assert {f"http://{host}/" for host in hosts} <= {url for url, status in crawled.final().items() if status == OK}
 
 
 @pytest.mark.xfail(reason="waits for [scope] max_path_repeats", strict=True)

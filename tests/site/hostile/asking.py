@@ -55,7 +55,8 @@ class Ask:
         """An honest answer, with these header fields beside its own."""
         lines = [f"HTTP/1.1 {status} Whatever", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *fields]
         self.status = status
-        await self.say("\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1"))
+        ending = "Connection: keep-alive" if self.is_kept else "Connection: close"
+        await self.say("\r\n".join([*lines, ending, "", ""]).encode("latin-1"))
         for start in range(0, len(body), CHUNK_BYTES):
             await self.say(body[start : start + CHUNK_BYTES])
 

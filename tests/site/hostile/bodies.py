@@ -11,7 +11,9 @@ from functools import cache
 EARLY = b'<!DOCTYPE html><title>x</title><a href="/early">x</a>\n'
 MIB = 1 << 20
 
-_GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+#: Raw deflate: a stored block of no bytes.
+EMPTY_BLOCK = b"\0\0\0\xff\xff"
 #: Raw deflate: this ends the stream (an empty last block); brotli: an empty last meta-block (RFC 7932 section 9.2).
 _DEFLATE_END = b"\x03\0"
 _BROTLI_END = b"\x03"
@@ -40,7 +42,7 @@ def _raw_bomb(mebibytes: int) -> bytes:
 
 def gzip_bomb(mebibytes: int = 1024) -> bytes:
     """About 1:1000. The checksum at its end is wrong: nobody is meant to get there."""
-    return _GZIP_HEAD + _raw_bomb(mebibytes) + b"\0" * 8
+    return GZIP_HEAD + _raw_bomb(mebibytes) + b"\0" * 8
 
 
 def deflate_bomb(mebibytes: int = 1024) -> bytes:

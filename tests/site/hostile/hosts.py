@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.site.hostile.asking import Ask, Hostile, links
+from tests.site.hostile.asking import Ask, Hostile, links, page
 from tests.site.hostile.content import BUSY, ENDLESS, PARSERS, REDIRECTS, ROBOTS, SITEMAPS
 from tests.site.hostile.wire import BODIES, FRAMING, HEADERS, NOISE, OK, SOCKETS
 
@@ -32,6 +32,10 @@ INNOCENT_URLS = frozenset(f"http://{INNOCENT}/{f'page{n}' if n else ''}" for n i
 #: Hosts of this suffix are all one server: `h7.many.hostile.test`.
 MANY = f".many.{DOMAIN}"
 
+#: Hosts of this suffix have the longest robots.txt that is read: `h7.ruled.hostile.test`.
+RULED = f".ruled.{DOMAIN}"
+_RULES = b"User-agent: *\n" + b"".join(b"Disallow: /%06d*a\n" % number for number in range(26_000))
+
 
 def host_of(name: str) -> str:
     """The host that does what the name says."""
@@ -43,9 +47,9 @@ def first_url(name: str) -> str:
     return f"http://{host_of(name)}{HOSTILE[name].target}"
 
 
-def many_hosts(count: int) -> list[str]:
+def many_hosts(count: int, suffix: str = MANY) -> list[str]:
     """So many names for one server."""
-    return [f"h{number}{MANY}" for number in range(count)]
+    return [f"h{number}{suffix}" for number in range(count)]
 
 
 async def innocent(ask: Ask) -> None:
@@ -60,7 +64,8 @@ async def innocent(ask: Ask) -> None:
 
 
 async def one_of_many(ask: Ask) -> None:
-    """The same page on each of the many hosts, with links to its neighbours."""
+    """The same page on each of the many hosts, with links to its neighbours, on a connection that is kept as long as it may."""
+    ask.is_kept = True
     number = int(ask.host.removesuffix(MANY).removeprefix("h"))
     await ask.page(links(*(f"http://h{number + step}{MANY}/" for step in (1, 2, 3)), "/1").encode())
 
@@ -71,6 +76,7 @@ async def missing(ask: Ask) -> None:
 
 
 MANY_HOST = Hostile("one of many hosts that are one server", one_of_many, (OK,))
+RULED_HOST = Hostile("one of many hosts with 500 KB of rules", page("a page"), (OK,), robots=page(_RULES, "text/plain"))
 INNOCENT_HOST = Hostile("an honest host", innocent, (OK,))
 
 
@@ -80,4 +86,6 @@ def found(host: str) -> Hostile | None:
         return INNOCENT_HOST
     if host.endswith(MANY):
         return MANY_HOST
+    if host.endswith(RULED):
+        return RULED_HOST
     return HOSTILE.get(host.removesuffix(f".{DOMAIN}"))

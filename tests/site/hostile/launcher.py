@@ -1,14 +1,16 @@
 """The real command, in a hurry, and on an Internet of its own.
 
-    python tests/site/hostile/launcher.py [--internet ADDRESS] crawl …
+    python tests/site/hostile/launcher.py [--files N] [--internet ADDRESS] crawl …
 
 A URL is tried as often as the crawl's table says, but at once: the waits between the tries are the only thing that is left
 out. With `--internet` that one loopback address counts as public and every other address as what it is, so that a test can
-have both an Internet and something private that no crawl may touch.
+have both an Internet and something private that no crawl may touch. With `--files` the process may have
+so many files and sockets.
 """
 
 from __future__ import annotations
 
+import resource
 import sys
 from pathlib import Path
 
@@ -39,6 +41,9 @@ def internet(public: str) -> None:
 
 if __name__ == "__main__":
     tries_at_once()
+    if sys.argv[1:2] == ["--files"]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
+        del sys.argv[1:3]
     if sys.argv[1:2] == ["--internet"]:
         internet(sys.argv[2])
         del sys.argv[1:3]

@@ -145,6 +145,9 @@ HEADERS: Mapping[str, Hostile] = {
         fields(b"X-Caf\xe9: \xff\xfe", b"Server: \xe2\x98\x83"),
         CUT_OR_LOST,
     ),
+    "fat-headers": Hostile(
+        "250 header fields of 30 KB each", fields(*(b"X-%d: %s" % (n, b"x" * 30_000) for n in range(250))), CUT_OR_LOST
+    ),
     "nul-header": Hostile("NUL in a header field", fields(b"Server: a\0b"), CUT_OR_LOST),
     "no-colon": Hostile("a header line without a colon", fields(b"this is no field"), CUT_OR_LOST),
     "space-colon": Hostile("a space before the colon", fields(b"Server : x"), CUT_OR_LOST),
@@ -199,6 +202,11 @@ BODIES: Mapping[str, Hostile] = {
     "zstd-bomb": Hostile("4 GB in 128 KB of zstd", _lazy(bodies.zstd_bomb, "zstd"), CUT_OR_LOST),
     "zstd-window": Hostile(
         "zstd that wants a window of 2 GB", _lazy(lambda: bodies.zstd_bomb(64, window_log=31), "zstd"), CUT_OR_LOST
+    ),
+    "gzip-nothing": Hostile(
+        "a gzip without end that decodes to nothing",
+        streamed(STATUS + TYPE + b"Content-Encoding: gzip\r\n\r\n" + bodies.GZIP_HEAD, bodies.EMPTY_BLOCK),
+        CUT_LATE_OR_LOST,
     ),
     "not-gzip": Hostile("says gzip and is not", coded("gzip", KEPT), CUT_OR_LOST),
     "torn-gzip": Hostile(
