@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 from tests.site.hostile import bodies
 from tests.site.hostile.asking import TRAP, Answer, Ask, Hostile, links, page, raw, streamed
-from tests.site.hostile.wire import CHUNKED, KEPT, OK, ROBOTS_FAILED, STATUS, TYPE
+from tests.site.hostile.wire import CHUNKED, EXCLUDED, KEPT, OK, ROBOTS_FAILED, STATUS, TYPE
 
 EMBED_BYTES = 50_000_000
 TEXT, XML, CSS = "text/plain", "application/xml", "text/css"
@@ -182,12 +182,16 @@ async def robots_circle(ask: Ask) -> None:
 
 
 async def robots_many_rules(ask: Ask) -> None:
-    """50 MB of rules full of stars."""
-    await streamed(
-        STATUS + b"Content-Type: text/plain\r\n\r\nUser-agent: *\nDisallow: /shut\n",
-        b"Disallow: /*a*b*c*d*e*f*g*h*i*j*k*l*m*n*o*p*q*r*s*t*u*v*w*x*y*z$\n",
-        EMBED_BYTES // 64,
-    )(ask)
+    """50 MB of rules, the one that matters first."""
+    unit = b"Disallow: /not/here/nor/there\n"
+    head = STATUS + b"Content-Type: text/plain\r\n\r\nUser-agent: *\nDisallow: /shut\n"
+    await streamed(head, unit, EMBED_BYTES // len(unit))(ask)
+
+
+async def wild(ask: Ask) -> None:
+    """500 KB of rules full of stars: each is dear to judge."""
+    rule = b"Disallow: /*a*b*c*d*e*f*g*h*i*j*k*l*m*n*o*p*q*r*s*t*u*v*w*x*y*z$\n"
+    await ask.page(b"User-agent: *\n" + rule * 7500, TEXT)
 
 
 async def stars(ask: Ask) -> None:
@@ -314,10 +318,11 @@ ROBOTS: Mapping[str, Hostile] = {
     "robots-stars": Hostile(
         "a rule of 50,000 stars",
         page(links("/" + "a" * 2000 + "b")),
-        (OK,),
+        (OK, EXCLUDED),
         target="/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab",
         robots=stars,
     ),
+    "robots-wild": Hostile("500 KB of rules full of stars", page(KEPT), (OK, EXCLUDED), robots=wild),
     "robots-noise": Hostile(
         "a robots.txt of random bytes", page(KEPT), (OK,), robots=page(bytes(range(256)) * 1000, TEXT)
     ),

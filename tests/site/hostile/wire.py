@@ -9,7 +9,7 @@ from tests.site.hostile import bodies
 from tests.site.hostile.asking import HTML, TRAP, Answer, Ask, Hostile, links, page, raw, streamed
 
 OK, LOST, TIMED_OUT, UNFETCHABLE = 200, -3, -4, -7
-ROBOTS_FAILED = -61
+ROBOTS_FAILED, EXCLUDED = -61, -9998
 #: An answer with a body that was cut is an answer; one that cannot be framed, or read, is none.
 CUT_OR_LOST = (OK, LOST)
 CUT_OR_LATE = (OK, TIMED_OUT)
