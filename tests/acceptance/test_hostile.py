@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 MEMORY_BYTES = 300_000_000
 INNOCENT_SEED = f"http://{INNOCENT}/"
 ROBOTS_EXCLUDED = -9998
-#: Pages whose reading takes more memory than that, as long as the crawl's own process reads them.
-WAITS_FOR_SANDBOX = ("nested", "million-links", "quotes")
 
 
 @pytest.fixture
@@ -64,12 +62,7 @@ async def test_each_hostile_host_gets_a_status_and_the_innocent_one_is_fetched_w
     assert not wrong
 
 
-def _parsers() -> list[object]:
-    waits = pytest.mark.xfail(reason="waits for the sandbox of crawler/extracting: memory of its own", strict=True)
-    return [pytest.param(name, marks=waits if name in WAITS_FOR_SANDBOX else ()) for name in GROUPS["parsers"]]
-
-
-@pytest.mark.parametrize("name", _parsers())
+@pytest.mark.parametrize("name", GROUPS["parsers"])
 async def test_no_page_stalls_the_crawl(tmp_path, web, name):
     """A page made to hurt a parser is read within the limits, while the innocent host is fetched."""
     crawled = await crawl_of(
@@ -191,7 +184,6 @@ async def test_many_hosts_with_the_longest_robots_txt_cost_bounded_memory(tmp_pa
     assert {f"http://{host}/" for host in hosts} <= {url for url, status in crawled.final().items() if status == OK}
 
 
-@pytest.mark.xfail(reason="waits for [scope] max_path_repeats", strict=True)
 async def test_paths_that_repeat_themselves_are_left(tmp_path, web):
     """/x/x/x/… ends after the repeats that the order allows."""
     crawled = await crawl_of(web, tmp_path, ["deeper"], scope={"max_hops": 8, "max_path_repeats": 2})
@@ -212,7 +204,6 @@ async def test_a_host_without_end_ends_by_its_pages(tmp_path, web):
     assert all(sum(host_of(name) in url for url in pages) <= 40 + 8 for name in GROUPS["endless sites"])
 
 
-@pytest.mark.xfail(reason="waits for [extract] css and [scope] max_embeds", strict=True)
 async def test_imports_in_circles_and_without_end_end_with_the_embeds(tmp_path, web):
     """The page's stylesheets and two imports further; each is fetched once."""
     crawled = await crawl_of(web, tmp_path, ["imports"], scope={"max_hops": 20, "max_embeds": 2})
@@ -222,7 +213,6 @@ async def test_imports_in_circles_and_without_end_end_with_the_embeds(tmp_path, 
     assert max(web.ledger.counts().values()) == 1
 
 
-@pytest.mark.xfail(reason="waits for [extract] sitemaps", strict=True)
 async def test_sitemaps_that_never_end_are_read_to_a_bounded_depth(tmp_path, web):
     """An index that names itself and ever new ones; entities of files and URLs lead nowhere."""
     crawled = await crawl_of(web, tmp_path, GROUPS["sitemaps"], extract={"sitemaps": True}, scope={"max_hops": 10})

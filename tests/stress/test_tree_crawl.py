@@ -10,7 +10,6 @@ from tests.stress.tree_crawl import Result, run
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="waits for [extract]: CSS, srcset and the other embeds", strict=True)
 def test_a_tree_with_stylesheets_and_images_is_fetched_exactly(tmp_path):
     """Everything linked, nothing else, each once."""
     root = tmp_path / "tree"
