@@ -177,7 +177,12 @@ class Record(NamedTuple):
         lines = ["WARC/1.1", f"WARC-Type: {self.kind}", f"WARC-Record-ID: {self.record_id}"]
         lines += [f"{name}: {_BREAKS.sub(' ', value)}" for name, value in (*self.fields, *last)]
         yield ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "replace") + self.head
-        yield from self._body()
+        written = len(self.head)
+        for chunk in self._body():
+            written += len(chunk)
+            yield chunk
+        if written != size:
+            raise ValueError(f"{written} bytes of a block of {size} are left: its body was closed too early")
         yield b"\r\n\r\n"
 
     def _body(self) -> Iterator[bytes]:

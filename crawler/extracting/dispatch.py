@@ -46,7 +46,7 @@ class Extractor:
     async def __call__(self, response: Answer, base_url: str, hops: str = "") -> Found:
         """What the answer to the canonical URL `base_url`, found by `hops`, leads to: its header, and the body of a 2xx.
 
-        Never more than 50 ms at a time on the event loop (measured: 25 ms for the worst document of 128 KiB that was found).
+        Never more than 50 ms at a time on the event loop (measured, for the worst documents that were found).
         """
         found = Found([])
         if 200 <= response.status < 300:

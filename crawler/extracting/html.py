@@ -30,7 +30,7 @@ from crawler.extracting.elements import (
     late,
     styled,
 )
-from crawler.extracting.links import MAX_REFERENCES, NOFOLLOW_MARK, Found, Reference, gathered
+from crawler.extracting.links import MAX_REFERENCES, NAVIGATION, NOFOLLOW_MARK, Found, Reference, gathered
 from crawler.extracting.mediatypes import XHTML, media_type
 from crawler.extracting.nesting import tame
 from crawler.extracting.options import ExtractOptions
@@ -67,7 +67,7 @@ def read_html(
     reading = _Reading(options, page)
     pieces = iter(tame(page, NEEDED))
     first = reading.references(next(pieces))
-    base = canonical(reading.base or "", url) or url
+    base = (canonical(reading.base, url) or url) if reading.base else url
     references: Iterable[Reference] = chain(first, chain.from_iterable(map(reading.references, pieces)))
     if options.nofollow_links:
         references = (reference for reference in references if not reference[2].endswith(NOFOLLOW_MARK))
@@ -111,16 +111,20 @@ class _Reading:
         found: list[Reference] = []
         self._found = found
         for node in tree.css(self._selector):
-            self._take(node)
+            attributes = node.attributes
+            # Most elements are plain links: they are taken here, where it costs least.
+            if node.tag == "a" and len(attributes) == 1 and (text := attributes.get("href")):
+                found.append((text, NAVIGATION, "a/@href"))
+            else:
+                self._take(node, attributes)
         base = self.base
         for node in _in_templates(tree, self._selector):
-            self._take(node)
+            self._take(node, node.attributes)
         self.base = base
         return found
 
-    def _take(self, node: LexborNode) -> None:
+    def _take(self, node: LexborNode, attributes: Attributes) -> None:
         tag = node.tag or ""
-        attributes: Attributes = node.attributes
         found = self._found
         if tag in ANCHORS:
             if (anchor := anchored(tag, attributes)) is not None:

@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Iterator
 SMALL_BYTES = 16 * 1024
 SMALL_TAGS = 500
 #: Above either size a document is not light: reading it may take more than 50 ms, however honest it is.
-LIGHT_BYTES = 128 * 1024
-LIGHT_TAGS = 6000
+LIGHT_BYTES = 64 * 1024
+LIGHT_TAGS = 3000
 #: Above this a document is flattened unseen, and read in pieces of this size.
 HUGE_BYTES = 4 << 20
 PIECE_BYTES = 1 << 20
@@ -80,11 +80,14 @@ def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
 
 def is_light(body: bytes) -> bool:
     """Whether a document, once tamed, is read within 50 ms, whatever is in it. Cost: a count or two."""
-    return len(body) <= LIGHT_BYTES and body.count(b"<") <= LIGHT_TAGS
+    return len(body) <= SMALL_BYTES or (len(body) <= LIGHT_BYTES and body.count(b"<") <= LIGHT_TAGS)
 
 
 def _is_small(body: bytes) -> bool:
-    return len(body) <= SMALL_BYTES and body.count(b"<") - body.count(b"</") <= SMALL_TAGS
+    if len(body) > SMALL_BYTES:
+        return False
+    tags = body.count(b"<")
+    return tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS
 
 
 def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ _GZIP = b"\x1f\x8b"
 #: The beginning of XML documents that are read here, after the declaration, comments and whatever else comes before the root.
 _ROOT = re.compile(rb"<(?:[\w.-]+:)?(urlset|sitemapindex|rss|feed|RDF)[\s>/]", re.IGNORECASE)
 _SNIFFED_BYTES = 2048
-_URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++\s*+(?:[\r\n]|\Z)", re.IGNORECASE)
+_URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++[ \t]*+(?:[\r\n]|\Z)", re.IGNORECASE)
 
 #: (parent, element) whose text is a URL.
 _TEXTS = frozenset({("url", "loc"), ("sitemap", "loc"), ("item", "link"), ("channel", "link")})

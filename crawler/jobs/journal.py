@@ -20,6 +20,7 @@ import structlog
 from crawler.archiving.records import Exchange
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
+from frontier.cancellation import to_the_end
 
 log = structlog.get_logger(__name__)
 
@@ -157,7 +158,8 @@ class Journal:
     async def write(self, entry: Entry) -> None:
         """Give the entry to each sink; return when all of it is durable. What the entry holds must not change meanwhile.
 
-        A writer that is cancelled while it waits has its entry written all the same. Raises: JournalFailed after a failed
+        A writer that is cancelled while it waits has its entry written all the same; with an exchange it is let go only then,
+        since the body is read meanwhile. Raises: JournalFailed after a failed
         write or on a closed journal, ValueError for a line without a newline.
         """
         if not entry.is_fit:
@@ -168,7 +170,10 @@ class Journal:
             self._loop = asyncio.get_running_loop()
             self._waiting.append(writer)
             self._changed.notify()
-        await writer.written
+        if entry.exchange is None:
+            await writer.written
+        else:  # its body is being read: a writer that went on would close it
+            await to_the_end(_until(writer.written))
 
     async def close(self) -> None:
         """Write what waits, then close the sinks. A second call does nothing more."""
@@ -237,6 +242,10 @@ def _again(failed: JournalFailed) -> JournalFailed:
     error = type(failed)(*failed.args)
     error.__cause__ = failed.__cause__
     return error
+
+
+async def _until(written: asyncio.Future[None]) -> None:
+    await written
 
 
 def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:

@@ -79,7 +79,7 @@ class Wire(ResponseHandler):
         super()._drop_timeout()
 
     def _reschedule_timeout(self) -> None:
-        """Aiohttp makes a timer for each read; here one waits for the latest of them."""
+        """One timer waits for the latest read; aiohttp makes one for each."""
         if self._read_timeout is None:
             self._due_s = inf
             return

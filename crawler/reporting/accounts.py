@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 import structlog
-from sqlalchemy import Connection, Table, bindparam, delete, select
+from sqlalchemy import Table, bindparam, delete, select
 
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting import account_tables as tables
@@ -84,11 +84,12 @@ class Accounts:
         self._writing = threading.Lock()  # one transaction at a time
         self._last_commit = monotonic()
         with storage_errors(self._file):
-            self._open()
+            self._rows = _File(self._file)
             try:
+                self._committed_to = self._added_to = self._rows.read("")[0]
                 self._catch_up(crawl_log)
             except BaseException:
-                self._release()
+                self._rows.close()
                 raise
 
     # For the journal
@@ -125,14 +126,14 @@ class Accounts:
 
     def close(self) -> None:
         """Write back what waits; what cannot be written is counted again when the job is opened. A second call does nothing."""
-        if self._writer.closed:
+        if self._rows.is_closed:
             return
         try:
             self.sync()
-            self._write_ahead_ends()
+            self._rows.fold()
         except OSError as error:
             log.warning("the accounts are behind; they are counted again when the job goes on", reason=str(error))
-        self._release()
+        self._rows.close()
 
     # For everybody
 
@@ -163,7 +164,7 @@ class Accounts:
             if known is not None:
                 self._known[host] = known  # the one asked for last is the last to be forgotten
                 return known.copy()
-        while (totals := self._complete(host, *self._read(host))) is None:
+        while (totals := self._complete(host, *self._rows.read(host))) is None:
             pass  # a commit came in between; there is one in some seconds
         return totals
 
@@ -188,67 +189,15 @@ class Accounts:
                 del self._known[next(iter(self._known))]
             return totals.copy()
 
-    # The file
-
-    def _open(self) -> None:
-        """Connect; a file that is broken is made anew, since all of it stands in the log. Raises: OSError."""
-        try:
-            self._connect()
-        except OSError as error:
-            if not is_damaged(error):
-                raise
-            log.warning("the accounts are damaged; they are counted again from crawl.log", file=str(self._file))
-            for path in (self._file, *(Path(f"{self._file}{ending}") for ending in ("-wal", "-shm"))):
-                path.unlink(missing_ok=True)
-            self._connect()
-
-    def _connect(self) -> None:
-        engine = engine_for(self._file)
-        with as_system_errors(self._file):
-            self._writer = engine.connect()
-            try:
-                with self._writer.begin():
-                    tables.METADATA.create_all(self._writer)
-                self._reader = engine_for(self._file, is_reader=True).connect()
-                self._committed_to = self._added_to = self._read("")[0]
-            except BaseException:
-                self._writer.close()
-                raise
-
-    def _release(self) -> None:
-        self._writer.close()
-        self._reader.close()
-
-    def _write_ahead_ends(self) -> None:
-        with as_system_errors(self._file):
-            self._writer.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            self._writer.commit()
-
-    def _read(self, host: str) -> tuple[int, Totals]:
-        """How much of the log the rows count, and a host's row, both of one moment."""
-        with as_system_errors(self._file):
-            row = self._reader.execute(_ROW_OF_HOST, {"asked": host}).one_or_none()
-            self._reader.rollback()
-        if row is None:
-            return 0, Totals()
-        return row[0], totals_of(row[1:]) if row[1] is not None else Totals()
-
     def _write(self, added: Additions, end: int) -> None:
-        with as_system_errors(self._file), self._writer.begin():
-            for table, rows in _rows(added):
-                if rows:
-                    self._writer.execute(_ADD[table.name], rows)
-            self._writer.execute(
-                _SET_RUN, {"started_s": self._started_s, "until_s": max(self._now_s(), self._started_s)}
-            )
-            self._writer.execute(_SET_COVERED, {"id": 0, "bytes": end})
+        self._rows.write(added, end, run=(self._started_s, max(self._now_s(), self._started_s)))
 
     def _catch_up(self, crawl_log: Path) -> None:
         """Count what of the log is not counted. A log that is shorter than what was counted is another one."""
         size = crawl_log.stat().st_size if crawl_log.exists() else 0
         if size < self._committed_to:
             log.warning("crawl.log is shorter than what was counted of it: it is counted anew", file=str(crawl_log))
-            _forget_all(self._writer, self._file)
+            self._rows.forget()
             self._committed_to = self._added_to = 0
         unknown = 0
         for line in _whole_lines(crawl_log, self._committed_to):
@@ -261,12 +210,73 @@ class Accounts:
             log.warning("lines of crawl.log that are none were left out", lines=unknown, file=str(crawl_log))
 
 
-def _forget_all(writer: Connection, file: Path) -> None:
-    """Empty all tables but the runs'."""
-    with as_system_errors(file), writer.begin():
-        for table in tables.METADATA.sorted_tables:
-            if table is not tables.RUN:
-                writer.execute(delete(table))
+class _File:
+    """The rows: one connection writes them, another one reads. Raises: OSError, as for every file."""
+
+    def __init__(self, path: Path) -> None:
+        """Connect; a file that is broken is made anew, since all of it stands in the log."""
+        self._path = path
+        try:
+            self._connect()
+        except OSError as error:
+            if not is_damaged(error):
+                raise
+            log.warning("the accounts are damaged; they are counted again from crawl.log", file=str(path))
+            for part in (path, *(Path(f"{path}{ending}") for ending in ("-wal", "-shm"))):
+                part.unlink(missing_ok=True)
+            self._connect()
+
+    def read(self, host: str) -> tuple[int, Totals]:
+        """How much of the log the rows count, and a host's row, both of one moment."""
+        with as_system_errors(self._path):
+            row = self._reader.execute(_ROW_OF_HOST, {"asked": host}).one_or_none()
+            self._reader.rollback()
+        if row is None:
+            return 0, Totals()
+        return row[0], totals_of(row[1:]) if row[1] is not None else Totals()
+
+    def write(self, added: Additions, end: int, run: tuple[float, float]) -> None:
+        """Add to the rows, in one transaction: they count the log up to `end` then; `run` is when this one began and is now."""
+        with as_system_errors(self._path), self._writer.begin():
+            for table, rows in _rows(added):
+                if rows:
+                    self._writer.execute(_ADD[table.name], rows)
+            self._writer.execute(_SET_RUN, {"started_s": run[0], "until_s": run[1]})
+            self._writer.execute(_SET_COVERED, {"id": 0, "bytes": end})
+
+    def forget(self) -> None:
+        """No rows but those of the runs."""
+        with as_system_errors(self._path), self._writer.begin():
+            for table in tables.METADATA.sorted_tables:
+                if table is not tables.RUN:
+                    self._writer.execute(delete(table))
+
+    def fold(self) -> None:
+        """Leave one file, without a log beside it."""
+        with as_system_errors(self._path):
+            self._writer.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            self._writer.commit()
+
+    def close(self) -> None:
+        """Let go of the file. A second call does nothing."""
+        self._writer.close()
+        self._reader.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing can be read or written any more."""
+        return self._writer.closed
+
+    def _connect(self) -> None:
+        with as_system_errors(self._path):
+            self._writer = engine_for(self._path).connect()
+            try:
+                with self._writer.begin():
+                    tables.METADATA.create_all(self._writer)
+                self._reader = engine_for(self._path, is_reader=True).connect()
+            except BaseException:
+                self._writer.close()
+                raise
 
 
 def totals_of(row: Sequence[float | None]) -> Totals:

@@ -40,6 +40,9 @@ def write_order(folder: Path, hosts: Mapping[str, str], **sections: Mapping[str,
         "fetch": {"allow_private": True, "timeout": "5s"},
         "crawl": {"workers": 20},
         "agent": {"contact": "https://example.org/bot"},
+        "scope": {
+            "max_path_repeats": 3
+        },  # the small web has an honest /tree/1/1/1/: to the default a trap, as in Heritrix
     }
     for name, section in sections.items():
         order.setdefault(name, {}).update(section)

@@ -176,8 +176,8 @@ ALPHA_PAGES: dict[str, Page] = {
             Link("/elements/a", "/elements/a"),
             Link("/elements/nofollow", "/elements/nofollow", rel="nofollow"),
             Link("/elements/area", "/elements/area", "area"),
-            Link("/elements/iframe", "/elements/iframe", "iframe"),
-            Link("/elements/frameset", "/elements/frameset", "iframe"),
+            Link("/elements/iframe", "/elements/iframe", "iframe", hop="E"),
+            Link("/elements/frameset", "/elements/frameset", "iframe", hop="E"),
             Link("/elements/image.png", "/elements/image.png", "img", hop="E"),
             Link("/elements/script.js", "/elements/script.js", "script", hop="E"),
             Link("/elements/style.css", "/elements/style.css", "link", "stylesheet", "E"),
@@ -195,11 +195,11 @@ ALPHA_PAGES: dict[str, Page] = {
             Link("/elements/no-links", "/elements/no-links"),
         )
     ),
-    "/elements/frameset": Page(links=(Link("/elements/frame", "/elements/frame", "frame"),)),
+    "/elements/frameset": Page(links=(Link("/elements/frame", "/elements/frame", "frame", hop="E"),)),
     "/elements/no-links": Page(
         body=b"""<!DOCTYPE html><html><head><title>Not one link</title>
         <script>document.write('<a href="/trap/in-script">x</a>')</script>
-        <style>body { background: url(/trap/in-style) }</style></head><body>
+        <style>/* url(/trap/in-style) */ body { content: "url(/trap/in-style)" }</style></head><body>
         <!-- <a href="/trap/in-comment">x</a> --> <a name="here">an anchor</a> <a>nothing</a>
         <textarea><a href="/trap/in-textarea">x</a></textarea> &lt;a href="/trap/as-text">
         http://www.alpha.test/trap/as-words <form action="/trap/form"><input type="submit"></form>
@@ -209,7 +209,7 @@ ALPHA_PAGES: dict[str, Page] = {
     "/elements/icon.png": file("image/png", b"\x89PNG\r\n\x1a\n"),
     "/elements/script.js": file("text/javascript", b"document.write('<a href=\"/trap/in-js-file\">x</a>')\n"),
     "/elements/module.js": file("text/javascript", b"export const one = 1\n"),
-    "/elements/style.css": file("text/css", b"@import '/trap/in-css-file';\n"),
+    "/elements/style.css": file("text/css", b"/* @import '/trap/in-css-file'; */\n"),
     **{f"/elements/{name}": Page() for name in ("a", "nofollow", "area", "iframe", "frame", "prefetch")},
     **{f"/elements/{name}": Page() for name in ("prerender", "canonical", "next")},
 }

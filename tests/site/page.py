@@ -91,8 +91,8 @@ class Page:
 
     @property
     def is_html(self) -> bool:
-        """True if a crawler must read links from the body."""
-        return (self.content_type or "").lower().startswith(("text/html", "application/xhtml+xml"))
+        """True if a crawler must read links from the body: a page without a type begins as HTML does."""
+        return (self.content_type or HTML).lower().startswith(("text/html", "application/xhtml+xml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

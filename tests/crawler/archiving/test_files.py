@@ -17,7 +17,7 @@ import pytest
 
 from crawler.archiving.files import WarcFiles, WarcOptions
 from crawler.jobs.journal import Entry, Journal, LineFile
-from crawler.outcomes.errors import DiskFull, JournalFull, StorageError
+from crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
 from tests.crawler.archiving.exchanges import (
     OPTIONS,
     START_S,
@@ -128,6 +128,36 @@ def test_a_group_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None:
     files.close()
     assert urls_in(tmp_path / "warc") == ["http://a.test/kept", "http://a.test/later"]
     assert len(index_of(tmp_path)) == 2
+
+
+def test_taking_back_cuts_file_and_index_at_once(tmp_path: Path) -> None:
+    """A kill behind it must not find lines of records that are gone."""
+    files = opened(tmp_path)
+    write(files, "http://a.test/1")
+    before = {path: path.read_bytes() for path in (tmp_path / "warc").iterdir()}
+    files.append([Entry(exchange=exchange("http://a.test/2"))])
+    files.take_back()
+    assert {path: path.read_bytes() for path in (tmp_path / "warc").iterdir()} == before
+    files.close()
+
+
+def test_what_could_not_be_taken_back_is_cut_before_the_file_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished file holds what counts and nothing else."""
+    files = opened(tmp_path)
+    write(files, "http://a.test/1")
+    files.append([Entry(exchange=exchange("http://a.test/2"))])
+
+    def refuse(descriptor: int, length: int) -> None:
+        raise OSError(5, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", refuse)
+        files.take_back()
+    files.close()
+    assert urls_in(tmp_path / "warc") == ["http://a.test/1"]
+    assert len(index_of(tmp_path)) == 1
 
 
 def leave(folder: Path, *urls: str) -> tuple[Path, Path]:
@@ -263,6 +293,19 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_record_takes_the_whole_gro
     write(files, "http://a.test/2")
     files.close()
     assert urls_in(tmp_path / "warc") == ["http://a.test/1", "http://a.test/2"]
+
+
+async def test_a_body_that_is_gone_fails_its_group_and_makes_no_torn_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was closed too early: a defect of the crawler, not a record that lies."""
+    visit = exchange("http://a.test/1")
+    monkeypatch.setattr(type(visit.response.body), "chunks", lambda *_: iter(()))
+    journal = Journal(opened(tmp_path))
+    with pytest.raises(JournalFailed, match="closed too early"):
+        await journal.write(Entry(exchange=visit))
+    await journal.close()
+    assert list((tmp_path / "warc").iterdir()) == []
 
 
 async def test_a_log_that_cannot_be_written_takes_the_records_back_too(tmp_path: Path, small_files: int) -> None:

@@ -159,5 +159,5 @@ def test_light_documents_are_short_and_have_few_tags() -> None:
     """The two counts that are asked before anything else."""
     assert is_light(b"x" * LIGHT_BYTES)
     assert not is_light(b"x" * (LIGHT_BYTES + 1))
-    assert is_light(b"<" * LIGHT_TAGS)
-    assert not is_light(b"<" * (LIGHT_TAGS + 1))
+    assert is_light(b"<" * LIGHT_TAGS + TEXT[: LIGHT_BYTES - LIGHT_TAGS])
+    assert not is_light(b"<" * (LIGHT_TAGS + 1) + b"x" * SMALL_BYTES)

@@ -24,8 +24,8 @@ URLSET = (
 )
 INDEX = b"<sitemapindex><sitemap><loc>http://a.test/s.xml</loc></sitemap></sitemapindex>"
 RSS = (
-    b"<rss><channel><link>http://a.test/</link><item><link>http://a.test/1</link>"
-    b"<enclosure url='http://a.test/1.mp3'/></item></channel></rss>"
+    b"<rss><channel><link>http://a.test/</link>"
+    b"<item><link>http://a.test/1</link><enclosure url='http://a.test/1.mp3'/></item></channel></rss>"
 )
 ATOM = (
     b"<feed xmlns='http://www.w3.org/2005/Atom'><link href='http://a.test/'/>"
@@ -69,6 +69,7 @@ def test_what_each_kind_names(body, expected) -> None:
         (URLSET.decode().encode("utf-16"), "", True),
         (b"<html><body>", "M", False),
         (b"http://a.test/\n", "LM", True),
+        (b"\nhttp://a.test/ \r\nhttp://b.test/\n", "M", True),
         (b"http://a.test/\n", "ML", False),
         (b"some words about http://a.test/", "M", False),
         (b"", "M", False),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.fetching.decoding import CODINGS, INPUT_BYTES, MAX_CODINGS, MAX_MEMBERS, codings_in, decoded
+from crawler.fetching.decoding import CODINGS, INPUT_BYTES, MAX_CODINGS, MAX_MEMBERS, PIECE_BYTES, codings_in, decoded
 
 HAS_BROTLI = importlib.util.find_spec("brotli") is not None
 HAS_ZSTD = "zstd" in CODINGS
@@ -87,6 +87,20 @@ def test_a_coding_inside_of_a_coding_gets_no_more_than_may_come_out() -> None:
     empty = gzip.compress(b"")
     members = gzip.compress(empty * ((64 << 20) // len(empty)))
     assert decoded([members], ["gzip", "gzip"], 1 << 16) == (b"", True)
+
+
+def test_a_coding_inside_that_brings_nothing_is_bounded_too() -> None:
+    """64 MiB of empty blocks, which are well-formed, and nothing comes of them."""
+    empty = b"\x00\x00\x00\xff\xff" * 13_000_000 + b"\x01\x00\x00\xff\xff"
+    few = empty[:5000] + empty[-5:]
+    assert decoded([gzip.compress(few, 1)], ["deflate", "gzip"], 1 << 16) == (b"", False)
+    assert decoded([gzip.compress(empty, 1)], ["deflate", "gzip"], 1 << 16) == (b"", True)
+
+
+@pytest.mark.parametrize("size", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES, 5 * PIECE_BYTES + 7])
+def test_what_zlib_holds_back_is_fetched(size: int) -> None:
+    """It may have read all bytes and still owe some of what they mean."""
+    assert decoded([raw_deflate(bytes(size))], ["deflate"], LIMIT) == (bytes(size), False)
 
 
 @pytest.mark.parametrize("first", [name for name in ("gzip", "deflate", "br", "zstd") if name in CODINGS])

@@ -18,6 +18,7 @@ import pytest
 from crawler.jobs import durablefiles
 from crawler.jobs.journal import Entry, Journal, LineFile, Reading
 from crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
+from tests.crawler.archiving.exchanges import exchange
 
 ROOT = Path(__file__).parents[3]
 
@@ -166,6 +167,22 @@ async def test_a_cancelled_writer_loses_no_line_and_breaks_no_group(log: Path, d
     await journal.close()
     assert [type(result) for result in results] == [asyncio.CancelledError, type(None)] * 2
     assert content(log) == b"0\n1\n2\n3\n"
+
+
+async def test_a_cancelled_writer_of_an_exchange_is_let_go_when_it_is_written(log: Path, disk: SlowDisk) -> None:
+    """It would close the body that the journal is reading."""
+    journal = journal_of(log)
+    writer = asyncio.create_task(journal.write(Entry(crawl_log=b"a\n", exchange=exchange())))
+    await asyncio.to_thread(disk.begun.acquire)
+    writer.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not writer.done()
+    disk.may_end.release()
+    with pytest.raises(asyncio.CancelledError):
+        await writer
+    await journal.close()
+    assert content(log) == b"a\n"
 
 
 async def test_closing_writes_what_waits(log: Path, disk: SlowDisk) -> None:

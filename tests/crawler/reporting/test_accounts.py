@@ -98,13 +98,13 @@ def test_an_entry_may_have_several_lines_or_none(job) -> None:
 
 def test_totals_go_on_in_the_next_run(job) -> None:
     """They are the job's, not the run's."""
-    for _ in range(3):
+    for start_s in (None, 50.0, 40.0, 45.0, None):
         accounts = job.open()
-        job.write(accounts, line(start_s=50.0, end_s=60.0))
+        job.write(accounts, line(start_s=start_s, end_s=None if start_s is None else start_s + 10))
         accounts.close()
     accounts = job.open()
     assert accounts.of_host("a.test") == Totals(
-        urls=3, bytes=30, novel_urls=3, novel_bytes=30, first_success_s=50.0, last_success_s=60.0
+        urls=5, bytes=50, novel_urls=5, novel_bytes=50, first_success_s=40.0, last_success_s=60.0
     )
     accounts.close()
 
@@ -220,9 +220,19 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
     written = accounts._write
 
     def full(*_):
+        if len(said) == 1:  # somebody asked for the commit in another thread, and a group is kept meanwhile
+            said.append(line("http://b.test/"))
+            accounts.append(entries(said[1]))
+            accounts.keep()
         raise OSError(errno.ENOSPC, "full")
 
+    said = [line()]
     monkeypatch.setattr(accounts, "_write", full)
+    with pytest.raises(OSError, match="full"):
+        accounts.sync()
+    assert accounts.of_host("b.test").urls == 1
+    with job.log.open("ab") as file:
+        file.write(said[1])
     monkeypatch.setattr(accounts_module, "COMMIT_S", 0.0)
     with pytest.raises(OSError, match="full"):
         accounts.append(entries(line()))
@@ -232,7 +242,7 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
     job.write(accounts, line())
     accounts.close()
     accounts = job.open()
-    assert accounts.of_host("a.test").urls == 2
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (2, 1)
     accounts.close()
 
 
