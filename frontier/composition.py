@@ -1,4 +1,4 @@
-"""Builds a Frontier from an order: with `order`, the one place of this room that knows dedup."""
+"""Builds a Frontier from an order: the one place of this room that knows dedup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.registered import found
-from dedup.uniq import UniqFilter
+from dedup.uniq import UniqFilter, UniqParameters
 from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
@@ -145,11 +145,18 @@ class DedupFilter:
 def check_order(order: FrontierOrder) -> Sheets:
     """The order's overrides as a table. Raises: PolicyError for what does not exist or makes no sense."""
     check_numbers(order)
+    _uniq(order)
     sheets = Sheets(order.overrides)
     parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
     parse_group(order.group, ip_of=order.ip_of, imported=own_function)
     _rules(order, sheets)
     return sheets
+
+
+def _uniq(order: FrontierOrder) -> UniqParameters:
+    if isinstance(order.uniq, UniqParameters | None):
+        return order.uniq or UniqParameters()
+    raise PolicyError(f"uniq {order.uniq!r}: give UniqParameters of dedup.uniq, or None")
 
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
@@ -262,7 +269,7 @@ def _open_filter(
         elif state is None:
             seen = ExactFilter()
         else:
-            seen = DedupFilter(UniqFilter.open(state / "seen", order.uniq))
+            seen = DedupFilter(UniqFilter.open(state / "seen", _uniq(order)))
         _catch_up(seen, store, opening)
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error

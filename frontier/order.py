@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dedup.uniq import UniqParameters
 from frontier.errors import PolicyError
 from frontier.policies.assignment import PolitenessScope
 from frontier.policies.authority import IpOf
@@ -37,7 +36,7 @@ class FrontierOrder:
     queue_precedence: str = "base"  #: which queue of a gate goes first
     precedence_floor: int = 255  #: a queue at this precedence or above never runs
     per_queue: int = 1  #: URLs of one queue that may be leased at a time
-    uniq: UniqParameters = field(default_factory=UniqParameters)  #: the filter
+    uniq: object | None = None  #: the filter's `dedup.uniq.UniqParameters`, which only `composition` knows
     max_unacknowledged: int = 1000  #: finished leases that may be not durable; set it to the number of workers
     lease_s: float | None = None  #: a lease not renewed for so long is lost; None = it ends only with its process
     fetch_limit_s: float = 1200.0  #: the longest that a fetch takes; a lease must last at least twice as long

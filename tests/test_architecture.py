@@ -25,7 +25,7 @@ ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
     ("crawler", "frontier"): ("crawler/*",),
     # The command and the experiments on the filters; the similarity filter, which judges what the Frontier is given.
     ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*", "crawler/scope/similar.py"),
-    ("frontier", "dedup"): ("frontier/composition.py", "frontier/order.py"),  # it is named in an order, and built there
+    ("frontier", "dedup"): ("frontier/composition.py",),  # it builds the filter
 }
 
 #: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.

@@ -24,6 +24,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from crawler.archiving.records import Exchange, Original
+from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError, storage_error
 
@@ -71,13 +72,6 @@ _ERRNOS = {
 
 _Key = TypeVar("_Key", bytes, str)
 _Value = TypeVar("_Value")
-
-
-class Validators(NamedTuple):
-    """What a server said of a representation, for `If-None-Match` and `If-Modified-Since` (RFC 9110, 8.8)."""
-
-    etag: str = ""  #: as it stood in ETag, quotes included; empty = none
-    last_modified: str = ""  #: as it stood in Last-Modified; empty = none
 
 
 class Fetched(NamedTuple):

@@ -17,6 +17,8 @@ from crawler.jobs.journal import Entry, Journal
 from crawler.network.lookups import MIME, Lookup
 from crawler.outcomes.failures import TROUBLES, retry_after, told_by
 from crawler.outcomes.status import StatusClass, class_of
+from crawler.reporting.annotations import Noted
+from crawler.reporting.annotations import annotations_of as listed
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
@@ -182,20 +184,17 @@ def _told_of_host(visit: Visit, now_s: float) -> tuple[HostTrouble, float]:
 
 
 def annotations_of(visit: Visit) -> tuple[str, ...]:
-    """The twelfth field of `crawl.log`, in Heritrix's words."""
-    found = []
-    if visit.lease.attempts:
-        found.append(f"{visit.lease.attempts + 1}t")
-    if visit.response is not None:
-        found.extend(cut.value for cut in visit.response.cuts)
-    if visit.dropped_links:
-        found.append(f"dol:{visit.dropped_links}")
-    if visit.failure is not None and visit.failure.annotation:
-        found.append(visit.failure.annotation)
-    found.extend(visit.notes)
-    if visit.broken is not None:
-        found.append(f"err={type(visit.broken).__name__}")
-    return tuple(found)
+    """The twelfth field of `crawl.log`."""
+    failure = visit.failure
+    noted = Noted(
+        attempts=visit.lease.attempts,
+        cuts=() if visit.response is None else tuple(cut.value for cut in visit.response.cuts),
+        robots_excluded=visit.ending is Ending.EXCLUDED,
+        dropped_links=visit.dropped_links,
+        broken=visit.broken,
+        more=(*([failure.annotation] if failure is not None else []), *visit.notes),
+    )
+    return listed(noted)
 
 
 def digest_of(body: Body) -> str:

@@ -728,3 +728,9 @@ def test_a_look_at_a_state_whose_owner_died_shortens_no_rest(tmp_path: Path) -> 
     clock.now_s += 30.0
     with opened(tmp_path, clock, order) as later:
         assert len(lease_all(later)) == 3
+
+
+def test_parameters_of_another_filter_are_refused() -> None:
+    """An order does not know what they are; the composition does, before anything is opened."""
+    with pytest.raises(PolicyError, match="uniq 3: give UniqParameters"):
+        open_frontier(None, FrontierOrder(uniq=3))

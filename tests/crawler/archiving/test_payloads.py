@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from crawler.archiving import payloads as module
-from crawler.archiving.payloads import Payloads, Validators
+from crawler.archiving.payloads import Payloads
 from crawler.archiving.records import SAME_PAYLOAD, Exchange, Original, Revisit
+from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError
 from tests.crawler.archiving.exchanges import Cut, Payload, exchange

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.archiving.payloads import Fetched, Validators
+from crawler.archiving.payloads import Fetched
 from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
+from crawler.fetching.options import Validators
 from crawler.processors.write import Archivist, annotation_of
 from tests.crawler.archiving.exchanges import Answered, Cut, Payload
 
