@@ -92,9 +92,9 @@ class Endings:
         queue = schedule.index.get(row.queue)
         turn = turn_of(self._rules.queues.base if queue is None else queue.precedence, self._outbox.number())
         batch.announced.append(Announced(row.queue, row.gate, turn))
-        if line is None:
+        if line is None or line.is_loading:
             schedule.window.wake(row.gate, turn, row.queue)
-        else:
+        if line is not None:
             schedule.lane_waits(line, row.queue, turn)
 
     def _end_slot(self, line: Line, outcome: Outcome, now_s: float) -> None:

@@ -207,19 +207,19 @@ class Intake:
         elif line is None or queue_id not in line.waiting:
             turn = self._announce(row, queue_key)
             line = window.admit(gate_id, gate_key)
-            if line is None:
+            if line is None or line.is_loading:
                 self._outbox.batch.gate_names.append((gate_id, gate_key))
                 window.wake(gate_id, turn, queue_id)
-            else:
+            if line is not None:
                 self._schedule.lane_waits(line, queue_id, turn)
 
     def enqueue_waiting(self, row: Row, queue_key: QueueKey, gate_key: GateKey) -> None:
         """Add a row that waits for a retry to the batch: its lane is known, and stands in line when the row is due."""
         self._outbox.batch.new.append(row)
         line = self._schedule.window.get(row.gate)
-        if line is None:
+        if line is None or line.is_loading:
             self._outbox.batch.gate_names.append((row.gate, gate_key))
-        elif row.queue in line.lanes or row.queue in line.waiting:
+        if line is not None and (row.queue in line.lanes or row.queue in line.waiting):
             return
         self._announce(row, queue_key)
 

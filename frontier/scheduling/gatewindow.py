@@ -75,9 +75,13 @@ class GateWindow:
         return line
 
     def wake(self, gate_id: int, turn: Turn, queue_id: int) -> None:
-        """A gate that is not in memory got something to serve: a lane of this queue."""
+        """A gate that is not in memory, or on its way there, got something to serve: a lane of this queue.
+
+        The question for a gate is not part of a batch: if the process dies between them, the row is found by this.
+        """
         self._outbox.batch.woken.append((gate_id, turn))
-        self.stored.woken(gate_id, turn, queue_id)
+        if gate_id not in self._lines:
+            self.stored.woken(gate_id, turn, queue_id)
 
     def refill(self, now_s: float) -> None:
         """Ask for gates by turn if some may wait in the store and there is room for a tenth of the window."""

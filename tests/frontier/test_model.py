@@ -600,3 +600,24 @@ def test_a_url_that_a_death_lost_is_unknown_to_the_filter(tmp_path: Path) -> Non
     with open_frontier(tmp_path / "state", order, store=SqlStore(tmp_path / "frontier.db"), clock=FakeClock()) as core:
         verdicts = core.schedule([kept, lost])
         assert [verdict.kind for verdict in verdicts] == [VerdictKind.SEEN, VerdictKind.NEW]
+
+
+@pytest.mark.parametrize("asked_before", [False, True], ids=["asked for the URL", "asked for before"])
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_a_url_whose_gate_was_asked_for_too_late_is_found_by_the_next_owner(steps: int, asked_before: bool) -> None:
+    """The death falls between the batch with the row and the question for its gate."""
+    memory = MemoryStore()
+    clock = FakeClock()
+    late = LateStore(memory, late=True)
+    core = open_frontier(None, FrontierOrder(gates_in_memory=1), store=late, clock=clock)
+    if asked_before:
+        core.set_delay(HOSTS[1], 0.0)
+    core.schedule([Candidate(URLS[8])])
+    core.lease()
+    late.work(steps)
+    late.die()
+    with open_frontier(None, FrontierOrder(gates_in_memory=1), store=memory, clock=clock) as later:
+        clock.advance(10.0)
+        lost = later.statistics().pending == 0
+        assert lost or later.lease() is not None
+        assert not lost or steps == 1
