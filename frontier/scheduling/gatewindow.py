@@ -75,10 +75,7 @@ class GateWindow:
         return line
 
     def wake(self, gate_id: int, turn: Turn, queue_id: int) -> None:
-        """A gate that is not in memory, or on its way there, got something to serve: a lane of this queue.
-
-        The question for a gate is not part of a batch: if the process dies between them, the row is found by this.
-        """
+        """A gate not in memory, or asked for (a death may lose the question), got something to serve: a lane of this queue."""
         self._outbox.batch.woken.append((gate_id, turn))
         if gate_id not in self._lines:
             self.stored.woken(gate_id, turn, queue_id)
