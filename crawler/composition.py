@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from crawler.archiving.recalling import Archive
 from crawler.chain import Processor
 from crawler.extracting.dispatch import Extractor
 from crawler.extracting.sandbox import Sandbox
@@ -19,6 +20,7 @@ from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK, open_job
+from crawler.jobs.rounds import begin_round, current_round
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import SeedBook
 from crawler.jobs.sourcetags import SourceTags
@@ -63,7 +65,7 @@ class Parts:
     frontier: AsyncFrontier
     seeding: Seeding
     accounts: Accounts
-    fetched_bytes: int  #: what earlier runs of the job fetched
+    fetched_bytes: int  #: what earlier runs of the job's round fetched
     pool: WorkerPool
 
 
@@ -76,7 +78,7 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
     frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, run, resolver)))
     accounts, writing = await asyncio.to_thread(_open_files, run)
     opened.push_async_callback(writing.journal.close)
-    fetched_bytes = await asyncio.to_thread(_fetched_bytes, job.state)
+    fetched_bytes = await asyncio.to_thread(_begun_with, job.state)
     fetcher = Fetcher(
         fetch_options(order.fetch, order.agent.user_agent),
         resolver=resolver,
@@ -98,12 +100,13 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
         archivist=archivist,
         source_of=tags.tag_of if order.job.source_tags else lambda _: None,
         links=order.write.links,
+        extra_info=order.logs.extra_info,
     )
     dispose = Disposition(frontier, recorder, run.statistics, run.clock)
     chain: tuple[Processor, ...] = (
         NamePrecondition(resolver, recorder.lookup),
         _robots(run, frontier, fetcher, dispose),
-        FetchPage(fetcher.get, None if writing.payloads is None else writing.payloads.validators),
+        FetchPage(fetcher.get, None if writing.payloads is None else Archive(job.warc, writing.payloads, job.state)),
         ExtractPage(extract),
         *([] if archivist is None else [Write(archivist)]),
         Candidates(scope, seeding.redirected),
@@ -135,9 +138,12 @@ def _open_files(run: Run) -> tuple[Accounts, Writing]:
     return accounts, open_writing(job, order.write, facts, run.clock, more=[accounts])
 
 
-def _fetched_bytes(state: Path) -> int:
+def _begun_with(state: Path) -> int:
+    """What earlier runs of the round fetched; a round that was ordered is begun: there is a Frontier for it."""
     with storage_errors(state), AccountsView(state) as view:
-        return view.total().bytes
+        total = view.total().bytes
+        begin_round(state, total)
+        return total - current_round(state).bytes_before
 
 
 def _robots(run: Run, frontier: AsyncFrontier, fetcher: Fetcher, dispose: Disposition) -> Processor:

@@ -31,6 +31,7 @@ class Visit:
     worker: int  #: the worker's number, from 1
     ending: Ending = Ending.NONE
     response: Response | None = None  #: of the page, or of what was fetched in its place
+    earlier: Response | None = None  #: what a 304 stands for, from the archive: its links are the page's
     failure: FetchError | None = None
     broken: Exception | None = None  #: a processor's own fault
     links: list[Link] = field(default_factory=list)
@@ -69,6 +70,7 @@ class Visit:
         return "" if self.response is None else self.response.media_type
 
     def close(self) -> None:
-        """The visit is over: its body goes."""
-        if self.response is not None:
-            self.response.body.close()
+        """The visit is over: its bodies go."""
+        for answer in (self.response, self.earlier):
+            if answer is not None:
+                answer.body.close()

@@ -15,7 +15,7 @@ import socket
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ import structlog
 
 from crawler.archiving.cdxj import IndexLine, place_of, write_sorted
 from crawler.archiving.members import index_line, whole_members
-from crawler.archiving.records import Exchange, Record, digest_text, exchange_records, warcinfo_record
+from crawler.archiving.records import Exchange, Place, Record, digest_text, exchange_records, warcinfo_record
 from crawler.jobs.durablefiles import UNFINISHED, AppendOnlyFile, descriptor, sync_file, sync_folder
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import storage_errors
@@ -56,6 +56,7 @@ class OpenWarc:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
+        self.filename = name + WARC  #: as it is called when it is finished
         self.info = warcinfo_record("", 0.0, {})
         self._file = AppendOnlyFile(folder / (name + WARC + OPEN), _all_of_it)
         try:
@@ -86,16 +87,17 @@ class OpenWarc:
 
     def add_info(self, made_s: float, facts: Mapping[str, str]) -> None:
         """Write the first record."""
-        self.info = warcinfo_record(self.name + WARC, made_s, facts)
+        self.info = warcinfo_record(self.filename, made_s, facts)
         self._add(self.info)
 
-    def add(self, exchange: Exchange) -> None:
-        """Write the records of a visit, and the line of index for its answer."""
+    def add(self, exchange: Exchange) -> Place:
+        """Write the records of a visit, and the line of index for its answer; where that stands."""
         answer, *others = exchange_records(exchange, self.info.record_id)
         offset, length = self._add(answer)
         for record in others:
             self._add(record)
-        self._index.write(_line(exchange, offset, length, self.name + WARC).to_bytes())
+        self._index.write(_line(exchange, offset, length, self.filename).to_bytes())
+        return Place(self.filename, offset)
 
     def sync(self) -> None:
         """Return when the records are durable. The index is not synced: opening finds what it lacks in the records."""
@@ -127,14 +129,21 @@ class OpenWarc:
 class WarcFiles:
     """The journal's sink for exchanges. Opening makes the folder and finishes what a killed process left in it.
 
-    A file is made with the first exchange that needs it. The records of one visit stand in one file. Raises: StorageError
-    from opening, OSError from `append`.
+    A file is made with the first exchange that needs it. The records of one visit stand in one file. The sinks behind are told
+    where: in the entry, and by `note` in its line of crawl.log. Raises: StorageError from opening, OSError from `append`.
     """
 
-    def __init__(self, folder: Path, options: WarcOptions, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: WarcOptions,
+        clock: Callable[[], float],
+        note: Callable[[bytes, Place], bytes] = lambda line, _: line,
+    ) -> None:
         self._folder = folder
         self._options = options
         self._clock = clock
+        self._note = note
         with storage_errors(folder):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
@@ -149,16 +158,15 @@ class WarcFiles:
         """The file that grows, or else the folder."""
         return self._touched[-1].path if self._touched else self._current.path if self._current else self._folder
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write the records of a group, with one sync per file (mostly: one)."""
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Write the records of a group, with one sync per file (mostly: one); the entries with their places."""
         while self._full:
             self._finish(self._full[0])
             del self._full[0]
-        for entry in entries:
-            if entry.exchange is not None:
-                self._writable().add(entry.exchange)
+        placed = [self._placed(entry) for entry in entries]
         for warc in self._touched:
             warc.sync()
+        return placed
 
     def keep(self) -> None:
         """The records count; full files are finished with the next group."""
@@ -191,6 +199,13 @@ class WarcFiles:
                 log.warning(
                     "a WARC file is left open; the next run finishes it", path=str(warc.path), reason=str(error)
                 )
+
+    def _placed(self, entry: Entry) -> Entry:
+        if entry.exchange is None:
+            return entry
+        place = self._writable().add(entry.exchange)
+        line = None if entry.crawl_log is None else self._note(entry.crawl_log, place)
+        return replace(entry, place=place, crawl_log=line)
 
     def _writable(self) -> OpenWarc:
         """The file for the next exchange, ready for this group."""

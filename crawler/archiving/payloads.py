@@ -17,20 +17,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from pathlib import Path
+from sys import intern
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from crawler.archiving.records import Exchange, Original
+from crawler.archiving.records import Exchange, Original, Place
 from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError, storage_error
 
 log = structlog.get_logger(__name__)
 
-VERSION = 1
+VERSION = 2
 
 #: Entries held in memory; one of long texts is not held.
 PAYLOADS_HELD = 30_000
@@ -39,13 +40,16 @@ _HELD_CHARS = 1024
 #: Rows that may wait while the file cannot be written; beyond, the oldest are forgotten.
 _MAX_PENDING = 20_000
 
-_PAYLOAD = (
-    "CREATE TABLE IF NOT EXISTS payload (digest BLOB PRIMARY KEY, url TEXT NOT NULL, date TEXT NOT NULL) WITHOUT ROWID"
-)
+_PAYLOAD = """
+    CREATE TABLE IF NOT EXISTS payload (
+        digest BLOB PRIMARY KEY, url TEXT NOT NULL, date TEXT NOT NULL, filename TEXT NOT NULL, offset INTEGER NOT NULL
+    ) WITHOUT ROWID
+"""
 _FETCHED = """
     CREATE TABLE IF NOT EXISTS fetched (
-        url TEXT PRIMARY KEY, etag TEXT NOT NULL, modified TEXT NOT NULL,
-        original TEXT NOT NULL, date TEXT NOT NULL, digest BLOB NOT NULL
+        url TEXT PRIMARY KEY, etag TEXT NOT NULL, modified TEXT NOT NULL, filename TEXT NOT NULL, offset INTEGER NOT NULL,
+        original TEXT NOT NULL, date TEXT NOT NULL, digest BLOB NOT NULL,
+        original_filename TEXT NOT NULL, original_offset INTEGER NOT NULL
     ) WITHOUT ROWID
 """
 #: Not FULL: what a power failure takes back is only forgotten.
@@ -56,12 +60,12 @@ _SETTINGS = (
     "PRAGMA cache_size = -4096",
 )
 
-_ADD_PAYLOAD = "INSERT OR IGNORE INTO payload VALUES (?, ?, ?)"
-_ADD_FETCHED = "INSERT OR REPLACE INTO fetched VALUES (?, ?, ?, ?, ?, ?)"
-_GET_PAYLOAD = "SELECT url, date FROM payload WHERE digest = ?"
-_SOME_PAYLOADS = "SELECT digest, url, date FROM payload LIMIT ?"
-_SOME_FETCHED = "SELECT url, etag, modified, original, date, digest FROM fetched LIMIT ?"
-_GET_FETCHED = "SELECT etag, modified, original, date, digest FROM fetched WHERE url = ?"
+_ADD_PAYLOAD = "INSERT OR IGNORE INTO payload VALUES (?, ?, ?, ?, ?)"
+_ADD_FETCHED = "INSERT OR REPLACE INTO fetched VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_GET_PAYLOAD = "SELECT * FROM payload WHERE digest = ?"
+_SOME_PAYLOADS = "SELECT * FROM payload LIMIT ?"
+_SOME_FETCHED = "SELECT * FROM fetched LIMIT ?"
+_GET_FETCHED = "SELECT * FROM fetched WHERE url = ?"
 
 _ADVICE = "remove it and what begins with its name: payloads that are archived already are then written again"
 _ERRNOS = {
@@ -79,6 +83,7 @@ class Fetched(NamedTuple):
 
     validators: Validators
     original: Original  #: the record with its payload
+    place: Place  #: the record of the fetch, with its header: the same, or a revisit
 
 
 class Payloads:
@@ -114,7 +119,7 @@ class Payloads:
         if known is not None or self._payloads.has_all:
             return known
         row = await asyncio.to_thread(self._read, _GET_PAYLOAD, digest)
-        return None if row is None else Original(row[0], row[1], digest)
+        return None if row is None else _PayloadRow(*row).original
 
     async def fetched(self, url: str) -> Fetched | None:
         """The last fetch of the URL that can be asked about, if one is known. Cost: as `original`."""
@@ -122,20 +127,14 @@ class Payloads:
         if known is not None or self._fetches.has_all:
             return known
         row = await asyncio.to_thread(self._read, _GET_FETCHED, url)
-        return None if row is None else _FetchedRow(url, *row).fetched
-
-    async def validators(self, url: str) -> Validators | None:
-        """What to ask a server with that may say 304, if something is known."""
-        known = await self.fetched(url)
-        return None if known is None else known.validators
+        return None if row is None else _FetchedRow(*row).fetched
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Note the exchanges; nothing is written before all sinks have theirs."""
-        exchanges = [entry.exchange for entry in entries if entry.exchange is not None]
-        self._appended = _Rows(
-            [row for row in map(_payload_row, exchanges) if row is not None],
-            [row for row in map(_fetched_row, exchanges) if row is not None],
-        )
+        """Note the exchanges that were written; nothing is written here before all sinks have theirs."""
+        written = [(entry.exchange, entry.place) for entry in entries if entry.exchange and entry.place]
+        payloads = (_payload_row(exchange, place) for exchange, place in written)
+        fetches = (_fetched_row(exchange, place) for exchange, place in written)
+        self._appended = _Rows([row for row in payloads if row], [row for row in fetches if row])
 
     def keep(self) -> None:
         """Remember the exchanges. If the file cannot be written now, they wait for the next group."""
@@ -198,10 +197,12 @@ class _PayloadRow(NamedTuple):
     digest: bytes
     url: str
     date: str
+    filename: str
+    offset: int
 
     @property
     def original(self) -> Original:
-        return Original(self.url, self.date, self.digest)
+        return Original(self.url, self.date, self.digest, Place(intern(self.filename), self.offset))
 
 
 class _FetchedRow(NamedTuple):
@@ -210,13 +211,19 @@ class _FetchedRow(NamedTuple):
     url: str
     etag: str
     modified: str
+    filename: str
+    offset: int
     original: str
     date: str
     digest: bytes
+    original_filename: str
+    original_offset: int
 
     @property
     def fetched(self) -> Fetched:
-        return Fetched(Validators(self.etag, self.modified), Original(self.original, self.date, self.digest))
+        written = Place(intern(self.original_filename), self.original_offset)
+        original = Original(self.original, self.date, self.digest, written)
+        return Fetched(Validators(self.etag, self.modified), original, Place(intern(self.filename), self.offset))
 
     @property
     def chars(self) -> int:
@@ -258,23 +265,27 @@ class _Newest(Generic[_Key, _Value]):
                 self.has_all = False
 
 
-def _payload_row(exchange: Exchange) -> _PayloadRow | None:
+def _payload_row(exchange: Exchange, place: Place) -> _PayloadRow | None:
     """What a later revisit may stand for: a whole payload that was written."""
     if exchange.revisit is not None or not exchange.may_be_original:
         return None
-    return _PayloadRow(exchange.response.body.digest, exchange.url, exchange.date)
+    return _PayloadRow(exchange.response.body.digest, exchange.url, exchange.date, *place)
 
 
-def _fetched_row(exchange: Exchange) -> _FetchedRow | None:
-    """What may be asked about later: a whole representation that has a validator."""
+def _fetched_row(exchange: Exchange, place: Place) -> _FetchedRow | None:
+    """What may be asked about later: a whole representation that has a validator, and whose payload can be found."""
     answer, revisit = exchange.response, exchange.revisit
     if answer.status != HTTPStatus.OK or not exchange.may_be_original:
         return None
     etag, modified = _field(exchange, b"etag"), _field(exchange, b"last-modified")
     if not etag and not modified:
         return None
-    original = Original(exchange.url, exchange.date, answer.body.digest) if revisit is None else revisit.original
-    return _FetchedRow(exchange.url, etag, modified, *original)
+    original = Original(exchange.url, exchange.date, answer.body.digest, place) if revisit is None else revisit.original
+    if original.place is None:
+        return None
+    return _FetchedRow(
+        exchange.url, etag, modified, *place, original.url, original.date, original.digest, *original.place
+    )
 
 
 def _field(exchange: Exchange, wanted: bytes) -> str:

@@ -115,12 +115,20 @@ class Outlink(Protocol):
         """Where it stood: `a/@href`; may be empty."""
 
 
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    filename: str  #: as the file is called when it is finished
+    offset: int  #: of the record's gzip member
+
+
 class Original(NamedTuple):
     """The record that a revisit stands for."""
 
     url: str  #: its WARC-Target-URI
     date: str  #: its WARC-Date
     digest: bytes  #: SHA-1 of its payload
+    place: Place | None = None  #: None if nobody has said it
 
 
 class Revisit(NamedTuple):

@@ -28,6 +28,7 @@ app = typer.Typer(
 _FRONTIER = "Frontier and politeness"
 _LIMITS = "Scope and limits"
 _FETCH = "Fetching"
+_WRITE = "Writing"
 _JOB = "Job"
 
 #: As `frontier.policies.assignment.known_policies` has them; help must be fast, so it is written here.
@@ -36,7 +37,7 @@ _POLICIES = (
 )
 
 #: What `crawl` is told beside the keys of the crawl order; every other flag is a key.
-NO_KEYS = frozenset({"sources", "order_file", "job", "settings", "fresh", "yes", "verbose", "quiet"})
+NO_KEYS = frozenset({"sources", "order_file", "job", "settings", "again", "fresh", "yes", "verbose", "quiet"})
 
 
 def _version(wanted: bool) -> None:
@@ -72,10 +73,15 @@ def crawl(
     ] = None,
     job: Annotated[FilePath, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
     name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Another round of a finished job.", rich_help_panel=_JOB)
+    ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over: remove what the job has.", rich_help_panel=_JOB)
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove an unfinished job, too.", rich_help_panel=_JOB)] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Mean it with an unfinished job, too.", rich_help_panel=_JOB)
+    ] = False,
     contact: Annotated[Text, typer.Option(help="URL or mail of who runs the crawl.", rich_help_panel=_FETCH)] = None,
     policy: Annotated[Text, typer.Option(help=_POLICIES, rich_help_panel=_FRONTIER)] = None,
     politeness: Annotated[
@@ -113,6 +119,11 @@ def crawl(
     allow_private: Annotated[
         Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.", rich_help_panel=_FETCH)
     ] = None,
+    warc: Annotated[Switch, typer.Option("--warc", help="Write WARC files.", rich_help_panel=_WRITE)] = None,
+    warc_size: Annotated[
+        Text, typer.Option(help="Begin another WARC file at this size, as in 1GB.", rich_help_panel=_WRITE)
+    ] = None,
+    links: Annotated[Switch, typer.Option("--links", help="Write links.jsonl.", rich_help_panel=_WRITE)] = None,
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")] = 0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say only what went wrong.")] = False,
 ) -> None:
@@ -123,6 +134,7 @@ def crawl(
         sources=tuple(sources or ()),
         order_file=order_file,
         job=job,
+        again=again,
         fresh=fresh,
         yes=yes,
         verbosity=-1 if quiet else verbose,

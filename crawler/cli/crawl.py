@@ -49,6 +49,7 @@ class CrawlCommand:
     yes: bool
     verbosity: int
     flags: Mapping[str, object]  #: key of the order -> value, None if not given
+    again: bool = False
     settings: tuple[str, ...] = ()  #: `section.key=value`
 
 
@@ -73,6 +74,8 @@ def tune_interpreter() -> None:
 
 
 def _run(command: CrawlCommand) -> int:
+    if command.fresh and command.again:
+        raise UsageError("--fresh removes what --again would begin with; leave one of them out")
     order = load_order(command.order_file, command.flags, command.settings)
     with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=order.logs.file)):
         return _run_order(command, order)
@@ -85,7 +88,7 @@ def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:
     seeds = _seeds(sources, directory)
     if sources:
         order = with_sources(order, sources)
-    with JobFolder.open(directory, fresh=command.fresh, even_unfinished=command.yes) as job:
+    with JobFolder.open(directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))

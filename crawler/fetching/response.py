@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from crawler.fetching.decoding import codings_in, decoded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from multidict import CIMultiDictProxy
 
     from crawler.fetching.bodies import Body
@@ -70,3 +72,12 @@ class Response:
     def location(self) -> str | None:
         """Where a redirect leads, as it was sent; None if this is none."""
         return self.headers.get("Location") if 300 <= self.status < 400 else None
+
+
+def header_fields(raw: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
+    """Fields as they were received, by their names; odd bytes become surrogates."""
+    from multidict import CIMultiDict, CIMultiDictProxy  # noqa: PLC0415 - help must be fast
+
+    return CIMultiDictProxy(
+        CIMultiDict((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw)
+    )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
+from crawler.jobs.rounds import AGAIN_MARK, order_round, ordered_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
@@ -46,6 +47,7 @@ class JobFolder:
     def __init__(self, directory: Path, lock: int, *, existed: bool) -> None:
         self.directory = directory
         self.existed = existed  #: there was a job to go on with
+        self.new_round = ordered_round(directory / "state")  #: the number of the round that this run begins, if it does
         self.state = directory / "state"
         self.crawl_log = directory / "logs" / "crawl.log"
         self.errors = directory / "logs" / "errors.jsonl"
@@ -56,20 +58,23 @@ class JobFolder:
         self._lock: int | None = lock
 
     @classmethod
-    def open(cls, directory: Path, *, fresh: bool = False, even_unfinished: bool = True) -> JobFolder:
-        """Take the job of a folder, or make a new one; `fresh` first removes what an old job wrote, nothing else.
+    def open(
+        cls, directory: Path, *, fresh: bool = False, again: bool = False, even_unfinished: bool = True
+    ) -> JobFolder:
+        """Take the job of a folder, or make a new one; `fresh` first removes what an old job wrote, nothing else, and `again`
+        only its Frontier.
 
-        Raises: JobInUse, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version),
-        JobUnfinished (`fresh` without `even_unfinished`), StorageError (DiskFull and its kind if nothing can be written).
+        Raises: JobInUse, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version), JobUnfinished
+        (`fresh` or `again` without `even_unfinished`), StorageError (DiskFull and its kind if nothing can be written).
         """
         with storage_errors(directory):
             _refuse_strangers(directory)
             _make_folder(directory / "state")
             lock = _take_lock(directory)
             try:
-                if fresh and not even_unfinished:
-                    _refuse_unfinished(directory)
-                existed = _settle(directory, fresh=fresh)
+                if (fresh or again) and not even_unfinished:
+                    _refuse_unfinished(directory, fresh=fresh)
+                existed = _settle(directory, fresh=fresh, again=again)
             except BaseException:
                 os.close(lock)
                 raise
@@ -188,15 +193,18 @@ def _take_lock(directory: Path) -> int:
     return lock
 
 
-def _refuse_unfinished(directory: Path) -> None:
+def _refuse_unfinished(directory: Path, *, fresh: bool) -> None:
     state = directory / "state"
-    if (state / _FORMAT_FILE).exists() and not any((state / mark).exists() for mark in (_FINISHED_MARK, _FRESH_MARK)):
-        raise JobUnfinished(
-            f"{directory}: the job is unfinished; add --yes to throw away what it has, or leave out --fresh"
-        )
+    marks = (_FINISHED_MARK, _FRESH_MARK, *(() if fresh else (AGAIN_MARK,)))
+    if not (state / _FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
+        return
+    lost, flag = ("what it has", "--fresh") if fresh else ("its queue", "--again")
+    raise JobUnfinished(
+        f"{directory}: the job is unfinished; add --yes to throw away {lost}, or leave out {flag} to go on with it"
+    )
 
 
-def _settle(directory: Path, *, fresh: bool) -> bool:
+def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
     """Under the lock: make the folder a job of this format; True if it was one to go on with."""
     state = directory / "state"
     version = _version(state / _FORMAT_FILE)
@@ -208,6 +216,8 @@ def _settle(directory: Path, *, fresh: bool) -> bool:
         )
     if is_fresh:
         _remove_old(directory)
+    elif version is not None and (again or ordered_round(state) is not None):
+        order_round(state, frozenset({_LOCK_FILE, _FORMAT_FILE, _FINISHED_MARK}))
     if version != VERSION:
         said = json.dumps({"format": FORMAT, "version": VERSION})
         replace_file(state / _FORMAT_FILE, f"{said}\n".encode())

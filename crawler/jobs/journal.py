@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import structlog
 
-from crawler.archiving.records import Exchange
+from crawler.archiving.records import Exchange, Place
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
 from frontier.cancellation import to_the_end
@@ -37,6 +37,7 @@ class Entry:
     links: bytes | None = None
     errors: bytes | None = None
     exchange: Exchange | None = None
+    place: Place | None = None  #: where the exchange was written; for sinks behind the WARC files, which fill it in
 
     @property
     def is_fit(self) -> bool:
@@ -53,8 +54,10 @@ class Sink(Protocol):
     def path(self) -> Path:
         """The file that a failure is about, for the operator."""
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write what the group has for this sink, durably if the next run needs it. Raises: OSError, maybe half done."""
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry] | None:
+        """Write what the group has for this sink, durably if the next run needs it; answer the entries as the sinks behind
+        shall have them, or None if nothing is added to them. Raises: OSError, maybe half done.
+        """
 
     def keep(self) -> None:
         """What was appended counts. Must not fail."""
@@ -179,30 +182,31 @@ class Journal:
     def _append(self, entries: Sequence[Entry]) -> JournalFailed | None:
         """Make a group durable, or take it back as far as the disk allows; why it failed, if so."""
         for sink in self._sinks:
-            failed = _failure(sink, entries)
-            if failed is not None:
+            appended = _appended(sink, entries)
+            if isinstance(appended, JournalFailed):
                 for touched in self._sinks:
                     touched.take_back()
-                return failed
+                return appended
+            entries = appended
         for sink in self._sinks:
             sink.keep()
         return None
 
 
-def _failure(sink: Sink, entries: Sequence[Entry]) -> JournalFailed | None:
-    """Append to one sink; what came of it. A defect must not leave the writers waiting for ever, so it is a failure, too."""
+def _appended(sink: Sink, entries: Sequence[Entry]) -> Sequence[Entry] | JournalFailed:
+    """Append to one sink; the entries for the next one, or what went wrong. A defect must not leave the writers waiting for
+    ever, so it is a failure, too.
+    """
     try:
-        sink.append(entries)
+        return sink.append(entries) or entries
     except OSError as error:
         failed = journal_error(error, sink.path)
         failed.__cause__ = error
-        return failed
     except Exception as error:
         log.exception("a file of the job cannot be written", path=str(sink.path))
         failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
         failed.__cause__ = error
-        return failed
-    return None
+    return failed
 
 
 def _again(failed: JournalFailed) -> JournalFailed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from crawler.jobs.rounds import ordered_round
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import StoreLost
@@ -78,7 +79,7 @@ def open_job(
 
     Raises: as `open_frontier`, and StoreLost if the rows are not where the job's seeds and filter belong to.
     """
-    is_old = has_seeds(state.parent)
+    is_old = has_seeds(state.parent) and ordered_round(state) is None
     asked, store = frontier_order(order, ip_of), _database(state, order)
     if store is None and is_old and not has_store(state):
         raise StoreLost(

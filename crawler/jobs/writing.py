@@ -13,6 +13,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal, LineFile, Sink
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.write import WriteSection
+from crawler.reporting.crawl_log import with_place
 
 #: The job's memory of payloads, in its state folder.
 PAYLOADS = "payloads.sqlite"
@@ -52,7 +53,7 @@ def open_writing(
 
         if section.warc:
             options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
-            add(WarcFiles(job.warc, options, clock))
+            add(WarcFiles(job.warc, options, clock, with_place))
         add(LineFile(job.crawl_log, "crawl_log"))
         if section.pages:
             add(LineFile(job.pages, "pages"))

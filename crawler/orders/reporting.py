@@ -18,6 +18,9 @@ class LogsSection(Section):
 
     format: Literal["console", "json"] = "console"  #: of the events
     file: _FileOrNone = None  #: events go there and not to standard error
+    extra_info: bool = (
+        False  #: crawl.log has a thirteenth field, as in Heritrix: contentSize, warcFilename, warcFileOffset
+    )
 
 
 class ReportSection(Section):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
+from crawler.archiving.records import response_head
 from crawler.fetching.bodies import Body
 from crawler.fetching.response import Response
 from crawler.jobs.journal import Entry, Journal
@@ -33,12 +34,14 @@ class Recorder:
         archivist: Archivist | None = None,
         source_of: Callable[[bytes | None], str | None] = lambda _: None,
         links: bool = False,
+        extra_info: bool = False,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._archivist = archivist
         self._source_of = source_of
         self._links = links
+        self._extra_info = extra_info
 
     async def end(self, visit: Visit, kind: OutcomeKind) -> None:
         """What is kept of a try: an ended URL has its lines, and one that failed a line of errors."""
@@ -74,6 +77,7 @@ class Recorder:
             end_s=response.end_s,
             digest=digest_of(response.body),
             source=self._source(visit),
+            extra=self._extra(response),
         )
         exchange = None
         if self._archivist is not None:
@@ -95,6 +99,7 @@ class Recorder:
             end_s=made.end_s,
             digest=digest_of(Body.of(made.body)) if made.records else None,
             source=self._source(visit),
+            extra=self._extra(None),
         )
         await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
 
@@ -114,6 +119,7 @@ class Recorder:
             digest=digest,
             source=self._source(visit),
             annotations=annotations_of(visit),
+            extra=self._extra(visit.response),
         )
         return crawl_log_line(entry)
 
@@ -134,6 +140,12 @@ class Recorder:
             worker=visit.worker,
         )
         return error_line(failure)
+
+    def _extra(self, response: Response | None) -> dict[str, str | int] | None:
+        """The thirteenth field of crawl.log, if it is wanted; the WARC files add their part."""
+        if not self._extra_info:
+            return None
+        return {} if response is None else {"contentSize": len(response_head(response)) + response.body.size}
 
     def _has_links(self, visit: Visit) -> bool:
         return self._links and visit.response is not None and bool(visit.links)

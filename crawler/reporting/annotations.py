@@ -51,11 +51,3 @@ def _notes(noted: Noted) -> Iterable[str]:
     if noted.broken is not None:
         yield f"err={type(noted.broken).__name__}"
     yield from noted.more
-
-
-def extra_info(
-    *, content_size: int | None = None, warc_file: str | None = None, warc_offset: int | None = None
-) -> dict[str, str | int]:
-    """The thirteenth field, by Heritrix's names: contentSize (with the headers, in bytes), warcFilename, warcFileOffset."""
-    fields = {"contentSize": content_size, "warcFilename": warc_file, "warcFileOffset": warc_offset}
-    return {name: value for name, value in fields.items() if value is not None}

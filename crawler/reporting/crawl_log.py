@@ -15,6 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict, Unpack
 
+from crawler.archiving.records import Place
+
+#: Fields of a line, without the thirteenth.
+FIELDS = 12
+
 #: Hops that are shown; of a longer path the last ones, behind the number of those left out (Heritrix:
 #: `CrawlURI.extendHopsPath`).
 MAX_HOPS_SHOWN = 50
@@ -84,6 +89,15 @@ def crawl_log_line(entry: CrawlLogEntry) -> bytes:
         *(() if entry.extra is None else (_json(entry.extra),)),
     )
     return f"{' '.join(fields)}\n".encode("ascii")
+
+
+def with_place(line: bytes, place: Place) -> bytes:
+    """The same line; with the place of the WARC record, as Heritrix names it, in its thirteenth field if it has one."""
+    words = line.split(None, FIELDS)
+    if len(words) == FIELDS:
+        return line
+    extra = json.loads(words[FIELDS]) | {"warcFilename": place.filename, "warcFileOffset": place.offset}
+    return line[: -len(words[FIELDS])] + f"{_json(extra)}\n".encode("ascii")
 
 
 def page_line(**page: Unpack[PageFields]) -> bytes:

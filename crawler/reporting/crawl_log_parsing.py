@@ -7,10 +7,8 @@ import json
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from crawler.reporting.crawl_log import MISSING, UNKNOWN_TYPE, CrawlLogEntry
+from crawler.reporting.crawl_log import FIELDS, MISSING, UNKNOWN_TYPE, CrawlLogEntry
 
-#: Fields of a line, and of one with JSON behind.
-FIELDS = 12
 #: `yyyyMMddHHmmssSSS`, and the digits of its seconds.
 _TIME_DIGITS = 17
 _SECOND_DIGITS = 14

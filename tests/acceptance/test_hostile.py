@@ -221,7 +221,6 @@ async def test_sitemaps_that_never_end_are_read_to_a_bounded_depth(tmp_path, web
     assert not any("passwd" in url or "root:" in url for url in crawled.final())
 
 
-@pytest.mark.xfail(reason="waits for [write] warc", strict=True)
 @pytest.mark.parametrize("group", ["headers", "framing", "bodies", "noise"])
 async def test_whatever_a_server_sends_its_warc_can_be_read(tmp_path, web, group):
     """Every answer in crawl.log has a response record with digests that hold, read by warcio."""
@@ -236,7 +235,7 @@ async def test_whatever_a_server_sends_its_warc_can_be_read(tmp_path, web, group
         with file.open("rb") as stream:
             checker = DigestChecker("raise")
             for record in ArchiveIterator(stream, check_digests=checker):
-                record.content_stream().read()
+                record.raw_stream.read()  # not the content: warcio cannot undo br with this brotli
                 if record.rec_type in ("response", "revisit"):
                     archived.add(record.rec_headers.get_header("WARC-Target-URI"))
     assert answered <= archived

@@ -133,7 +133,7 @@ async def test_a_finished_job_says_so_and_fetches_nothing(tmp_path) -> None:
         code, run = await crawl(web, tmp_path)
         assert web.ledger.counts() == asked
     assert code is ExitCode.DONE
-    assert run.said[0] == f"job {tmp_path}/job is finished: 4 pages; use --fresh to start over"
+    assert run.said[0] == f"job {tmp_path}/job is finished: 4 pages; use --again for another round"
     assert run.snapshots == []
 
 

@@ -40,12 +40,14 @@ def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
     ended = counts.done + counts.failed + counts.disregarded
     if not job.existed:
         return f"new job {job.directory}: {counts.pending} URLs queued"
+    if job.new_round is not None:
+        return f"round {job.new_round} of job {job.directory}: {counts.pending} URLs queued"
     if not counts.pending and counts.retired:
         return (
             f"job {job.directory}: {counts.retired} URLs are left, all in retired queues; raise total_budget to go on"
         )
     if not counts.pending:
-        return f"job {job.directory} is finished: {counts.done} pages; use --fresh to start over"
+        return f"job {job.directory} is finished: {counts.done} pages; use --again for another round"
     return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from crawler.archiving import payloads as module
 from crawler.archiving.payloads import Payloads
-from crawler.archiving.records import SAME_PAYLOAD, Exchange, Original, Revisit
+from crawler.archiving.records import SAME_PAYLOAD, Exchange, Original, Place, Revisit
 from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError
 from tests.crawler.archiving.exchanges import Cut, Payload, exchange
 
 DATE = "2026-01-01T00:00:00.250000Z"
+PLACE = Place("test-00000.warc.gz", 512)
 TAGGED = ((b"ETag", b'"v1"'), (b"Last-Modified", b"Thu, 01 Jan 2026 00:00:00 GMT"))
 
 
@@ -33,20 +34,25 @@ def memory(path: Path) -> Iterator[Payloads]:
 
 
 def keep(memory: Payloads, *exchanges: Exchange) -> None:
-    memory.append([Entry(exchange=kept) for kept in exchanges])
+    memory.append([Entry(exchange=kept, place=PLACE) for kept in exchanges])
     memory.keep()
+
+
+async def validators(memory: Payloads, url: str) -> Validators | None:
+    known = await memory.fetched(url)
+    return None if known is None else known.validators
 
 
 async def test_a_payload_is_known_by_its_digest_when_it_is_kept(memory: Payloads) -> None:
     """Not before: the WARC might be taken back."""
     digest = Payload(b"data").digest
-    memory.append([Entry(exchange=exchange("http://a.test/1", b"data")), Entry(crawl_log=b"line\n")])
+    memory.append([Entry(exchange=exchange("http://a.test/1", b"data"), place=PLACE), Entry(crawl_log=b"line\n")])
     assert await memory.original(digest) is None
     memory.take_back()
     memory.keep()
     assert await memory.original(digest) is None
     keep(memory, exchange("http://a.test/1", b"data"))
-    assert await memory.original(digest) == Original("http://a.test/1", DATE, digest)
+    assert await memory.original(digest) == Original("http://a.test/1", DATE, digest, PLACE)
 
 
 async def test_the_first_record_of_a_payload_stays_its_original_over_runs(path: Path) -> None:
@@ -59,7 +65,7 @@ async def test_the_first_record_of_a_payload_stays_its_original_over_runs(path: 
         keep(memory, exchange(url, b"data", revisit=revisit, raw_headers=TAGGED))
         memory.close()
     memory = Payloads(path)
-    assert await memory.original(digest) == Original("http://a.test/1", DATE, digest)
+    assert await memory.original(digest) == Original("http://a.test/1", DATE, digest, PLACE)
     fetched = await memory.fetched("http://a.test/2")
     assert fetched is not None
     assert fetched.original.url == "http://a.test/1"
@@ -88,9 +94,9 @@ async def test_validators_of_the_last_whole_fetch_are_known(memory: Payloads) ->
         exchange("http://a.test/6", raw_headers=((b"ETag", b'"\xff\xfe"'),)),
         exchange("http://a.test/7", raw_headers=((b"ETag", b'"' + b"x" * 5000 + b'"'),)),
     )
-    assert await memory.validators("http://a.test/1") == Validators('"v1"', "Thu, 01 Jan 2026 00:00:00 GMT")
-    assert await memory.validators("http://a.test/2") == Validators("", "Thu, 01 Jan 2026 00:00:00 GMT")
-    assert [await memory.validators(f"http://a.test/{n}") for n in range(3, 8)] == [None] * 5
+    assert await validators(memory, "http://a.test/1") == Validators('"v1"', "Thu, 01 Jan 2026 00:00:00 GMT")
+    assert await validators(memory, "http://a.test/2") == Validators("", "Thu, 01 Jan 2026 00:00:00 GMT")
+    assert [await validators(memory, f"http://a.test/{n}") for n in range(3, 8)] == [None] * 5
 
 
 async def test_what_does_not_fit_into_memory_is_read_from_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +112,8 @@ async def test_what_does_not_fit_into_memory_is_read_from_the_file(path: Path, m
             known = await memory.original(Payload(b"%d" % n).digest)
             assert known is not None
             assert known.url == f"http://a.test/{n}"
-            assert await memory.validators(f"http://a.test/{n}") is not None
-        assert await memory.validators(long) is not None
+            assert await validators(memory, f"http://a.test/{n}") is not None
+        assert await validators(memory, long) is not None
         assert await memory.original(Payload(b"unknown").digest) is None
         memory.close()
         memory = Payloads(path)
@@ -120,7 +126,7 @@ async def test_a_file_that_cannot_be_written_now_is_written_later(
     """The crawl goes on; meanwhile a payload may be written twice."""
     digest = Payload(b"data").digest
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_ADD_PAYLOAD", "INSERT INTO gone VALUES (?, ?, ?)")
+        patch.setattr(module, "_ADD_PAYLOAD", "INSERT INTO gone VALUES (?, ?, ?, ?, ?)")
         keep(memory, exchange("http://a.test/1", b"data"))
         assert await memory.original(digest) is None
     keep(memory)
@@ -142,7 +148,7 @@ def test_a_file_that_is_none_of_ours_is_refused(path: Path, spoil: bytes) -> Non
 def test_a_file_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older program does not guess."""
     with monkeypatch.context() as patch:
-        patch.setattr(module, "VERSION", 2)
+        patch.setattr(module, "VERSION", 3)
         Payloads(path).close()
-    with pytest.raises(StorageError, match="written in version 2, this one reads 1"):
+    with pytest.raises(StorageError, match="written in version 3, this one reads 2"):
         Payloads(path)

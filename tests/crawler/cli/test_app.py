@@ -43,6 +43,9 @@ FLAGS = {
     "max_body": ("1MiB", "1MiB"),
     "allow_private": (None, True),
     "sitemaps": (None, True),
+    "warc": (None, True),
+    "warc_size": ("10MiB", "10MiB"),
+    "links": (None, True),
 }
 
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_of, extra_info
+from crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_of
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,3 @@ def test_notes_stand_in_one_order() -> None:
     """Tools that compare logs find the same field for the same facts."""
     noted = Noted(attempts=1, cuts=("timeTrunc",), dropped_links=2, broken=ValueError(), more=("later",))
     assert annotations_of(noted) == ("2t", "timeTrunc", "dol:2", "err=ValueError", "later")
-
-
-def test_extra_info_has_what_is_known() -> None:
-    """An offset of 0 is known; a record that was not written has no file."""
-    assert extra_info(content_size=9, warc_file="a.warc.gz", warc_offset=0) == {
-        "contentSize": 9,
-        "warcFilename": "a.warc.gz",
-        "warcFileOffset": 0,
-    }
-    assert extra_info() == {}

@@ -171,7 +171,7 @@ async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -
             frontier.schedule([Candidate(url=f"{SEED}2")])
             assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
             frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
-            expected = f"job {tmp_path}/job is finished: 1 pages; use --fresh to start over"
+            expected = f"job {tmp_path}/job is finished: 1 pages; use --again for another round"
             assert opening_line(job, frontier.core.counts()) == expected
             left = frontier.core.counts()._replace(retired=9)
             expected = f"job {tmp_path}/job: 9 URLs are left, all in retired queues; raise total_budget to go on"
