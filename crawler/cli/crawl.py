@@ -77,7 +77,8 @@ def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh removes what --again would begin with; leave one of them out")
     order = load_order(command.order_file, command.flags, command.settings)
-    with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=order.logs.file)):
+    file = Path(order.logs.file) if order.logs.file else None
+    with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=file)):
         return _run_order(command, order)
 
 
