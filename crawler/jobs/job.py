@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
-from crawler.jobs.rounds import AGAIN_MARK, order_round, ordered_round
+from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
@@ -216,8 +216,8 @@ def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
         )
     if is_fresh:
         _remove_old(directory)
-    elif version is not None and (again or ordered_round(state) is not None):
-        order_round(state, frozenset({_LOCK_FILE, _FORMAT_FILE, _FINISHED_MARK}))
+    elif version is not None:
+        settle_round(state, again=again, keep={_LOCK_FILE, _FORMAT_FILE, _FINISHED_MARK})
     if version != VERSION:
         said = json.dumps({"format": FORMAT, "version": VERSION})
         replace_file(state / _FORMAT_FILE, f"{said}\n".encode())

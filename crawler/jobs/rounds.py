@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,9 +47,14 @@ def ordered_round(state: Path) -> int | None:
         return None
 
 
-def order_round(state: Path, keep: frozenset[str]) -> None:
-    """Remove the Frontier of the last round; `keep` names what else stays in the state folder. Raises: OSError."""
+def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
+    """Order another round if it is wanted (`again`), and remove the last one's Frontier if one is ordered.
+
+    `keep` names what else stays in the state folder. Raises: OSError.
+    """
     if ordered_round(state) is None:
+        if not again:
+            return
         replace_file(state / AGAIN_MARK, str(current_round(state).number + 1).encode())
     for entry in state.iterdir():
         if entry.name in keep or entry.name == AGAIN_MARK or entry.name.startswith(_LASTING):

@@ -163,6 +163,15 @@ async def _drop_guessed_type(request: web.Request, response: web.StreamResponse)
         response.headers.popall("Content-Type", None)
 
 
+def _is_unchanged(request: web.Request, page: Page) -> bool:
+    """The request asks for another version than the page's, by the tag that the page has or else by its date."""
+    for field, condition in (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since")):
+        version = dict(page.headers).get(field)
+        if version is not None and condition in request.headers:
+            return request.headers[condition] == version
+    return False
+
+
 def _response(page: Page, length: int) -> web.StreamResponse:
     response = web.StreamResponse(status=page.status, headers=page.headers)
     if page.content_type is None:
@@ -177,7 +186,10 @@ def _response(page: Page, length: int) -> web.StreamResponse:
 
 
 async def _answer_whole(request: web.Request, page: Page, end: End) -> web.StreamResponse:
-    """The whole answer. The request's end is noted just before its last bytes are sent."""
+    """The whole answer, or 304. The request's end is noted just before its last bytes are sent."""
+    if _is_unchanged(request, page):
+        end(304)
+        return web.Response(status=304, headers=page.headers)
     body = sent_body(page)
     response = _response(page, len(body))
     last = max(0, len(body) - _CHUNK_BYTES)

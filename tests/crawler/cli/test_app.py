@@ -70,9 +70,8 @@ NO_FLAGS = {
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
-    "extra_info",
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
-    *("source_tags", "warc", "warc_prefix", "warc_size", "revisit", "pages", "links", "operator"),
+    *("source_tags", "warc_prefix", "revisit", "pages", "operator", "extra_info"),
     *("format", "file", "progress", "interval", "statistics_interval", "reports"),
 }
 
@@ -146,10 +145,10 @@ def test_what_is_not_given_is_left_to_the_order(commands) -> None:
 
 def test_what_is_no_key_goes_into_the_command(commands) -> None:
     """Seeds in their order, the file, the folder, and what may be removed."""
-    command = crawled(commands, "a.test", "-", "-c", "o.toml", "--job", "jobs/x", "--fresh", "--yes")
+    command = crawled(commands, "a.test", "-", "-c", "o.toml", "--job", "jobs/x", "--fresh", "--yes", "--again")
     assert command.sources == ("a.test", "-")
     assert (command.order_file, command.job) == (Path("o.toml"), Path("jobs/x"))
-    assert (command.fresh, command.yes) == (True, True)
+    assert (command.fresh, command.yes, command.again) == (True, True, True)
 
 
 def test_a_bare_command_asks_for_nothing(commands) -> None:

@@ -1,0 +1,86 @@
+"""The WARC files of a real crawl, read by strangers and held against what the crawl says of itself."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crawler.archiving.exchanges import Read, read_by_fastwarc, read_by_warcio, warcs
+
+ANSWERS = {"response", "revisit"}
+
+
+class Archived(NamedTuple):
+    """What is in a job's WARC files, which are whole."""
+
+    files: list[Path]
+    answers: list[Read]  #: responses and revisits, in the order of the files
+
+    def of(self, url: str) -> list[Read]:
+        """The answers of one URL."""
+        return [read for read in self.answers if read.url == url]
+
+    def kinds(self) -> Counter[str]:
+        """How many responses, and how many revisits of each profile."""
+        return Counter(read.fields.get("WARC-Profile", read.kind).rpartition("/")[2] for read in self.answers)
+
+
+def archived(job: Path) -> Archived:
+    """Read all files of a job that has ended: no complaint by warcio and fastwarc, every digest right, every index true."""
+    folder = job / "warc"
+    files = warcs(folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        name for path in files for name in (path.name, path.name.removesuffix(".warc.gz") + ".cdxj")
+    ), "each file is finished, and has an index"
+    answers = []
+    for path in files:
+        records = read_by_warcio(path)
+        assert [(read.kind, read.url) for read in records] == read_by_fastwarc(path)
+        answers += checked(records)
+        check_index(path, [read.url for read in records if read.kind in ANSWERS])
+    check_against_log(job, {read.url for read in answers})
+    return Archived(files, answers)
+
+
+def checked(records: list[Read]) -> list[Read]:
+    """The answers of a file that begins with warcinfo; each has its request and metadata behind it."""
+    info, *others = records
+    assert info.kind == "warcinfo"
+    groups = [others[start : start + 3] for start in range(0, len(others), 3)]
+    for answer, request, metadata in groups:
+        assert answer.kind in ANSWERS
+        assert (request.kind, metadata.kind) == ("request", "metadata")
+        assert request.url == metadata.url == answer.url
+        assert request.payload == metadata.payload[:0] or metadata.payload
+        for beside in (request, metadata):
+            assert beside.fields["WARC-Concurrent-To"] == answer.fields["WARC-Record-ID"]
+        assert answer.fields["WARC-Warcinfo-ID"] == info.fields["WARC-Record-ID"]
+    return [answer for answer, *_ in groups]
+
+
+def check_index(path: Path, urls: list[str]) -> None:
+    """Sorted, a line for each answer, and where it says the record stands there it stands, and nothing else."""
+    lines = path.with_name(path.name.removesuffix(".warc.gz") + ".cdxj").read_bytes().splitlines()
+    assert lines == sorted(lines)
+    data, indexed = path.read_bytes(), []
+    for line in lines:
+        fields = json.loads(line.split(b" ", 2)[2])
+        start = int(fields["offset"])
+        inflate = zlib.decompressobj(31)
+        record = inflate.decompress(data[start : start + int(fields["length"])])
+        assert inflate.eof
+        assert not inflate.unused_data
+        assert f"\r\nWARC-Target-URI: {fields['url']}\r\n".encode() in record
+        assert fields["filename"] == path.name
+        indexed.append(fields["url"])
+    assert sorted(indexed) == sorted(urls)
+
+
+def check_against_log(job: Path, urls: set[str]) -> None:
+    """Every answer of crawl.log is in a file: pages, robots.txt, failures; names that were looked up are not."""
+    lines = [line.split() for line in (job / "logs" / "crawl.log").read_text().splitlines()]
+    missing = {line[3] for line in lines if int(line[1]) > 0 and not line[3].startswith("dns:")} - urls
+    assert not missing, f"answers without a record: {sorted(missing)}"
