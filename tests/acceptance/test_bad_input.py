@@ -1,15 +1,12 @@
 """Bad input gets one clear line that names the thing, an exit code, and loses nothing."""
 
 import json
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from tests.acceptance.command import (
-    PATIENCE_S,
-    REPOSITORY,
     anabranch,
     crawl_log,
     ended,
@@ -17,6 +14,7 @@ from tests.acceptance.command import (
     start,
     write_order,
 )
+from tests.acceptance.smalldisk import FILL, needs_small_disk, on_small_disk, said
 from tests.site.oracle import expected
 
 SEED = "http://blog.alpha.test/"
@@ -188,55 +186,6 @@ def test_odd_standard_streams_and_names_give_no_traceback(tmp_path):
         code, err = shell(tmp_path, line)
         assert "Traceback" not in err, err
         assert code == wanted, err
-
-
-def _can_unshare():
-    if shutil.which("unshare") is None:
-        return False
-    return subprocess.run(["unshare", "-Urm", "true"], check=False, capture_output=True).returncode == 0
-
-
-needs_small_disk = pytest.mark.skipif(not _can_unshare(), reason="a small disk needs unshare -Urm")
-
-
-#: The disks of these tests are small, and shall be filled.
-FILL = "-s limits.min_free_disk=0"
-
-
-def on_small_disk(tmp_path, pages, size, story):
-    """Run a shell story with a small `disk` mounted and `crawl OPTIONS` at hand; the site has so many pages."""
-    site = tmp_path / "site"
-    site.mkdir()
-    names = ["index.html", *(f"{number}.html" for number in range(pages))]
-    links = "".join(f'<a href="{name}">x</a>' for name in names)
-    for name in names:
-        (site / name).write_text(f"<html>{links}</html>")
-    server = REPOSITORY / "tests" / "site" / "server.py"
-    script = f"""set -u
-mkdir disk && mount -t tmpfs -o size={size} tmpfs disk
-{sys.executable} {server} --root {site} > port &
-server=$!
-while [ ! -s port ]; do sleep 0.05; done
-crawl() {{ {sys.executable} -m crawler crawl http://127.0.0.1:$(cat port)/index.html --allow-private \\
-  --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job $2 > $1.out 2> $1.err; echo $? > $1.code; }}
-{story}
-cp disk/job/pages.jsonl pages.jsonl
-kill $server
-"""
-    subprocess.run(
-        ["unshare", "-Urm", "bash", "-c", script], cwd=tmp_path, env=environment(), check=True, timeout=PATIENCE_S
-    )
-    got = [json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
-    assert set(got) == set(names), "nothing is missing in the end"
-
-
-def said(tmp_path, run):
-    """The exit code and the one line of a run of a story."""
-    err = (tmp_path / f"{run}.err").read_text()
-    assert "Traceback" not in err
-    lines = [line for line in err.splitlines() if line.startswith("anabranch: ")]
-    assert len(lines) <= 1, err
-    return int((tmp_path / f"{run}.code").read_text()), "".join(lines)
 
 
 @needs_small_disk
