@@ -1,7 +1,6 @@
 """Real crawls with --warc: what was answered is in the files, whatever happens to the crawl."""
 
 import asyncio
-import hashlib
 import json
 import random
 import signal
@@ -12,7 +11,7 @@ import pytest
 from tests.acceptance.archive import archived
 from tests.acceptance.command import anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.site.oracle import expected
-from tests.site.page import Host, Page, file, go
+from tests.site.page import Host, Page, file, go, versioned
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
 
@@ -20,17 +19,9 @@ SEED = "http://blog.alpha.test/"
 WORKERS = 8
 
 
-def tagged(page):
-    """The same page, with a version."""
-    if page.status != 200 or page.fault is not None or page.first:
-        return page
-    version = hashlib.sha1(repr(page).encode()).hexdigest()
-    return replace(page, headers=(*page.headers, ("ETag", f'"{version}"')))
-
-
 #: The small web, whose pages have versions.
 TAGGED = {
-    name: replace(host, pages={target: tagged(page) for target, page in host.pages.items()})
+    name: replace(host, pages={target: versioned(page) for target, page in host.pages.items()})
     for name, host in WEB.items()
 }
 
@@ -169,13 +160,13 @@ async def test_another_round_asks_what_has_changed_and_reaches_everything(tmp_pa
 
 async def test_what_changed_between_two_rounds_is_fetched_and_followed(tmp_path):
     """One page is new, one has other links, one is gone; the others are revisits."""
-    pages = {"/": tagged(Page(links=go("/a", "/b"))), "/a": tagged(Page(links=go("/c"))), "/b": tagged(Page())}
-    pages |= {"/c": tagged(Page())}
+    pages = {"/": versioned(Page(links=go("/a", "/b"))), "/a": versioned(Page(links=go("/c"))), "/b": versioned(Page())}
+    pages |= {"/c": versioned(Page())}
     async with SmallWeb({"a.test": Host(pages=pages)}) as web:
         command = crawl_of(tmp_path, web, seed="http://a.test/")
         assert (await anabranch(*command, cwd=tmp_path)).code == 0
-        pages["/a"] = tagged(Page(links=go("/c", "/new")))
-        pages["/new"] = tagged(Page(links=go("/")))
+        pages["/a"] = versioned(Page(links=go("/c", "/new")))
+        pages["/new"] = versioned(Page(links=go("/")))
         del pages["/b"]
         for statuses in ({"/": 304, "/a": 200, "/b": 404, "/c": 304, "/new": 200}, {"/a": 304, "/b": 404, "/new": 304}):
             run = await anabranch(*command, "--again", cwd=tmp_path)

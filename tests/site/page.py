@@ -5,8 +5,9 @@ A page names its links twice: as the HTML spells them (`Link.raw`) and where a c
 """
 
 import gzip
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
 from html import escape
@@ -140,6 +141,14 @@ def file(content_type: str | None, body: bytes) -> Page:
 def failure(status: int, *headers: tuple[str, str]) -> Page:
     """An answer that only says what went wrong."""
     return Page(status=status, headers=headers, body=b"sorry\n", content_type="text/plain")
+
+
+def versioned(page: Page) -> Page:
+    """The same page with an ETag, if it is answered with 200, always: whoever knows that is answered 304."""
+    if page.status != 200 or page.fault is not None or page.first:
+        return page
+    version = hashlib.sha1(repr(page).encode()).hexdigest()
+    return replace(page, headers=(*page.headers, ("ETag", f'"{version}"')))
 
 
 def render(link: Link) -> str:

@@ -1,11 +1,13 @@
-"""Replays an archive of the small web with pywb, and compares what comes back with what the server sent, byte by byte.
+"""Crawls the small web with `anabranch crawl --warc`, replays its WARC files with pywb, and compares what comes back with what
+the live site sends, byte by byte.
 
     python tests/stress/replay.py --venv DIR [--keep DIR]
 
-installs pywb into the environment DIR (unless it is there: it is no dependency of ours), fetches every page of the small web
-that answers, and some with chunks, content codings, validators and equal payloads, by a few lines of its own (no part of the
-crawler), writes them with the crawler's journal, gives pywb the WARC files and the CDXJ index that were written, and asks it
-for each page. It prints a line for each difference and a summary; the exit code is 1 if there is a difference.
+installs pywb into the environment DIR (unless it is there: it is no dependency of ours), crawls every page of the small web and
+a host of pages with chunks, content codings, validators and equal payloads, all of it twice (the second round asks what has
+changed), gives pywb the WARC files and the CDXJ index that were written, and asks it for each answer of crawl.log at the time
+of its fetch. The live site is asked for the same. It prints a line for each difference and a summary; the exit code is 1 if
+there is a difference.
 """
 
 from __future__ import annotations
@@ -21,20 +23,16 @@ import sys
 import tempfile
 import time
 import venv
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from crawler.archiving.records import Exchange
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Entry
-from crawler.jobs.writing import Writing, open_writing
-from crawler.orders.write import WriteSection
-from crawler.processors.write import Archivist
-from tests.crawler.archiving.exchanges import Answered, Payload
+from tests.acceptance.command import anabranch, write_order
+from tests.site.page import Host, Page, versioned
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
 
@@ -56,7 +54,7 @@ def sized(data: bytes) -> bytes:
     return b"Content-Length: %d" % len(data)
 
 
-#: What the small web has not; the last two are fetched twice.
+#: What the small web has not.
 CODED = {
     "/chunked": answer(chunked(TEXT), b"Transfer-Encoding: chunked"),
     "/chunked-gzip": answer(chunked(PACKED), b"Transfer-Encoding: chunked", b"Content-Encoding: gzip"),
@@ -68,105 +66,63 @@ CODED = {
     "/odd?b=2&a=%C3%BC&A=%2F": answer(b"odd", sized(b"odd")),
     "/error": answer(b"gone", sized(b"gone"), status=b"410 Gone"),
     "/tagged": answer(b"tagged", sized(b"tagged"), b'ETag: "1"'),
+    "/robots.txt": answer(b"", sized(b""), status=b"404 Not Found"),
 }
 NOT_MODIFIED = answer(b"", b'ETag: "1"', status=b"304 Not Modified")
 
 
-class Kept(NamedTuple):
-    """One page as it was archived, and what its replay must be."""
+class Answer(NamedTuple):
+    """One answer of crawl.log."""
 
     url: str
-    date: str
+    stamp: str  #: when its fetch began, to the second
     status: int
-    data: bytes
-    kind: str
-
-
-async def fetch(port: int, host: str, target: str, *fields: bytes) -> Answered | None:
-    """One request over a socket of its own; None if no whole answer comes within two seconds."""
-    request = b"\r\n".join(
-        [f"GET {target} HTTP/1.1".encode(), b"Host: " + host.encode(), *fields, b"Connection: close"]
-    )
-    request += b"\r\n\r\n"
-    start_s = time.time()
-    try:
-        async with asyncio.timeout(2):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request)
-            raw = await reader.read(-1)
-            writer.close()
-    except (OSError, TimeoutError):
-        return None
-    head, _, body = raw.partition(b"\r\n\r\n")
-    first, *lines = head.split(b"\r\n")
-    if not first.startswith(b"HTTP/1."):
-        return None
-    headers = tuple((name, value.strip()) for name, _, value in (line.partition(b":") for line in lines))
-    named = {name.lower(): value for name, value in headers}
-    if b"transfer-encoding" in named:
-        body = dechunked(body)
-    if len(body) != int(named.get(b"content-length", len(body))) and first.split()[1] != b"304":
-        return None
-    _, status, reason = [*first.decode("latin-1").split(" ", 2), ""][:3]
-    return Answered(
-        body=Payload(body), status=int(status), reason=reason, raw_headers=headers, request=request, address="127.0.0.1",
-        start_s=start_s, end_s=time.time(),
-    )  # fmt: skip
-
-
-def dechunked(data: bytes) -> bytes:
-    parts = []
-    while data:
-        size, _, data = data.partition(b"\r\n")
-        parts.append(data[: int(size, 16)])
-        data = data[int(size, 16) + 2 :]
-    return b"".join(parts)
+    kind: str  #: of its record
 
 
 async def serve_coded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     request = await reader.readuntil(b"\r\n\r\n")
     target = request.split(b" ")[1].decode()
-    writer.write(NOT_MODIFIED if b"If-None-Match" in request else CODED[target])
+    writer.write(NOT_MODIFIED if b'If-None-Match: "1"' in request else CODED[target])
     await writer.drain()
     writer.close()
 
 
-async def archive(folder: Path) -> list[Kept]:
-    """Fetch all pages and write them into the job's folder."""
-    kept: list[Kept] = []
-    coded = await asyncio.start_server(serve_coded, "127.0.0.1", 0)
-    coded_port = coded.sockets[0].getsockname()[1]
-    with JobFolder.open(folder) as job:
-        section = WriteSection.model_validate({"warc": True, "warc_prefix": "replay", "warc_size": "1MiB"})
-        writing = open_writing(job, section, {"software": "anabranch"}, time.time)
-        async with SmallWeb() as web:
-            for host, served in WEB.items():
-                for target in served.pages:
-                    kept += await keep(writing, web.port, host, target)
-        for target in CODED:
-            kept += await keep(writing, coded_port, "coded.test", target)
+#: The small web; about half of its pages have a version.
+SITE = {
+    host: Host(pages={target: versioned(page) if len(target) % 2 else page for target, page in known.pages.items()})
+    for host, known in WEB.items()
+}
+
+
+def is_sound(page: Page) -> bool:
+    """It is answered, and at once: what fails is tried again for minutes, and is no answer."""
+    return page.fault is None and not page.first and page.status not in (429, 503)
+
+
+async def crawl(folder: Path, hosts: dict[str, str]) -> None:
+    """Two rounds over all pages, as seeds."""
+    order = write_order(folder, hosts, fetch={"max_body": "32MiB"}, scope={"max_hops": 0}, write={"warc_size": "1MiB"})
+    seeds = folder / "seeds.txt"
+    served = {host: [target for target, page in known.pages.items() if is_sound(page)] for host, known in SITE.items()}
+    served["coded.test"] = list(CODED)
+    seeds.write_text("".join(f"http://{host}{target}\n" for host, targets in served.items() for target in targets))
+    for more in ((), ("--again", "--yes")):
+        arguments = ("crawl", str(seeds), "-c", order, "--job", folder / "job", "--warc", "--robots", "ignore", *more)
+        run = await anabranch(*arguments, cwd=folder)
+        if run.code:
+            raise SystemExit(f"the crawl ended with {run.code}: {run.err}")
         await asyncio.sleep(1.1)  # pywb knows times to the second: what is fetched again must be later
-        kept += await keep(writing, coded_port, "coded.test", "/same-2")
-        kept += await keep(writing, coded_port, "coded.test", "/tagged", b'If-None-Match: "1"')
-        await writing.journal.close()
-    coded.close()
-    return kept
 
 
-async def keep(writing: Writing, port: int, host: str, target: str, *fields: bytes) -> list[Kept]:
-    response = await fetch(port, host, target, *fields)
-    if response is None:
-        return []
-    assert writing.payloads is not None
-    url = f"http://{host}{target}"
-    exchange: Exchange = await Archivist(writing.payloads, revisit=True).exchange(url, response, hops="L", via=None)
-    await writing.journal.write(Entry(crawl_log=b"line\n", exchange=exchange))
-    places = (value.decode() for name, value in response.raw_headers if name.lower() == b"location")
-    if url in (urljoin(url, place) for place in places):
-        return []  # archived, but pywb answers no redirect to itself
-    data, status = response.body.data, response.status  # of a 304, too: that is what pywb answers at its time
-    kind = "response" if exchange.revisit is None else exchange.revisit.profile.rpartition("/")[2]
-    return [Kept(url, exchange.date, status, data, kind)]
+def answers(job: Path) -> Iterator[Answer]:
+    """Every answer that crawl.log has, names aside."""
+    for line in (job / "logs" / "crawl.log").read_text().splitlines():
+        fields = line.split()
+        notes, status = fields[11], int(fields[1])
+        if status > 0 and not fields[3].startswith("dns:"):
+            kind = "304" if "notModified" in notes else "revisit" if "warcRevisit" in notes else "response"
+            yield Answer(fields[3], fields[8][:14], status, kind)
 
 
 def pywb(environment: Path) -> Path:
@@ -189,19 +145,6 @@ def collection(folder: Path, job: Path) -> None:
     (index_folder / "index.cdxj").write_bytes(b"".join(sorted(lines)))
 
 
-def replayed(port: int, page: Kept) -> tuple[int, bytes]:
-    """What pywb answers for the page, unrewritten."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    stamp = "".join(filter(str.isdigit, page.date))[:14]
-    connection.putrequest("GET", f"/job/{stamp}id_/{page.url}", skip_accept_encoding=True)
-    connection.putheader("Accept-Encoding", "gzip, br")
-    connection.endheaders()
-    got = connection.getresponse()
-    data = got.read()
-    connection.close()
-    return got.status, data
-
-
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -211,26 +154,83 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise SystemExit("pywb does not answer")
 
 
-def compare(program: Path, folder: Path, pages: list[Kept]) -> int:
-    """Ask pywb for each page; the number of differences."""
+class Got(NamedTuple):
+    """An answer, as it was sent."""
+
+    status: int
+    data: bytes
+    location: str | None
+    etag: str
+
+
+def asked(address: str, target: str, headers: dict[str, str]) -> Got:
+    """One answer; its payload is not decoded."""
+    connection = http.client.HTTPConnection(address, timeout=30)
+    connection.putrequest("GET", target, skip_host="Host" in headers, skip_accept_encoding=True)
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    got = connection.getresponse()
+    data = got.read()
+    connection.close()
+    return Got(got.status, data, got.getheader("Location"), got.getheader("ETag", ""))
+
+
+def live(hosts: dict[str, str], wanted: Answer) -> Got:
+    """What the site itself answers."""
+    url = urlsplit(wanted.url)
+    target = url.path + (f"?{url.query}" if url.query else "")
+    headers = {"Host": url.netloc, "Connection": "close"}
+    found = asked(hosts[url.netloc], target, headers)
+    if wanted.status != 304:
+        return found
+    return asked(hosts[url.netloc], target, headers | {"If-None-Match": found.etag})
+
+
+def compare(port: int, hosts: dict[str, str], wanted: Answer) -> str | None:
+    """What differs between the site and pywb at the time of the fetch: nothing is an empty text; None if pywb has no answer."""
+    there = live(hosts, wanted)
+    if there.location is not None and urljoin(wanted.url, there.location) == wanted.url:
+        return None  # archived, but pywb answers no redirect to itself
+    target = f"/job/{wanted.stamp}id_/{wanted.url}"
+    replayed = asked(f"127.0.0.1:{port}", target, {"Accept-Encoding": "gzip, br"})
+    if replayed[:2] == there[:2]:
+        return ""
+    told = f"{replayed.status}, {len(replayed.data)} bytes; {there.status}, {len(there.data)} wanted"
+    return f"{wanted.url} ({wanted.kind}): {told}"
+
+
+def compare_all(program: Path, folder: Path, hosts: dict[str, str], wanted: list[Answer]) -> dict[Answer, str]:
+    """Answer -> its difference; without those that pywb cannot be asked for."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    differences = 0
     with (folder / "pywb.log").open("wb") as log:
         command = [program, "-p", str(port), "-b", "127.0.0.1"]
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         try:
             wait_for(port, process)
-            for page in pages:
-                status, data = replayed(port, page)
-                if (status, data) != (page.status, page.data):
-                    differences += 1
-                    print(
-                        f"{page.url} ({page.kind}): {status}, {len(data)} bytes; {page.status}, {len(page.data)} wanted"
-                    )
+            found = {one: compare(port, hosts, one) for one in wanted}
         finally:
             process.terminate()
             process.wait(30)
+    return {one: told for one, told in found.items() if told is not None}
+
+
+async def prove(program: Path, folder: Path) -> int:
+    """Crawl, replay, compare while the site is still there; the number of differences."""
+    async with SmallWeb(SITE) as web, await asyncio.start_server(serve_coded, "127.0.0.1", 0) as coded:
+        hosts = web.hosts | {"coded.test": f"127.0.0.1:{coded.sockets[0].getsockname()[1]}"}
+        await crawl(folder, hosts)
+        collection(folder / "pywb", folder / "job")
+        wanted = list(answers(folder / "job"))
+        found = await asyncio.to_thread(compare_all, program, folder / "pywb", hosts, wanted)
+    for told in filter(None, found.values()):
+        print(told)
+    kinds = [one.kind for one in found]
+    told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+    size = sum(path.stat().st_size for path in (folder / "job/warc").glob("*.warc.gz"))
+    differences = sum(map(bool, found.values()))
+    print(f"{len(found)} answers of {len(wanted)} ({told}) in {size} bytes of WARC: {differences} differences")
     return differences
 
 
@@ -242,15 +242,8 @@ def main() -> int:
     program = pywb(arguments.venv.absolute())
     with tempfile.TemporaryDirectory() as scratch:
         folder = (arguments.keep or Path(scratch)).absolute()
-        pages = asyncio.run(archive(folder / "job"))
-        collection(folder / "pywb", folder / "job")
-        differences = compare(program, folder / "pywb", pages)
-        size = sum(path.stat().st_size for path in (folder / "job/warc").glob("*.warc.gz"))
-    kinds = {kind: sum(page.kind == kind for page in pages) for kind in sorted({page.kind for page in pages})}
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    total = sum(len(page.data) for page in pages)
-    print(f"{len(pages)} pages ({told}), {total} bytes of payload in {size} bytes of WARC: {differences} differences")
-    return int(differences > 0)
+        folder.mkdir(parents=True, exist_ok=True)
+        return int(asyncio.run(prove(program, folder)) > 0)
 
 
 if __name__ == "__main__":
