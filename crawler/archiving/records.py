@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -182,9 +183,8 @@ class Record(NamedTuple):
             digest.update(chunk)
         size = len(self.head) + (self.body.size if self.body is not None else 0)
         last = (("WARC-Block-Digest", digest_text(digest.digest())), ("Content-Length", str(size)))
-        lines = ["WARC/1.1", f"WARC-Type: {self.kind}", f"WARC-Record-ID: {self.record_id}"]
-        lines += [f"{name}: {_BREAKS.sub(' ', value)}" for name, value in (*self.fields, *last)]
-        yield ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "replace") + self.head
+        fields = (("WARC-Type", self.kind), ("WARC-Record-ID", self.record_id), *self.fields, *last)
+        yield b"WARC/1.1\r\n" + _warc_fields(fields) + b"\r\n" + self.head
         written = len(self.head)
         for chunk in self._body():
             written += len(chunk)
@@ -286,18 +286,23 @@ def warc_date(time_s: float) -> str:
     return (_EPOCH + timedelta(seconds=time_s)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+@lru_cache(maxsize=1024)  # a payload's is written in five places, and the coding is Python's own
 def digest_text(digest: bytes) -> str:
     """`sha1:` and Base32."""
     return "sha1:" + base64.b32encode(digest).decode()
 
 
 def _warc_fields(fields: Iterable[tuple[str, str]]) -> bytes:
-    lines = (f"{name}: {_BREAKS.sub(' ', text)}\r\n" for name, text in fields)
-    return "".join(lines).encode("utf-8", "replace")
+    lines = [f"{name}: {text}" for name, text in fields]
+    if _BREAKS.search("".join(lines)):  # hardly ever, and a page has hundreds of lines
+        lines = [_BREAKS.sub(" ", line) for line in lines]
+    return "\r\n".join([*lines, ""]).encode("utf-8", "replace")
 
 
 def _url(url: str) -> str:
     """The URL without anything that could end its field."""
+    if url.isascii() and url.isprintable() and " " not in url:  # as canonical URLs are
+        return url
     return _UNFIT_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "replace")), url)
 
 
