@@ -94,7 +94,8 @@ class SharedFilter:
     """Keys in common with other crawls, as one crawl's store asks and marks them (`SqlStore(…, seen=…)`).
 
     `unseen` and `mark` wait for servers and belong to one thread, the opener's and then the store's; `counts`, `notes` and
-    `facts` are for any thread. Errors: StoreUnavailable, StoreFull (later the same call may go well); FormatMismatch, PolicyError.
+    `facts` are for any thread. Errors: StoreUnavailable, StoreFull (the same call may go well later); FormatMismatch,
+    PolicyError.
     """
 
     blocks = True
