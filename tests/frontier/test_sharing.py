@@ -453,14 +453,14 @@ def test_what_cannot_be_shared_is_one_line_that_names_it(tmp_path: Path) -> None
     with redis_servers(tmp_path, 1) as (server,):
         url, address = server.url, server.url.removeprefix("redis://")
         open_shared([url], "news", expect=100, false_positive=1e-3).close()
-        with pytest.raises(FormatMismatch, match="^shared filter news: .*false_positive") as differs:
+        with pytest.raises(FormatMismatch, match=r"^shared filter news: .*false_positive") as differs:
             open_shared([url], "news", expect=100, false_positive=1e-2)
         assert address in str(differs.value)
-    with pytest.raises(StoreUnavailable, match=f"^shared filter news: the Redis server {address} does not answer"):
+    with pytest.raises(StoreUnavailable, match=rf"^shared filter news: the Redis server {address} does not answer"):
         open_shared([url], "news", expect=100, false_positive=1e-3)
-    with pytest.raises(PolicyError, match="^shared filter news: .* is not the URL of a Redis server"):
+    with pytest.raises(PolicyError, match=r"^shared filter news: .* is not the URL of a Redis server"):
         open_shared(["redis://127.0.0.1:x"], "news", expect=100, false_positive=1e-3)
-    with pytest.raises(PolicyError, match="^shared filter news: "):
+    with pytest.raises(PolicyError, match=r"^shared filter news: "):
         open_shared([url], "news", expect=100, false_positive=2.0)
 
 
