@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from aiohttp import web
 
 from crawler.lab.filters.redis_servers import RedisServer
 from dedup.leaves.redis import _HASHES
-from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, start, write_order
+from tests.acceptance.command import REPOSITORY, Ended, anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.redis_server import redis_servers
 from tests.site.oracle import expected
 from tests.site.page import Host, Page, Web, go
@@ -34,6 +35,10 @@ PAIR: Web = {
         **{f"/leaf/{number}": Page() for number in range(120)},
     })
 }  # fmt: skip
+
+
+#: Where an operator reads of it.
+DOCS = (REPOSITORY / "docs" / "dedup.md").read_text(encoding="utf-8").partition("## Shared by several crawls")[2]
 
 
 @pytest.fixture
@@ -199,3 +204,23 @@ async def test_leaves_that_cannot_be_used_end_the_command_with_a_line_that_names
             run = await anabranch(*other, "-s", more, cwd=tmp_path)
             assert (run.code, run.err.count("\n")) == (code, 1), run.err
             assert words in run.err
+
+
+async def test_the_documents_example_runs_as_it_stands(tmp_path: Path, redis: RedisServer) -> None:
+    """Its order and its commands, but for the server's port, the sites' addresses and the delays between fetches."""
+    (order,) = re.findall(r"^```toml\n# share.toml\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL)
+    (tmp_path / "share.toml").write_text(order.replace(":6379/", f":{redis.port}/"))
+    commands = [
+        shlex.split(line, comments=True)[1:] for line in DOCS.splitlines() if line.startswith("anabranch crawl")
+    ]
+    assert len(commands) == 2
+    pages = {"/": Page(links=go("http://one.example/both", "http://two.example/both")), "/both": Page()}
+    hosts: Web = {"one.example": Host(pages=pages), "two.example": Host(pages=pages)}
+    async with SmallWeb(hosts) as small_web:
+        addresses = " ".join(f"{name}={address}" for name, address in small_web.hosts.items())
+        quick = ("-s", f"dns.hosts={addresses}", "--allow-private", "--min-delay", "0", "--max-delay", "0")
+        for command in commands:
+            run = await anabranch(*command, "--scope", "any", *quick, cwd=tmp_path)
+            assert run.code == 0, run.err
+        counts = {url: times for url, times in small_web.ledger.counts().items() if "robots" not in url}
+    assert counts == {f"http://{name}.example{path}": 1 for name in ("one", "two") for path in pages}
