@@ -83,7 +83,9 @@ class Intake:
         self._unmarked: deque[tuple[int, int, list[bytes]]] = deque()
         self.marked_ordinal = 0  #: every row up to this one is known to the filter
         self.has_shared = False  #: the store asks a filter beside this one, and lets rows die that other crawls have
-        self._elsewhere: set[bytes] = set()  #: keys that died so: not marked, since they are not in the store
+        self._elsewhere: set[bytes] = (
+            set()
+        )  #: keys that died so: they stay pending for a while, as no filter here has them
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
@@ -135,13 +137,15 @@ class Intake:
             _, self.marked_ordinal, added = unmarked.popleft()
             keys.extend(added)
         if keys:
-            self._seen.mark(self._without_dead(keys, died) if died and self.has_shared else keys)
-            self._pending.difference_update(keys)
+            own = self._without_dead(keys, died) if died and self.has_shared else keys
+            self._seen.mark(own)
+            self._pending.difference_update(own)
 
     def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> list[bytes]:
-        """The keys that are this crawl's; the others are remembered for a while: a popular link is not asked each time."""
+        """The keys that are this crawl's; the others are remembered: a popular link is not asked about each time."""
         dead = {row.dedup_key() for row in died}
         if len(self._elsewhere) + len(dead) > _REMEMBERED_KEYS:
+            self._pending -= self._elsewhere
             self._elsewhere.clear()
         self._elsewhere |= dead
         return [key for key in keys if key not in dead]
@@ -163,7 +167,7 @@ class Intake:
         keys = [_key(candidate) for candidate in candidates]
         unseen = self._unseen(keys)
         new = LATER if self._seen.blocks or self.has_shared else NEW
-        pending, elsewhere = self._pending, self._elsewhere
+        pending = self._pending
         in_batch: set[bytes] = set()
         verdicts: list[Verdict] = []
         fresh = Fresh()
@@ -171,9 +175,7 @@ class Intake:
             verdict = new
             if key is None:
                 verdict = _keyless(candidate)
-            elif key in in_batch or not (
-                candidate.force or (is_unseen and key not in pending and key not in elsewhere)
-            ):
+            elif key in in_batch or not (candidate.force or (is_unseen and key not in pending)):
                 verdict = SEEN
             elif (fault := fresh.take(candidate, key)) is not None:
                 verdict = fault

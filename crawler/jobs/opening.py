@@ -70,9 +70,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
-        uniq=uniq_parameters(
-            exact=order.dedup.exact, expect=order.dedup.expect, false_positive=order.dedup.false_positive
-        ),
+        uniq=_uniq(order.dedup),
     )
     check_order(asked)
     return asked
@@ -108,6 +106,10 @@ def open_job(
             _check_is_empty(frontier, order.frontier.store)
         opened.pop_all()
     return frontier
+
+
+def _uniq(dedup: DedupSection) -> object:
+    return uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive)
 
 
 def _has_file(state: Path, order: CrawlOrder) -> bool:

@@ -19,6 +19,7 @@ from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.errors import StoreFull as FilterFull
 from dedup.errors import StoreUnavailable as FilterUnavailable
 from dedup.uniq import UniqParameters
+from frontier import intake
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
@@ -300,6 +301,20 @@ def test_a_link_that_was_left_is_not_asked_about_again(crawls: Any, servers: Ser
     assert two.schedule(candidates("http://a.test/", "http://b.test/")) == [SEEN, SEEN]
     two.flush()
     assert view.said == []
+
+
+def test_links_that_were_left_are_remembered_within_bounds(
+    crawls: Any, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A web of other crawls' pages costs questions, not memory."""
+    monkeypatch.setattr(intake, "_REMEMBERED_KEYS", 2)
+    urls = [f"http://a.test/{number}" for number in range(5)]
+    servers.keys = {url.encode() for url in urls}
+    crawl = crawls("one")
+    for url in urls:
+        crawl.schedule(candidates(url))
+        crawl.flush()
+    assert crawl.schedule(candidates(*urls)) == [LATER] * 4 + [SEEN]
 
 
 def test_the_own_filter_learns_only_what_the_own_store_has(crawls: Any, servers: Servers) -> None:
