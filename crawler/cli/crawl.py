@@ -86,6 +86,10 @@ def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:
     sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
     frontier_order(order)  # a policy that does not exist must not leave a folder behind
     directory = _directory(command, order)
+    if command.again and order.dedup.leaves:
+        raise UsageError(
+            "--again: the filter of [dedup] leaves has the job's own URLs, a round would end at its seeds; leave it out"
+        )
     seeds = _seeds(sources, directory)
     if sources:
         order = with_sources(order, sources)

@@ -17,6 +17,9 @@ from frontier.core import Frontier
 from frontier.operating.statistics import FrontierStatistics
 from frontier.scheduling.lifecycle import QueueState
 
+#: Of a filter in common with other crawls: links left to them, URLs that one of them took, too.
+SHARED_COUNTS = ("shared_left", "shared_twice")
+
 log = structlog.get_logger(__name__)
 
 
@@ -67,7 +70,7 @@ class Status:
             wakes_in_s=None if wake.at_s is None else max(wake.at_s - self._clock(), 0.0),
             waits_for=wake.waits_for,
             job=self._job,
-            ready=now.queues[QueueState.READY.value],
+            ready=(now if looked is None else looked).queues[QueueState.READY.value],
             parked=0 if looked is None else looked.parked,
             snoozed=0 if looked is None else looked.queues[QueueState.SNOOZED.value],
             gates_open=0 if looked is None else looked.gates_open,
@@ -83,6 +86,8 @@ class Status:
             return facts
         now = self.snapshot()
         beside = {"waits_for": now.waits_for.name or "", "free_disk_bytes": self._disk.free_bytes}
+        if (looked := self._looked()) is not None:
+            beside |= {name: int(looked.seen[name]) for name in SHARED_COUNTS if name in looked.seen}
         return {**facts, **now._asdict(), **beside, "line": progress_line(now)}
 
     def log(self) -> None:
