@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,32 @@ def lines(crawl_log: bytes | None, pages: bytes | None = None) -> Entry:
 
 def open_descriptors() -> int:
     return len(list(Path("/dev/fd").iterdir()))
+
+
+class Adding:
+    """A sink that adds to the entries."""
+
+    path = Path("adding")
+
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        return [replace(entry, crawl_log=b"more " + (entry.crawl_log or b"")) for entry in entries]
+
+    def keep(self) -> None:
+        """Nothing was written."""
+
+    def take_back(self) -> None:
+        """As above."""
+
+    def close(self) -> None:
+        """As above."""
+
+
+async def test_a_sink_may_add_to_what_those_behind_it_write(log: Path, pages: Path) -> None:
+    """So the line of crawl.log knows where the WARC record stands; those before it have the entry as it was."""
+    journal = Journal(LineFile(pages, "crawl_log"), Adding(), LineFile(log, "crawl_log"))
+    await journal.write(lines(b"line\n"))
+    await journal.close()
+    assert (content(pages), content(log)) == (b"line\n", b"more line\n")
 
 
 class SlowDisk:

@@ -46,6 +46,58 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
     assert (asked, one.response) == (["http://a.test/x"], answer)
 
 
+class Archive:
+    """Has one answer of one URL, or has lost it."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def validators(self, url):
+        return {"http://a.test/x": Validators(etag='"1"')}.get(url)
+
+    async def answer(self, url):
+        return self._answer
+
+
+async def test_the_links_of_a_page_that_has_not_changed_are_those_of_its_earlier_answer() -> None:
+    """A 304 has no page; another round would end at its seeds."""
+    earlier = response(200, BODY, Content_Type="text/html")
+
+    async def get(url, **_):
+        return response(304)
+
+    one = visit(url="http://a.test/x")
+    await FetchPage(get, Archive(earlier))(one)
+    await extract(one)
+    assert (one.status, one.earlier, one.links) == (304, earlier, LINKS)
+
+
+async def test_a_page_that_the_archive_has_lost_is_asked_for_once_more() -> None:
+    """Without a condition, since the server would say again that nobody needs it."""
+    asked = []
+
+    async def get(url, *, conditional=None, via=None):
+        asked.append(conditional)
+        return response(200 if conditional is None else 304)
+
+    one = visit(url="http://a.test/x")
+    await FetchPage(get, Archive(None))(one)
+    assert (asked, one.status, one.earlier) == ([Validators(etag='"1"'), None], 200, None)
+
+
+async def test_a_304_that_nobody_asked_for_stands() -> None:
+    """Asking again would bring the same."""
+    asked = []
+
+    async def get(url, **options):
+        asked.append(options)
+        return response(304)
+
+    one = visit(url="http://a.test/unknown")
+    await FetchPage(get, Archive(response(200)))(one)
+    assert (len(asked), one.status, one.earlier) == (1, 304, None)
+
+
 async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
     """The fetcher decides what to make of it: a conditional GET, a Referer."""
     asked = []
@@ -54,10 +106,7 @@ async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
         asked.append(options)
         return response(304)
 
-    async def known(url):
-        return {"http://a.test/x": Validators(etag='"1"')}.get(url)
-
-    fetch = FetchPage(get, known)
+    fetch = FetchPage(get, Archive(response(200)))
     for url in ("http://a.test/x", "http://a.test/y"):
         await fetch(Visit(lease(url, via="http://a.test/"), 1))
     assert asked == [

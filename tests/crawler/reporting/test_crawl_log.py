@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, hops_shown, page_line
+from crawler.archiving.records import Place
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, hops_shown, page_line, with_place
+from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 
 #: 2026-11-20 11:22:33.456 UTC
 AT_S = 1795173753.456
@@ -123,6 +125,28 @@ def test_whatever_the_facts_a_line_has_twelve_fields_and_one_newline(entry: Craw
     assert all(fields)
     assert line[:-1].isascii()
     assert line[:-1].decode().isprintable()
+
+
+PLACE = Place("a-00000.warc.gz", 0)
+
+
+@pytest.mark.parametrize("mime", ["text/html", "{", '{"a":1}', ""])
+@pytest.mark.parametrize("extra", [{}, {"contentSize": 9}])
+def test_the_thirteenth_field_tells_where_the_record_stands(mime: str, extra: dict[str, str | int]) -> None:
+    """Whatever a server sends, nothing else of the line changes; an offset of 0 is one."""
+    entry = CrawlLogEntry(logged_s=0.0, status=200, url="http://a.test/{", worker=1, mime=mime, extra=extra)
+    before = crawl_log_line(entry)
+    after = with_place(before, PLACE)
+    assert after.split()[:12] == before.split()[:12]
+    assert parse_crawl_log_line(after).extra == extra | {"warcFilename": "a-00000.warc.gz", "warcFileOffset": 0}
+    assert after.endswith(b"}\n")
+
+
+@pytest.mark.parametrize("mime", ["text/html", "{", '{"a":1}'])
+def test_a_line_without_a_thirteenth_field_stays_as_it_is(mime: str) -> None:
+    """Nobody asked for it."""
+    line = crawl_log_line(CrawlLogEntry(logged_s=0.0, status=200, url="http://a.test/", worker=1, mime=mime))
+    assert with_place(line, PLACE) == line
 
 
 def test_a_page_is_one_compact_json_object() -> None:

@@ -1,0 +1,99 @@
+"""Another round of a job: what stays, what goes, and what a crash in between leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawler.jobs import rounds
+from crawler.jobs.job import JobFolder
+from crawler.jobs.rounds import Round, begin_round, current_round, ordered_round
+from crawler.outcomes.errors import JobUnfinished
+
+LASTING = {"seeds.jsonl", "payloads.sqlite", "payloads.sqlite-wal", "accounts.sqlite"}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A job that was crawled to its end."""
+    with JobFolder.open(tmp_path / "job") as job:
+        for name in (*LASTING, "frontier.db", "frontier.db-wal"):
+            (job.state / name).write_text(name)
+        (job.state / "seen").mkdir()
+        (job.state / "seen" / "bits").write_text("1")
+        job.crawl_log.write_text("line\n")
+        job.warc.mkdir()
+        job.mark_finished()
+    return tmp_path / "job"
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in (directory / "state").iterdir()}
+
+
+def test_a_round_keeps_all_but_the_frontier(directory: Path) -> None:
+    """Seeds, memory, accounts, logs and WARC files are the job's; the queue and the filter were the round's."""
+    with JobFolder.open(directory, again=True, even_unfinished=False) as job:
+        assert (job.existed, job.new_round) == (True, 2)
+    assert names(directory) == LASTING | {"lock", "format.json", "again"}
+    assert (directory / "logs" / "crawl.log").read_text() == "line\n"
+    assert (directory / "warc").is_dir()
+
+
+def test_a_round_is_ordered_until_it_is_begun(directory: Path) -> None:
+    """Whatever was made of a Frontier before that is removed again, with or without `again`; then it is gone on with."""
+    state = directory / "state"
+    JobFolder.open(directory, again=True).close()
+    (state / "frontier.db").write_text("half")
+    with JobFolder.open(directory) as job:
+        assert job.new_round == 2
+    assert "frontier.db" not in names(directory)
+    (state / "frontier.db").write_text("whole")
+    begin_round(state, 700)
+    assert (current_round(state), ordered_round(state)) == (Round(2, 700), None)
+    with JobFolder.open(directory) as job:
+        assert job.new_round is None
+    assert (state / "frontier.db").read_text() == "whole"
+
+
+def test_beginning_without_an_order_changes_nothing(directory: Path) -> None:
+    """Every run says that it has begun; the first round has no number written down."""
+    begin_round(directory / "state", 700)
+    assert current_round(directory / "state") == Round(1, 0)
+
+
+def test_a_removal_that_was_broken_off_is_gone_on_with(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a Frontier is never opened."""
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds.shutil, "rmtree", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            JobFolder.open(directory, again=True)
+    JobFolder.open(directory).close()
+    assert names(directory) == LASTING | {"lock", "format.json", "again"}
+
+
+def test_a_round_of_an_unfinished_job_must_be_meant(directory: Path) -> None:
+    """One that is ordered and not begun needs no further consent."""
+    JobFolder.open(directory).close()
+    before = names(directory)
+    with pytest.raises(JobUnfinished, match=r"add --yes to throw away its queue, or leave out --again"):
+        JobFolder.open(directory, again=True, even_unfinished=False)
+    assert names(directory) == before
+    JobFolder.open(directory, again=True, even_unfinished=True).close()
+    JobFolder.open(directory, again=True, even_unfinished=False).close()
+    assert ordered_round(directory / "state") == 2
+
+
+def test_a_new_job_has_its_first_round(tmp_path: Path) -> None:
+    """So the same command may stand in a timetable from the beginning."""
+    with JobFolder.open(tmp_path / "job", again=True, even_unfinished=False) as job:
+        assert (job.existed, job.new_round) == (False, None)
+
+
+def test_starting_afresh_forgets_the_rounds(directory: Path) -> None:
+    """Their number, and one that was ordered."""
+    JobFolder.open(directory, again=True).close()
+    with JobFolder.open(directory, fresh=True) as job:
+        assert (job.existed, job.new_round) == (False, None)
+    assert names(directory) == {"lock", "format.json"}
