@@ -5,9 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from typing import BinaryIO, NamedTuple
 
 from crawler.archiving.cdxj import IndexLine
+from crawler.archiving.records import NOT_MODIFIED
 
 #: How much of a record is looked at for its fields and those of the answer in it.
 HEAD_BYTES = 1 << 17
@@ -60,14 +62,14 @@ def index_line(member: Member, filename: str) -> IndexLine | None:
     if fields.get("warc-type") not in _ANSWERS:
         return None
     http, _ = _fields(block)
-    status = 0
+    status = HTTPStatus.NOT_MODIFIED if fields.get("warc-profile") == NOT_MODIFIED else 0
     with suppress(ValueError, IndexError):
         status = int(block.split(b"\r\n", 1)[0].split(b" ", 2)[1])
     return IndexLine(
         url=fields.get("warc-target-uri", ""),
         date=fields.get("warc-date", ""),
         mime=http.get("content-type", ""),
-        status=status,
+        status=int(status),
         digest=fields.get("warc-payload-digest", ""),
         length=member.length,
         offset=member.offset,

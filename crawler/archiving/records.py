@@ -4,6 +4,7 @@ A response's payload stands as it came over the wire, content coding and all; it
 order. Only the framing must say what is there: the HTTP library has taken the transfer coding off, so `Transfer-Encoding`
 becomes `X-Crawler-Transfer-Encoding`, and a `Content-Length` that does not tell the payload's size becomes
 `X-Crawler-Content-Length`, with the size that is (Common Crawl's and Nutch's names; readers would else look for chunks).
+A revisit after a 304 has no block, as the format allows: with the 304's own header pywb would replay that, without it the page.
 Format: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/.
 """
 
@@ -232,21 +233,21 @@ def _answer_record(exchange: Exchange, common: Sequence[tuple[str, str]]) -> Rec
     """The response, or what stands for it."""
     answer, revisit = exchange.response, exchange.revisit
     kind = ("Content-Type", "application/http; msgtype=response")
-    head = response_head(answer)
     if revisit is None:
         cut = next((TRUNCATED[cut.value] for cut in answer.cuts if cut.value in TRUNCATED), "")
         truncated = (("WARC-Truncated", cut),) if cut else ()
         digest = ("WARC-Payload-Digest", digest_text(answer.body.digest))
-        return Record("response", _new_id(), (*common, digest, *truncated, kind), head, answer.body)
+        return Record("response", _new_id(), (*common, digest, *truncated, kind), response_head(answer), answer.body)
     fields = (
         *common,
         ("WARC-Profile", revisit.profile),
         ("WARC-Refers-To-Target-URI", _url(revisit.original.url)),
         ("WARC-Refers-To-Date", revisit.original.date),
         ("WARC-Payload-Digest", digest_text(revisit.original.digest)),
-        kind,
     )
-    return Record("revisit", _new_id(), fields, head)
+    if revisit.profile == NOT_MODIFIED:
+        return Record("revisit", _new_id(), fields, b"")
+    return Record("revisit", _new_id(), (*fields, kind), response_head(answer))
 
 
 def response_head(answer: Answer) -> bytes:

@@ -94,7 +94,7 @@ def crawl_log_line(entry: CrawlLogEntry) -> bytes:
 def with_place(line: bytes, place: Place) -> bytes:
     """The same line; with the place of the WARC record, as Heritrix names it, in its thirteenth field if it has one."""
     words = line.split(None, FIELDS)
-    if len(words) == FIELDS:
+    if len(words) <= FIELDS:
         return line
     extra = json.loads(words[FIELDS]) | {"warcFilename": place.filename, "warcFileOffset": place.offset}
     return line[: -len(words[FIELDS])] + f"{_json(extra)}\n".encode("ascii")

@@ -3,13 +3,15 @@
 import asyncio
 import json
 import random
+import re
+import shlex
 import signal
 from dataclasses import replace
 
 import pytest
 
 from tests.acceptance.archive import archived
-from tests.acceptance.command import anabranch, crawl_log, ended, kill_after, start, write_order
+from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.site.oracle import expected
 from tests.site.page import Host, Page, file, go, versioned
 from tests.site.pages import WEB
@@ -224,3 +226,45 @@ async def test_pages_whose_records_are_spoilt_are_fetched_anew(tmp_path, slow_we
         path.write_bytes(bytes(path.stat().st_size))
     assert (await anabranch(*command, "--again", cwd=tmp_path)).code == 0
     assert crawl_log(tmp_path / "job") == first
+
+
+async def test_the_commands_of_the_page_about_warc_files_do_what_it_says(tmp_path, small_web):
+    """docs/warc.md, one after the other: a crawl, its index, another round."""
+    text = (REPOSITORY / "docs" / "warc.md").read_text()
+    commands = re.findall(r"^    anabranch (.+)$", text, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["crawl", "index", "crawl"]
+    order = write_order(tmp_path, small_web.hosts)
+    for command in commands:
+        arguments = shlex.split(command.replace("https://example.org/", SEED))
+        more = ("-c", order) if arguments[0] == "crawl" else ()
+        run = await anabranch(*arguments, *more, cwd=tmp_path)
+        assert run.code == 0, run.err
+    found = archived(tmp_path / "jobs" / "example")
+    assert len(found.files) == 2
+    assert set(re.findall(r"`(identical-payload-digest|server-not-modified)`", text)) >= found.kinds().keys() - {
+        "response"
+    }
+
+
+async def test_what_makes_no_sense_with_another_round_is_refused(tmp_path, small_web):
+    """One line and 2: starting over removes what a round begins with; a shared filter has the job's own URLs."""
+    command = crawl_of(tmp_path, small_web, "--again")
+    for more, word in ((("--fresh",), "--fresh"), (("-s", 'dedup.leaves=["redis://127.0.0.1:1/0"]'), "leaves")):
+        run = await anabranch(*command, *more, cwd=tmp_path)
+        assert run.code == 2, run.err
+        assert word in run.err
+        assert "Traceback" not in run.err
+    assert not (tmp_path / "job").exists()
+
+
+async def test_limits_are_those_of_a_round(tmp_path, small_web):
+    """Pages and bytes of earlier rounds do not count."""
+    command = crawl_of(tmp_path, small_web)
+    assert (await anabranch(*command, cwd=tmp_path)).code == 0
+    for number, limit in enumerate((("--limit", "12"), ("--size-limit", "2KB")), start=2):
+        run = await anabranch(*command, "--again", "--yes", *limit, cwd=tmp_path)
+        assert run.code == 0, run.err
+        assert run.out.startswith(f"round {number} of job ")
+        assert f"stopped by {limit[0]}" in run.out
+    lines = (tmp_path / "job" / "logs" / "crawl.log").read_text().splitlines()
+    assert len(lines) > len(expected([SEED])) + 12
