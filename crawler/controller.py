@@ -25,6 +25,7 @@ from crawler.jobs.journal import Journal, LineFile
 from crawler.jobs.opening import SEED_BOOK, open_job
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.network.descriptors import idle_connections, raise_file_limit
 from crawler.network.dns import Resolver
 from crawler.operating.control import Control
 from crawler.operating.course import Course
@@ -110,6 +111,7 @@ class CrawlController:
                 scratch=Scratch(self._job.state),
                 clock=self._clock,
                 sites=map(site_of, order.site),
+                max_idle=idle_connections(raise_file_limit(), order.crawl.workers),
             )
             parts.push_async_callback(fetcher.close)
             sandbox = Sandbox()

@@ -20,14 +20,17 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.network.wire import DIAL, Wire
+from crawler.outcomes.errors import TOO_MANY_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp.client_proto import ResponseHandler
-    from aiohttp.connector import AddrInfoType
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import AddrInfoType, Connection
 
     from crawler.network.dns import Resolver
+    from crawler.network.idle import IdleConnections
 
 #: IPv6 addresses outside this block are no global unicast addresses: loopback, unspecified, mapped
 #: IPv4, link-local, unique local, multicast (IANA IPv6 address space registry).
@@ -106,12 +109,12 @@ def is_public(address: str) -> bool:
 
 
 class Connector(aiohttp.TCPConnector):
-    """Keep-alive, and no limits of its own: how many connections a host gets is the Frontier's decision. HTTP/1.1 only.
+    """Keep-alive, HTTP/1.1 only. How many connections a host gets is the Frontier's decision, how many wait that of `idle`.
 
     The resolver stays the caller's to close.
     """
 
-    def __init__(self, resolver: Resolver, network: Network) -> None:
+    def __init__(self, resolver: Resolver, network: Network, idle: IdleConnections) -> None:
         super().__init__(
             limit=0,
             resolver=_HostResolver(resolver),
@@ -120,11 +123,35 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=socket_factory(network),
             ssl=network.tls_verify,
         )
-        self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop))
+        self._idle = idle
+        self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop, on_lost=idle.discard))
+
+    def drop(self, key: ConnectionKey, connection: ResponseHandler) -> None:
+        """Close a connection that waits, and forget it. O(connections that wait for its host), mostly O(1)."""
+        waiting = self._conns.get(key)
+        if waiting is not None:
+            for place, (one, _) in enumerate(waiting):  # the first one, as a rule: the others came later
+                if one is connection:
+                    del waiting[place]
+                    break
+            if not waiting:
+                del self._conns[key]
+        connection.abort()
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True
         return await super()._create_connection(req, *args)
+
+    async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
+        found = await super()._get(key, traces)
+        if found is not None and found.protocol is not None:
+            self._idle.discard(found.protocol)
+        return found
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        super()._release(key, protocol, should_close=should_close)
+        if protocol.transport is not None and not self._closed:  # not closed, so it is kept
+            self._idle.add(protocol, self, key)
 
 
 def socket_factory(network: Network) -> Callable[[AddrInfoType], socket.socket]:
@@ -140,8 +167,14 @@ def socket_factory(network: Network) -> Callable[[AddrInfoType], socket.socket]:
         if not (network.allow_private or dial.is_proxied or is_public(host)):
             dial.refused = host
             raise OSError(errno.EACCES, f"{host} is not a public address")
+        try:
+            made = socket.socket(family, kind, proto)
+        except OSError as error:
+            dial.lacks_files = error.errno in TOO_MANY_FILES
+            raise
         dial.made += 1
-        return socket.socket(family, kind, proto)
+        dial.lacks_files = False
+        return made
 
     return make
 
