@@ -136,7 +136,7 @@ _STEP_NAMES = {
     "NoRobots": "preconditions",
     "FetchPage": "fetch",
     "ExtractPage": "extract",
-    "WritePage": "write",
+    "NamePrecondition": "names",
 }
 
 
