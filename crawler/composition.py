@@ -179,4 +179,5 @@ def robots_options(order: CrawlOrder) -> RobotsOptions:
         max_crawl_delay_s=order.robots.max_crawl_delay_s,
         cache_s=order.robots.cache_s,
         unreachable_s=order.robots.unreachable_s,
+        timeout_s=order.fetch.timeout_s,
     )

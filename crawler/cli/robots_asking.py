@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from crawler.cli.saying import say
 from crawler.fetching.bodies import Scratch
@@ -70,10 +70,10 @@ async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
         timeout_s=dns.timeout_s,
         options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
     )
-    options = replace(fetch_options(order.fetch, order.agent.user_agent), max_body_bytes=MAX_ROBOTS_BYTES + 1)
+    options = fetch_options(order.fetch, order.agent.user_agent)
     fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock)
     try:
-        return await follow_redirects(fetcher.get, url)
+        return await follow_redirects(fetcher.get, url, order.fetch.timeout_s)
     finally:
         await fetcher.close()
         await resolver.close()

@@ -2,7 +2,11 @@
 
 The first lease on an origin fetches it under the slot that the lease holds, and goes back deferred to its old place; other
 leases that are already out on that origin wait for the same answer and go on. So a robots.txt costs a slot and a rest like
-any other fetch.
+any other fetch. Whoever goes back has been judged by the answer already, and needs no rules when it comes again.
+
+Redirects are followed at once, under the first fetch's slot. Each hop is a fetch like any other: its host is looked up, its
+addresses are judged, its proxy is used. But the gate of another host is not asked, so that host may see up to five requests for
+each origin that leads to it, at most once in the lifetime of an answer, one after the other.
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from crawler.chain import Step
 from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.options import Limits
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
 from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
+from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
 from crawler.urls.parsing import canonical
 from crawler.visit import Ending, Visit
 from frontier.models import GateKey
@@ -25,10 +32,15 @@ from frontier.models import GateKey
 #: Redirects of a robots.txt that are followed (RFC 9309, 2.3.1.2).
 MAX_REDIRECTS = 5
 
+#: What is fetched of a body: one byte more than is read, so that it is known to be cut.
+MAX_BODY_BYTES = MAX_ROBOTS_BYTES + 1
+
 #: Larger files are read in a thread of their own: the worst one takes 100 ms.
 LARGE_BYTES = 64 * 1024
 #: Gates whose Crawl-delays, or whose lack of them, are remembered.
 MAX_GATES = 10_000
+#: Crawl-delays that are remembered of one gate: of the origins with the longest.
+MAX_DELAYS = 100
 
 NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
 Announce = Callable[[Visit, Sequence[str]], None]
@@ -42,6 +54,14 @@ class RobotsOptions:
     max_crawl_delay_s: float = 300.0  #: a longer Crawl-delay is cut
     cache_s: float = LIFETIME_S  #: rules are asked for again after so long
     unreachable_s: float = UNREACHABLE_LIFETIME_S  #: a host whose rules cannot be had is given up for so long
+    timeout_s: float = 60.0  #: for one robots.txt, all its redirects together
+
+
+class Get(Protocol):
+    """A fetch, as `Fetcher.get`."""
+
+    def __call__(self, url: str, *, limits: Limits) -> Awaitable[Response]:
+        """The answer."""
 
 
 class NoRobots:
@@ -84,37 +104,45 @@ class RobotsPrecondition:
         self._note = note
         self._announce = announce
         self._cache = RobotsCache(options.cache_s, options.unreachable_s)
+        self._verdicts = Verdicts()
+        self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 20 MB meanwhile
         self._delays: OrderedDict[GateKey, dict[str, float]] = OrderedDict()  #: Crawl-delays by gate and origin
         self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
 
     async def __call__(self, visit: Visit) -> Step:
         """Fetch the rules if they are not known, then judge the URL. Raises: FetchError."""
-        url = visit.lease.url
-        rules = self._cache.get(url, self._clock())
-        if rules is None:
-            origin = robots_url(url)
-            if origin not in self._under_way:
-                await self._fetch_rules(origin, visit)
-                return Step.STOP
-            rules = await _answer_of(self._under_way[origin])
-            if rules is None or rules.crawl_delay_s:
-                visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
-                return Step.STOP
-        return self._judge(rules, visit)
+        url, now_s = visit.lease.url, self._clock()
+        verdict = self._verdicts.take(url, now_s)
+        rules = self._cache.get(url, now_s)
+        if rules is not None:
+            verdict = verdict_of(rules, url)
+        if verdict is None:
+            verdict = await self._wait_for_rules(robots_url(url), visit)
+        return _ended(visit, verdict)
 
-    def _judge(self, rules: RobotsRules, visit: Visit) -> Step:
-        if rules is DISALLOW_ALL:
-            raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
-        if rules.allows(visit.lease.url):
-            return Step.PROCEED
-        visit.ending = Ending.EXCLUDED
-        return Step.STOP
+    async def _wait_for_rules(self, origin: str, visit: Visit) -> Verdict | None:
+        """Fetch the rules, or have another visit's answer; None: the visit has to come again."""
+        if origin not in self._under_way:
+            await self._fetch_rules(origin, visit)
+            return None
+        rules = await _answer_of(self._under_way[origin])
+        if rules is None or rules.crawl_delay_s:
+            visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
+            if rules is not None:
+                self._judge_ahead(rules, visit)
+            return None
+        return verdict_of(rules, visit.lease.url)
+
+    def _judge_ahead(self, rules: RobotsRules, visit: Visit) -> None:
+        """The visit's URL comes again, when these rules may have made room for others."""
+        lifetime_s = self._options.unreachable_s if rules is DISALLOW_ALL else self._options.cache_s
+        self._verdicts.keep(visit.lease.url, verdict_of(rules, visit.lease.url), self._clock() + lifetime_s)
 
     async def _fetch_rules(self, origin: str, visit: Visit) -> None:
         """Fetch robots.txt in the page's place; what comes of it is shared with all who wait."""
         waiters = self._under_way[origin] = asyncio.get_running_loop().create_future()
         try:
-            response, is_lost = await follow_redirects(self._fetcher.get, origin)
+            response, is_lost = await follow_redirects(self._fetcher.get, origin, self._options.timeout_s)
             visit.response = response
             await self._note(visit, origin, response)
             rules = DISALLOW_ALL if is_lost else await self._read(response)
@@ -135,7 +163,8 @@ class RobotsPrecondition:
         body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
         is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
-            return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
+            async with self._reading:
+                return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
         return rules_of(response.status, body, product, is_cut=is_cut)
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
@@ -149,6 +178,7 @@ class RobotsPrecondition:
             visit.ending = Ending.UNRULED
             return None
         self._cache.put(origin, rules, self._clock())
+        self._judge_ahead(rules, visit)
         self._keep_distance(origin, visit.lease.gate, rules.crawl_delay_s or 0.0)
         if self._announce is not None and rules.sitemaps:
             self._announce(visit, rules.sitemaps)
@@ -166,18 +196,32 @@ class RobotsPrecondition:
         self._set_delay(gate, max(delays.values()))
         if not delays[origin]:
             del delays[origin]
+        elif len(delays) > MAX_DELAYS:
+            del delays[min(delays, key=delays.__getitem__)]
         if not delays:
             del self._delays[gate]
         elif len(self._delays) > MAX_GATES:
             self._delays.popitem(last=False)
 
 
-async def follow_redirects(get: Callable[[str], Awaitable[Response]], url: str) -> tuple[Response, bool]:
+def _ended(visit: Visit, verdict: Verdict | None) -> Step:
+    """Go on if the URL may be fetched. Raises: RobotsUnavailable."""
+    if verdict is Verdict.UNKNOWN:
+        raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
+    if verdict is Verdict.EXCLUDED:
+        visit.ending = Ending.EXCLUDED
+    return Step.PROCEED if verdict is Verdict.ALLOWED else Step.STOP
+
+
+async def follow_redirects(get: Get, url: str, timeout_s: float) -> tuple[Response, bool]:
     """The answer at the end of at most five redirects, with the times of the whole; whether a redirect led to no answer.
 
-    Then the redirect itself is what is had. Raises: FetchError of the first fetch.
+    Then the redirect itself is what is had. All together have so many seconds; of a body no more is read than counts.
+    Raises: FetchError of the first fetch.
     """
-    first = response = await get(url)
+    now_s = asyncio.get_running_loop().time
+    until_s = now_s() + timeout_s
+    first = response = await get(url, limits=Limits(timeout_s, MAX_BODY_BYTES))
     is_lost = False
     for _ in range(MAX_REDIRECTS):
         target = _target_of(response, url)
@@ -185,7 +229,7 @@ async def follow_redirects(get: Callable[[str], Awaitable[Response]], url: str) 
             break
         url, redirect = target, response
         try:
-            response = await get(url)
+            response = await get(url, limits=Limits(max(until_s - now_s(), 0.0), MAX_BODY_BYTES))
         except FetchError:
             is_lost = True
             break
