@@ -645,7 +645,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(monkeypatch) -> N
     web = web_with({"/robots.txt": redirect(302, "http://127.0.0.2/robots.txt", None)})
     async with Opened(web, fetch={"allow_private": False}) as robots:
         one, _ = await robots.visit()
-    assert (one.ending, one.response.status) == (Ending.UNRULED, 301)
+    assert (one.ending, one.response.status) == (Ending.UNRULED, 302)
 
 
 async def test_rules_may_lie_on_another_host() -> None:
