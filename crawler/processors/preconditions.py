@@ -35,7 +35,7 @@ MAX_REDIRECTS = 5
 #: What is fetched of a body: one byte more than is read, so that it is known to be cut.
 MAX_BODY_BYTES = MAX_ROBOTS_BYTES + 1
 
-#: Larger files are read in a thread of their own: the worst one takes 100 ms.
+#: Larger files are read in a thread of their own: the worst one takes 300 ms.
 LARGE_BYTES = 64 * 1024
 #: Gates whose Crawl-delays, or whose lack of them, are remembered.
 MAX_GATES = 10_000
@@ -105,7 +105,7 @@ class RobotsPrecondition:
         self._announce = announce
         self._cache = RobotsCache(options.cache_s, options.unreachable_s)
         self._verdicts = Verdicts()
-        self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 20 MB meanwhile
+        self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 10 MB meanwhile
         self._delays: OrderedDict[GateKey, dict[str, float]] = OrderedDict()  #: Crawl-delays by gate and origin
         self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
 

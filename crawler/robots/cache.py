@@ -23,7 +23,7 @@ LIFETIME_S = 24 * 3600.0
 #: A host that could not be asked is asked again soon.
 UNREACHABLE_LIFETIME_S = 3600.0
 
-#: Origins that a cache holds, and what their rules may take in memory together. A hostile file takes up to 20 MB.
+#: Origins that a cache holds, and what their rules may take in memory together. A hostile file takes up to 12 MB.
 MAX_ORIGINS = 10_000
 MAX_BYTES = 64 << 20
 #: Rules of so many bytes and more are large: where memory is short they make room for each other before others do for them.

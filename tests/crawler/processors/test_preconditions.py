@@ -526,7 +526,7 @@ async def test_a_url_whose_host_was_given_up_fails_without_the_cache() -> None:
 
 
 async def test_one_large_file_is_read_at_a_time(monkeypatch) -> None:
-    """Reading one takes 20 MB for a moment: a hundred hosts with large files do not take them all at once."""
+    """Reading one takes 10 MB for a moment: a hundred hosts with large files do not take them all at once."""
     reading, most = 0, 0
 
     def read(*args, **cut):
