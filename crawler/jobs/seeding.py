@@ -22,11 +22,11 @@ CHUNK = 1000
 class Seeding:
     """The seeds of a job: those given, and the targets of their redirects."""
 
-    def __init__(self, book: SeedBook, scope: Scope, frontier: AsyncFrontier, tags: SourceTags) -> None:
+    def __init__(self, book: SeedBook, scope: Scope, frontier: AsyncFrontier, tags: SourceTags | None = None) -> None:
         self._book = book
         self._scope = scope
         self._frontier = frontier
-        self._tags = tags
+        self._tags = SourceTags() if tags is None else tags
         self._writing = asyncio.Lock()
 
     async def begin(self, given: Iterable[Seed]) -> None:
