@@ -76,11 +76,15 @@ async def test_of_connections_that_wait_the_one_used_longest_ago_goes_first(site
 
 
 async def test_a_connection_that_was_dropped_is_made_anew(site: Web) -> None:
-    """It is not taken for one that can be used."""
+    """It is not taken for one that can be used, and nothing of it is remembered."""
     server = Kept()
     a, b = await hosts(site, server, 2)
-    await get_all(site.fetcher(max_idle=1), a, b, a)
+    fetcher = site.fetcher(max_idle=1)
+    await get_all(fetcher, a, b, a)
     assert server.numbers == [1, 2, 3]
+    connector = fetcher._sessions.of(None).connector
+    assert connector is not None
+    assert [len(waiting) for waiting in connector._conns.values()] == [1]
 
 
 async def test_with_room_for_none_no_connection_is_kept(site: Web) -> None:
