@@ -18,10 +18,10 @@ from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.outcomes.failures import FetchError
 from crawler.outcomes.status import describe
-from crawler.processors.preconditions import follow_redirects
 from crawler.robots.cache import robots_url, rules_of
 from crawler.robots.explaining import explain_rules, shown
 from crawler.robots.parsing import MAX_ROBOTS_BYTES
+from crawler.robots.redirects import Followed, follow_redirects
 from crawler.urls.parsing import seed_url
 from frontier.clocks import steady_clock
 
@@ -54,13 +54,13 @@ def _run(command: RobotsCommand) -> int:
     if url is None:
         raise UsageError(f"{command.url!r} is no http or https URL")
     order = load_order(None, {"allow_private": True} if command.allow_private else {})
-    response, is_lost = asyncio.run(_fetch(order, robots_url(url)))
-    for line in _told(response, is_lost, url, command.agent or order.agent.product):
+    found = asyncio.run(_fetch(order, robots_url(url)))
+    for line in _told(found.response, found.is_lost, url, command.agent or order.agent.product):
         print(line)  # noqa: T201 - the command's own output
     return ExitCode.DONE
 
 
-async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
+async def _fetch(order: CrawlOrder, url: str) -> Followed:
     clock = steady_clock()
     dns = order.dns
     resolver = Resolver(

@@ -8,7 +8,7 @@ from pathlib import Path
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import StoreLost
-from crawler.processors.preconditions import MAX_REDIRECTS
+from crawler.robots.redirects import MAX_REDIRECTS
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier

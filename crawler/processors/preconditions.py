@@ -3,10 +3,6 @@
 The first lease on an origin fetches it under the slot that the lease holds, and goes back deferred to its old place; other
 leases that are already out on that origin wait for the same answer and go on. So a robots.txt costs a slot and a rest like
 any other fetch. Whoever goes back has been judged by the answer already, and needs no rules when it comes again.
-
-Redirects are followed at once, under the first fetch's slot. Each hop is a fetch like any other: its host is looked up, its
-addresses are judged, its proxy is used. But the gate of another host is not asked, so that host may see up to five requests for
-each origin that leads to it, at most once in the lifetime of an answer, one after the other.
 """
 
 from __future__ import annotations
@@ -15,30 +11,24 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from crawler.chain import Step
 from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.options import Limits
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
 from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
+from crawler.robots.redirects import Followed, follow_redirects
 from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
-from crawler.urls.parsing import canonical
 from crawler.visit import Ending, Visit
 from frontier.models import GateKey
-
-#: Redirects of a robots.txt that are followed (RFC 9309, 2.3.1.2).
-MAX_REDIRECTS = 5
-
-#: What is fetched of a body: one byte more than is read, so that it is known to be cut.
-MAX_BODY_BYTES = MAX_ROBOTS_BYTES + 1
 
 #: Larger files are read in a thread of their own: the worst one takes 300 ms.
 LARGE_BYTES = 64 * 1024
 #: Gates whose Crawl-delays, or whose lack of them, are remembered.
 MAX_GATES = 10_000
+#: What the rules of other hosts, that redirects led to, may take in memory.
+MAX_ELSEWHERE_BYTES = 8 << 20
 #: Crawl-delays that are remembered of one gate: of the origins with the longest.
 MAX_DELAYS = 100
 
@@ -55,13 +45,6 @@ class RobotsOptions:
     cache_s: float = LIFETIME_S  #: rules are asked for again after so long
     unreachable_s: float = UNREACHABLE_LIFETIME_S  #: a host whose rules cannot be had is given up for so long
     timeout_s: float = 60.0  #: for one robots.txt, all its redirects together
-
-
-class Get(Protocol):
-    """A fetch, as `Fetcher.get`."""
-
-    def __call__(self, url: str, *, limits: Limits) -> Awaitable[Response]:
-        """The answer."""
 
 
 class NoRobots:
@@ -104,6 +87,7 @@ class RobotsPrecondition:
         self._note = note
         self._announce = announce
         self._cache = RobotsCache(options.cache_s, options.unreachable_s)
+        self._elsewhere = RobotsCache(options.cache_s, options.unreachable_s, max_bytes=MAX_ELSEWHERE_BYTES)
         self._verdicts = Verdicts()
         self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 10 MB meanwhile
         self._delays: OrderedDict[GateKey, dict[str, float]] = OrderedDict()  #: Crawl-delays by gate and origin
@@ -142,10 +126,10 @@ class RobotsPrecondition:
         """Fetch robots.txt in the page's place; what comes of it is shared with all who wait."""
         waiters = self._under_way[origin] = asyncio.get_running_loop().create_future()
         try:
-            response, is_lost = await follow_redirects(self._fetcher.get, origin, self._options.timeout_s)
-            visit.response = response
-            await self._note(visit, origin, response)
-            rules = DISALLOW_ALL if is_lost else await self._read(response)
+            found = await follow_redirects(self._fetcher.get, origin, self._options.timeout_s, self._known)
+            visit.response = found.response
+            await self._note(visit, origin, found.response)
+            rules = await self._rules_of(found)
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
             self._count_failure(origin, error)
@@ -156,6 +140,24 @@ class RobotsPrecondition:
             del self._under_way[origin]
             if not waiters.done():
                 waiters.set_result(None)  # cancelled or broken: who waits goes back to the gate and asks again
+
+    def _known(self, url: str) -> RobotsRules | None:
+        """The rules at a URL, if it is a robots.txt that was fetched lately: for its own host, or for one that leads there."""
+        if url != robots_url(url):
+            return None
+        now_s = self._clock()
+        return self._cache.get(url, now_s) or self._elsewhere.get(url, now_s)
+
+    async def _rules_of(self, found: Followed) -> RobotsRules:
+        """The rules at the end of all redirects; those of another host are remembered for others that lead there."""
+        if found.is_lost:
+            return DISALLOW_ALL
+        if found.rules is not None:
+            return found.rules
+        rules = await self._read(found.response)
+        if found.is_redirected and found.url == robots_url(found.url) and rules is not DISALLOW_ALL:
+            self._elsewhere.put(found.url, rules, self._clock())
+        return rules
 
     async def _read(self, response: Response) -> RobotsRules:
         """The rules out of an answer; a large one does not hold up the others."""
@@ -211,35 +213,6 @@ def _ended(visit: Visit, verdict: Verdict | None) -> Step:
     if verdict is Verdict.EXCLUDED:
         visit.ending = Ending.EXCLUDED
     return Step.PROCEED if verdict is Verdict.ALLOWED else Step.STOP
-
-
-async def follow_redirects(get: Get, url: str, timeout_s: float) -> tuple[Response, bool]:
-    """The answer at the end of at most five redirects, with the times of the whole; whether a redirect led to no answer.
-
-    Then the redirect itself is what is had. All together have so many seconds; of a body no more is read than counts.
-    Raises: FetchError of the first fetch.
-    """
-    now_s = asyncio.get_running_loop().time
-    until_s = now_s() + timeout_s
-    first = response = await get(url, limits=Limits(timeout_s, MAX_BODY_BYTES))
-    is_lost = False
-    for _ in range(MAX_REDIRECTS):
-        target = _target_of(response, url)
-        if target is None:
-            break
-        url, redirect = target, response
-        try:
-            response = await get(url, limits=Limits(max(until_s - now_s(), 0.0), MAX_BODY_BYTES))
-        except FetchError:
-            is_lost = True
-            break
-        redirect.body.close()
-    return (response if response is first else response.beginning(first.start_s)), is_lost
-
-
-def _target_of(response: Response, url: str) -> str | None:
-    """Where a redirect leads; None if it is none, or leads nowhere."""
-    return None if response.location is None else canonical(response.location, url)
 
 
 async def _answer_of(under_way: asyncio.Future[RobotsRules | None]) -> RobotsRules | None:

@@ -13,8 +13,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from crawler.chain import Step
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.options import FetchOptions, Limits
-from crawler.fetching.response import Cut, Response
+from crawler.fetching.options import FetchOptions
+from crawler.fetching.response import Cut
 from crawler.network import connector
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
@@ -23,20 +23,20 @@ from crawler.outcomes.failures import (
     ConnectionLost,
     FetchTimeout,
     NameNotFound,
+    OutOfFiles,
     RobotsUnavailable,
 )
 from crawler.processors import preconditions
 from crawler.processors.disposition import decide
 from crawler.processors.preconditions import (
     LARGE_BYTES,
-    MAX_REDIRECTS,
     NoRobots,
     RobotsOptions,
     RobotsPrecondition,
-    follow_redirects,
 )
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, rules_of
-from crawler.robots.parsing import ALLOW_ALL, MAX_ROBOTS_BYTES
+from crawler.robots.parsing import ALLOW_ALL
+from crawler.robots.redirects import MAX_REDIRECTS
 from crawler.visit import Ending
 from frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
@@ -608,35 +608,61 @@ async def test_after_more_redirects_than_five_there_are_no_rules() -> None:
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
 
-async def test_all_redirects_together_have_the_time_of_one_fetch() -> None:
-    """Each hop gets what is left; of a body no more is fetched than counts."""
-    given = []
-
-    async def get(url, *, limits: Limits) -> Response:
-        given.append(limits)
-        await asyncio.sleep(0.001)
-        return replace(response(301), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
-
-    answer, is_lost = await follow_redirects(get, "http://a.test/robots.txt", 60.0)
-    assert (answer.status, is_lost) == (301, False)
-    assert {limits.max_body_bytes for limits in given} == {MAX_ROBOTS_BYTES + 1}
-    times = [limits.timeout_s for limits in given]
-    assert times[0] == 60.0
-    assert times == sorted(times, reverse=True)
-    assert len(set(times)) == MAX_REDIRECTS + 1
+async def test_a_redirect_that_we_have_no_socket_for_is_no_refusal() -> None:
+    """Too many open files are our trouble; the redirect's body is given back."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    moved = replace(response(301, b"moved"), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+    for answer in (moved, OutOfFiles("x")):
+        fetcher.answers.put_nowait(answer)
+    assert isinstance((await robots.visit())[1], OutOfFiles)
+    assert moved.body.read() == b""
+    assert robots.process._cache.refused("http://a.test/") == 1
 
 
-async def test_a_redirect_for_which_no_time_is_left_is_a_refusal() -> None:
-    """The host took all of it; what is at the end of its redirects is not known."""
-    moved = replace(response(301), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+async def test_a_robots_txt_that_many_hosts_lead_to_is_asked_for_once() -> None:
+    """Its host's gate is not asked for that, so it is left alone as long as the answer holds."""
+    there = "http://c.test/robots.txt"
+    hosts = {f"{name}.test": Host(pages={"/robots.txt": redirect(302, there, None)}) for name in "ab"}
+    web = SmallWeb(hosts | {"c.test": Host(pages={"/robots.txt": Page(body=RULES)})})
+    async with Opened(web) as robots:
+        for url in ("http://a.test/private", "http://b.test/private"):
+            await robots.visit(url)
+            assert (await robots.visit(url))[0].ending is Ending.EXCLUDED
+        await robots.visit("http://c.test/private")
+    assert web.ledger.count(there) == 2  # once for all who lead there, once for itself, which sets its Crawl-delay
+    assert robots.notes[1][1:] == ("http://b.test/robots.txt", 302)
 
-    async def get(url, *, limits: Limits) -> Response:
-        if limits.timeout_s == 0.0:
-            raise FetchTimeout("not done within 0 s")
-        await asyncio.sleep(2 * limits.timeout_s)
-        return moved
 
-    assert await follow_redirects(get, "http://a.test/robots.txt", 0.001) == (moved, True)
+async def test_rules_that_are_known_of_a_host_hold_for_those_that_lead_there() -> None:
+    """www.a.test leads to a.test, which was crawled before."""
+    there = "http://a.test/robots.txt"
+    web = SmallWeb(
+        {
+            "a.test": Host(pages={"/robots.txt": Page(body=RULES)}),
+            "b.test": Host(pages={"/robots.txt": redirect(301, there, None)}),
+        }
+    )
+    async with Opened(web) as robots:
+        for url in ("http://a.test/private", "http://b.test/private"):
+            await robots.visit(url)
+        assert (await robots.visit("http://b.test/private"))[0].ending is Ending.EXCLUDED
+    assert web.ledger.count(there) == 1
+
+
+async def test_a_robots_txt_elsewhere_that_cannot_be_had_is_asked_for_again() -> None:
+    """One bad moment of that host must not shut all who lead there."""
+    there = "http://c.test/robots.txt"
+    web = SmallWeb(
+        {
+            "a.test": Host(pages={"/robots.txt": redirect(302, there, None)}),
+            "c.test": Host(pages={"/robots.txt": failure(503)}),
+        }
+    )
+    async with Opened(web) as robots:
+        for _ in range(2):
+            assert (await robots.visit())[0].ending is Ending.UNRULED
+    assert web.ledger.count(there) == 2
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(monkeypatch) -> None:
