@@ -8,7 +8,6 @@ from pathlib import Path
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import StoreLost
-from crawler.robots.redirects import MAX_REDIRECTS
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
@@ -24,8 +23,8 @@ from frontier.stores.base import FrontierStore
 #: The job's durable list of seeds, in its state folder.
 SEED_BOOK = "seeds.jsonl"
 
-#: Fetches of one visit at most: robots.txt with its redirects, and the page.
-_FETCHES = MAX_REDIRECTS + 2
+#: Fetches of one visit at most: robots.txt, whose redirects share its time, and the page.
+_FETCHES = 2
 
 
 def has_seeds(directory: Path) -> bool:
