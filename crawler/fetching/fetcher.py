@@ -19,7 +19,7 @@ from crawler.fetching.sessions import Sessions
 from crawler.fetching.sites import Sites, SiteSettings
 from crawler.network.addresses import ip_literal
 from crawler.network.connector import is_public
-from crawler.network.descriptors import MAX_IDLE
+from crawler.network.descriptors import Connections
 from crawler.network.wire import DIAL, Dial
 from crawler.outcomes.errors import TooManyFiles
 from crawler.outcomes.failures import AddressRefused, FetchError
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_USUAL_CONNECTIONS = Connections()
+
 #: What a fetch may end with that is no defect of ours.
 _FAILURES: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *FOREIGN)
 
@@ -37,8 +39,8 @@ class Fetcher:
     """Fetches URLs over kept connections. Built inside a running loop; serves any number of workers.
 
     Each fetch ends within its time; a body is cut at its limit and at the time, and kept. Addresses that are not
-    public are refused unless the options allow them. `clock` gives epoch seconds. At most `max_idle` connections wait for their
-    host's next fetch. The resolver stays the caller's to close, after the fetcher.
+    public are refused unless the options allow them. `clock` gives epoch seconds. A fetch for which there is no connection left
+    waits, within its time. The resolver stays the caller's to close, after the fetcher.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Fetcher:
         scratch: Scratch,
         clock: Callable[[], float],
         sites: Iterable[Site] = (),
-        max_idle: int = MAX_IDLE,
+        connections: Connections = _USUAL_CONNECTIONS,
     ) -> None:
         """Raises: OrderError for sites that make no sense, or a password's variable that is not set."""
         self._options = options
@@ -57,7 +59,7 @@ class Fetcher:
         self._clock = clock
         self._sites = Sites(options, sites)
         self._cookies = Cookies()
-        self._sessions = Sessions(options, resolver, max_idle)
+        self._sessions = Sessions(options, resolver, connections)
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 

@@ -16,6 +16,7 @@ from crawler.network.wire import MAX_HEAD_BYTES, MAX_HEADER_LINES
 
 if TYPE_CHECKING:
     from crawler.fetching.proxies import Proxy
+    from crawler.network.descriptors import Connections
     from crawler.network.dns import Resolver
 
 #: How much of a body waits in a connection before the server is made to wait.
@@ -23,12 +24,13 @@ READ_BUFFER_BYTES = 64 * 1024
 
 
 class Sessions:
-    """Opens a session when it is first needed. Their connections wait together: at most `max_idle`."""
+    """Opens a session when it is first needed. Connections that wait are bounded together, busy ones in each session."""
 
-    def __init__(self, options: FetchOptions, resolver: Resolver, max_idle: int) -> None:
+    def __init__(self, options: FetchOptions, resolver: Resolver, connections: Connections) -> None:
         self._options = options
         self._resolver = resolver
-        self._idle = IdleConnections(max_idle)
+        self._busy = connections.busy
+        self._idle = IdleConnections(connections.idle)
         self._open: dict[Proxy | None, aiohttp.ClientSession] = {}
 
     def of(self, proxy: Proxy | None) -> aiohttp.ClientSession:
@@ -73,7 +75,11 @@ class Sessions:
     def _connector(self, socks: Proxy | None) -> Connector:
         options = self._options
         network = Network(
-            allow_private=options.allow_private, tls_verify=options.tls_verify, ipv4=options.ipv4, ipv6=options.ipv6
+            allow_private=options.allow_private,
+            tls_verify=options.tls_verify,
+            ipv4=options.ipv4,
+            ipv6=options.ipv6,
+            max_busy=self._busy,
         )
         if socks is None:
             return Connector(self._resolver, network, self._idle)

@@ -86,6 +86,7 @@ class Network:
     tls_verify: bool = True  #: certificates must be valid
     ipv4: bool = True
     ipv6: bool = True
+    max_busy: int = 0  #: connections with a fetch under way; who comes later waits; 0 = no limit
 
 
 def is_public(address: str) -> bool:
@@ -116,7 +117,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, resolver: Resolver, network: Network, idle: IdleConnections) -> None:
         super().__init__(
-            limit=0,
+            limit=network.max_busy,
             resolver=_HostResolver(resolver),
             use_dns_cache=False,
             keepalive_timeout=KEEP_ALIVE_S,

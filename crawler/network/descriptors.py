@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from typing import NamedTuple
 
 import structlog
 
@@ -16,11 +17,18 @@ log = structlog.get_logger(__name__)
 #: Wanted limits of open files, the best first. macOS takes no more than 10,240, whatever it says it would.
 _WANTED = (65_536, 10_240)
 #: For the job: its store, logs, archives, filter, helper processes, name servers.
-_OWN = 64
+_OWN = 96
 #: For each worker: a connection, and one that races it to another address (RFC 8305) or a large body's file.
 _PER_WORKER = 2
 #: More connections are not kept: each takes some 10 KiB, with TLS 50 KiB and more, whoever is at its other end.
 MAX_IDLE = 1000
+
+
+class Connections(NamedTuple):
+    """How many there may be."""
+
+    busy: int = 0  #: with a fetch under way; 0 = as many as there are workers
+    idle: int = MAX_IDLE  #: kept for their host's next fetch
 
 
 def raise_file_limit() -> int:
@@ -36,17 +44,19 @@ def raise_file_limit() -> int:
     return _WANTED[0] if soft == resource.RLIM_INFINITY else soft
 
 
-def idle_connections(files: int, workers: int) -> int:
-    """How many connections may be kept for later when so many files may be open; 0 to `MAX_IDLE`.
+def connections_within(files: int, workers: int) -> Connections:
+    """The connections for so many workers when so many files may be open; at least one.
 
-    Says so in the log if there are too few files for the workers alone.
+    If there are too few for the workers, none is kept, fetches wait for each other, and the log says so.
     """
     left = files - _OWN - _PER_WORKER * workers
-    if left < 0:
-        log.warning(
-            "few files may be open, so no connection is kept and fetches may fail; "
-            "raise the limit (ulimit -n) or lower [crawl] workers",
-            open_files=files,
-            workers=workers,
-        )
-    return min(max(left, 0), MAX_IDLE)
+    if left >= 0:
+        return Connections(idle=min(left, MAX_IDLE))
+    busy = max((files - _OWN) // _PER_WORKER, 1)
+    log.warning(
+        "few files may be open: fetches wait for each other; raise the limit (ulimit -n) or lower [crawl] workers",
+        open_files=files,
+        workers=workers,
+        fetches_at_once=busy,
+    )
+    return Connections(busy, 0)

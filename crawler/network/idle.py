@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from crawler.network.descriptors import MAX_IDLE
-
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
@@ -22,7 +20,7 @@ class Keeper(Protocol):
 class IdleConnections:
     """Which connections wait. All calls O(1). With room for none, each is closed when its fetch has ended."""
 
-    def __init__(self, most: int = MAX_IDLE) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: OrderedDict[ResponseHandler, tuple[Keeper, ConnectionKey]] = OrderedDict()
 

@@ -14,7 +14,7 @@ from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import FetchOptions
 from crawler.fetching.response import Response
-from crawler.network.descriptors import MAX_IDLE
+from crawler.network.descriptors import Connections
 from crawler.network.dns import Resolver
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Web:
         self._closers: list[Callable[[], Awaitable[object]]] = []
 
     def fetcher(
-        self, *sites: Site, scratch: Scratch | None = None, max_idle: int = MAX_IDLE, **options: Any
+        self, *sites: Site, scratch: Scratch | None = None, connections: Connections | None = None, **options: Any
     ) -> Fetcher:
         """A fetcher that may fetch from here; `options` are those of `FetchOptions`."""
         resolver = Resolver(["127.0.0.1:9"], self.hosts, clock=Clock(), timeout_s=0.3)
@@ -79,7 +79,7 @@ class Web:
             scratch=scratch or Scratch(None),
             clock=Clock(),
             sites=sites,
-            max_idle=max_idle,
+            connections=connections or Connections(),
         )
         self._closers[:0] = [fetcher.close, resolver.close]  # before the servers, which wait for their clients
         return fetcher

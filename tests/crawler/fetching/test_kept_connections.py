@@ -14,6 +14,7 @@ import pytest
 from crawler.fetching.bodies import MEMORY_BYTES, Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import Site
+from crawler.network.descriptors import Connections
 from crawler.outcomes.failures import TROUBLES, ConnectionLost, OutOfFiles
 from tests.crawler.fetching.servers import OK, Web, saying
 
@@ -70,7 +71,7 @@ async def test_of_connections_that_wait_the_one_used_longest_ago_goes_first(site
     """With room for two: a third host's connection closes the one that was not used since."""
     server = Kept()
     a, b, c = await hosts(site, server, 3)
-    await get_all(site.fetcher(max_idle=2), a, b, a, c)
+    await get_all(site.fetcher(connections=Connections(idle=2)), a, b, a, c)
     await server.is_closed.wait()
     assert (server.numbers, server.closed) == ([1, 2, 1, 3], [2])
 
@@ -79,7 +80,7 @@ async def test_a_connection_that_was_dropped_is_made_anew(site: Web) -> None:
     """It is not taken for one that can be used, and nothing of it is remembered."""
     server = Kept()
     a, b = await hosts(site, server, 2)
-    fetcher = site.fetcher(max_idle=1)
+    fetcher = site.fetcher(connections=Connections(idle=1))
     await get_all(fetcher, a, b, a)
     assert server.numbers == [1, 2, 3]
     connector = fetcher._sessions.of(None).connector
@@ -91,7 +92,7 @@ async def test_with_room_for_none_no_connection_is_kept(site: Web) -> None:
     """Each fetch has its own."""
     server = Kept()
     (a,) = await hosts(site, server, 1)
-    await get_all(site.fetcher(max_idle=0), a, a)
+    await get_all(site.fetcher(connections=Connections(idle=0)), a, a)
     assert server.numbers == [1, 2]
 
 
@@ -99,11 +100,28 @@ async def test_connections_in_use_are_none_that_wait(site: Web) -> None:
     """Both hosts are asked at once; each keeps its connection until its fetch has ended, then one may stay."""
     server = Kept()
     a, b = await hosts(site, server, 2)
-    fetcher = site.fetcher(max_idle=1)
+    fetcher = site.fetcher(connections=Connections(idle=1))
     await asyncio.gather(get_all(fetcher, a), get_all(fetcher, b))
     await server.is_closed.wait()
     assert sorted(server.numbers) == [1, 2]
     assert len(server.closed) == 1
+
+
+async def test_fetches_for_which_there_is_no_connection_wait_for_one(site: Web) -> None:
+    """Where few files may be open: three fetches at once, one connection at a time."""
+    open_now, most = 0, 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await saying(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n")(reader, writer)
+        open_now -= 1
+
+    port = await site.listen(talk)
+    fetcher = site.fetcher(connections=Connections(busy=1))
+    await asyncio.gather(*(get_all(fetcher, f"http://127.0.0.1:{port}/{number}") for number in range(3)))
+    assert (site.connections, most) == (3, 1)
 
 
 async def test_all_ways_out_share_one_bound(site: Web) -> None:
@@ -119,7 +137,7 @@ async def test_all_ways_out_share_one_bound(site: Web) -> None:
     server = Kept()
     (a,) = await hosts(site, server, 1)
     proxy = f"socks5://127.0.0.1:{await site.listen(socks)}"
-    fetcher = site.fetcher(Site(surts=("b.test",), proxy=proxy), max_idle=1)
+    fetcher = site.fetcher(Site(surts=("b.test",), proxy=proxy), connections=Connections(idle=1))
     await get_all(fetcher, a, "http://b.test/", a)
     assert server.numbers == [1, 2, 3]
 

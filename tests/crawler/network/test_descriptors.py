@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from crawler.network.descriptors import MAX_IDLE, idle_connections, raise_file_limit
+from crawler.network.descriptors import MAX_IDLE, Connections, connections_within, raise_file_limit
 
 
 @pytest.fixture
@@ -49,15 +49,18 @@ def test_a_bound_of_the_systems_own_is_met_by_asking_for_less(hard: int, monkeyp
     assert raise_file_limit() == 10_240
 
 
-@pytest.mark.parametrize(("files", "workers", "idle"), [(256, 20, 152), (65_536, 200, MAX_IDLE), (464, 200, 0)])
+@pytest.mark.parametrize(("files", "workers", "idle"), [(256, 20, 120), (65_536, 200, MAX_IDLE), (496, 200, 0)])
 def test_what_the_job_and_the_workers_do_not_need_may_wait(files: int, workers: int, idle: int) -> None:
-    """64 for the job's own files, two for each worker; never more than are of use."""
-    assert idle_connections(files, workers) == idle
+    """96 for the job's own files, two for each worker; never more than are of use."""
+    assert connections_within(files, workers) == Connections(busy=0, idle=idle)
 
 
-def test_too_few_files_for_the_workers_are_told() -> None:
-    """Then no connection is kept, and the operator reads what to do."""
+@pytest.mark.parametrize(("files", "busy"), [(256, 80), (64, 1)])
+def test_too_few_files_for_the_workers_are_told_and_shared(files: int, busy: int) -> None:
+    """Then no connection is kept, so many fetches run at once, and the operator reads what to do."""
     with structlog.testing.capture_logs() as logs:
-        assert idle_connections(256, 100) == 0
-    assert [(line["log_level"], line["open_files"], line["workers"]) for line in logs] == [("warning", 256, 100)]
+        assert connections_within(files, 100) == Connections(busy=busy, idle=0)
+    assert [(line["log_level"], line["open_files"], line["fetches_at_once"]) for line in logs] == [
+        ("warning", files, busy)
+    ]
     assert "ulimit -n" in logs[0]["event"]
