@@ -16,7 +16,7 @@ from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
 from frontier.core import Frontier
 from frontier.endings import Endings
-from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
+from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
 from frontier.fingerprints import name_id
 from frontier.intake import Intake
 from frontier.leases import Leases
@@ -276,7 +276,7 @@ def _open_filter(
     except BadParameters as error:
         raise PolicyError(str(error)) from error
     except OSError as error:
-        raise StoreFull(f"{place} cannot be written: {error.strerror}") from error
+        raise unwritable(str(place), error) from error
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
     return seen
