@@ -64,7 +64,7 @@ def read_html(
     page = html_as_utf8(body, content_type)
     if media_type(content_type) == XHTML:
         page = _SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page)
-    reading = _Reading(options, page)
+    reading = _Reading(options)
     pieces = iter(tame(page, NEEDED))
     first = reading.references(next(pieces))
     base = (canonical(reading.base, url) or url) if reading.base else url
@@ -92,11 +92,9 @@ def _selector(css: bool, forms: bool, speculative: bool, data: bool, xlink: bool
 class _Reading:
     """One page while it is read."""
 
-    def __init__(self, options: ExtractOptions, page: bytes) -> None:
-        lower = page.lower()
+    def __init__(self, options: ExtractOptions) -> None:
         self._options = options
-        self._has_late = options.data_attributes and b"data-" in lower
-        self._selector = _selector(options.css, options.forms, options.speculative, self._has_late, b"xlink:" in lower)
+        self._has_late = False
         self._found: list[Reference] = []
         self.base: str | None = None  #: the `href` of the first base that has one
         self.robots: list[str] = []
@@ -107,10 +105,13 @@ class _Reading:
 
         In a template a base means nothing.
         """
+        options, lower = self._options, piece.lower()
+        self._has_late = options.data_attributes and b"data-" in lower
+        selector = _selector(options.css, options.forms, options.speculative, self._has_late, b"xlink:" in lower)
         tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
         found: list[Reference] = []
         self._found = found
-        for node in tree.css(self._selector):
+        for node in tree.css(selector):
             attributes = node.attributes
             # Most elements are plain links: they are taken here, where it costs least.
             if node.tag == "a" and len(attributes) == 1 and (text := attributes.get("href")):
@@ -118,7 +119,7 @@ class _Reading:
             else:
                 self._take(node, attributes)
         base = self.base
-        for node in _in_templates(tree, self._selector):
+        for node in _in_templates(tree, selector):
             self._take(node, node.attributes)
         self.base = base
         return found
