@@ -16,6 +16,7 @@ import struct
 import sys
 from typing import Any
 
+from crawler.allocation import give_back_early
 from crawler.extracting.links import Found
 from crawler.extracting.mediatypes import Kind
 from crawler.extracting.options import ExtractOptions
@@ -39,6 +40,7 @@ def main(parent: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM):  # they are for the crawl, which lets its last pages end
         signal.signal(number, signal.SIG_IGN)
+    give_back_early()
     _die_with_parent()
     if os.getppid() != parent:
         return

@@ -26,7 +26,7 @@ SMALL_TAGS = 500
 LIGHT_BYTES = 64 * 1024
 LIGHT_TAGS = 3000
 #: Above this a document is flattened unseen, and read in pieces of this size.
-HUGE_BYTES = 2 << 20
+HUGE_BYTES = 1 << 20
 PIECE_BYTES = 256 << 10
 #: Elements open at once, plus end tags that close nothing, that an honest page may have (browsers stop nesting at 512).
 MAX_DISORDER = 512
@@ -37,7 +37,7 @@ REOPENED_ALWAYS = 50_000
 MAX_BARE_BYTES = 2048
 
 #: How much of the content of one `style` is kept in a flattened document.
-MAX_STYLE_BYTES = 2 << 20
+MAX_STYLE_BYTES = 1 << 20
 
 #: Elements that may stay open (their next sibling closes them), and those that have no end tag.
 _UNCLOSED = frozenset(

@@ -54,17 +54,20 @@ class Sandbox:
     def __init__(self, *, helpers: int = HELPERS, memory_bytes: int = MEMORY_BYTES) -> None:
         self._memory_bytes = memory_bytes
         self._slots = asyncio.Semaphore(helpers)
+        self._loading = asyncio.Lock()  # a body is in this process's memory while it is loaded: one at a time
         self._idle: list[_Helper] = []
         self._ending: set[asyncio.Task[int]] = set()
 
     async def read(self, document: Document, load: Callable[[], bytes], options: ExtractOptions) -> Found:
         """What the document leads to; nothing, and a note, if it takes more than `options.timeout_s` or breaks its reader.
 
-        `load` gives its body (`document.body` is not looked at). It is called in a thread, once a helper is free, so at most
-        two such bodies are in memory. Raises: what `load` raises.
+        `load` gives its body (`document.body` is not looked at). It is called in a thread, once a helper is free, and for one
+        document at a time: one such body is in the crawl's memory. Raises: what `load` raises.
         """
         async with self._slots:
-            with await _in_thread(load) as body:
+            async with self._loading:
+                loaded = await _in_thread(load)
+            with loaded as body:
                 helper = None
                 try:
                     async with asyncio.timeout(options.timeout_s):

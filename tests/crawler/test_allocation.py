@@ -1,0 +1,42 @@
+"""How soon free memory goes back to the system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from crawler.allocation import GIVE_BACK_BYTES, _is_glibc
+
+#: Frees a large block, after which glibc would keep such blocks for itself; then takes and frees many, beside one that stays.
+_PROGRAM = """
+import sys
+from crawler.allocation import give_back_early
+if sys.argv[1] == "early":
+    assert give_back_early()
+from tests.site.memory import anonymous_bytes
+import os
+large = bytearray(b"x") * (30 << 20)
+del large
+held = []
+blocks = []
+for _ in range(20):
+    blocks.append(bytearray(b"x") * (2 << 20))
+    held.append(bytearray(b"x") * 100_000)
+before = anonymous_bytes(os.getpid())
+del blocks
+print(before - anonymous_bytes(os.getpid()))
+"""
+
+
+def given_back(how: str) -> int:
+    return int(subprocess.run([sys.executable, "-c", _PROGRAM, how], check=True, capture_output=True).stdout)
+
+
+@pytest.mark.skipif(not _is_glibc(), reason="another allocator")
+def test_large_blocks_go_back_the_moment_they_are_free() -> None:
+    """Also after one of them was freed, which makes glibc keep the next ones: beside small ones they would stay."""
+    assert given_back("late") < 10 << 20
+    assert given_back("early") > 38 << 20
+    assert GIVE_BACK_BYTES <= 2 << 20
