@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from crawler.outcomes.errors import StorageError
 from crawler.reporting import accounts as accounts_module
+from crawler.reporting.account_file import ACCOUNTS_FILE
 from crawler.reporting.accounting import Additions, Totals
-from crawler.reporting.accounts import ACCOUNTS_FILE, Accounts
+from crawler.reporting.accounts import Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 
