@@ -45,6 +45,13 @@ class AccountsFile:
             return 0, Totals()
         return row[0], totals_of(row[1:]) if row[1] is not None else Totals()
 
+    def types(self, limit: int) -> list[str]:
+        """Media types that have a row, at most so many."""
+        with as_system_errors(self._path):
+            names = list(self._reader.execute(select(tables.MIME.c.mime).limit(limit)).scalars())
+            self._reader.rollback()
+        return names
+
     def write(self, added: Additions, end: int, run: tuple[float, float]) -> None:
         """Add to the rows, in one transaction: they count the log up to `end` then; `run` is when this one began and is now."""
         with as_system_errors(self._path), self._writer.begin():

@@ -17,7 +17,7 @@ import structlog
 
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
-from crawler.reporting.accounting import Additions, Totals
+from crawler.reporting.accounting import MAX_TYPES, Additions, Totals
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
 
 log = structlog.get_logger(__name__)
@@ -69,10 +69,11 @@ class Accounts:
         self._file = state / ACCOUNTS_FILE
         self._now_s = now_s
         self._started_s = now_s()
-        self._pending = Additions()
+        self._types: set[str] = set()  # media types that are counted apart
+        self._pending = self._none()
         self._pending_bytes = 0
         self._changing = threading.Lock()  # guards the five below; never held while the disk is asked
-        self._added = Additions()  # not written yet
+        self._added = self._none()  # not written yet
         self._added_to = 0  # the log's length with them
         self._committing: tuple[Additions, int] | None = None  # being written, and the log's length with it
         self._committed_to = 0
@@ -83,6 +84,7 @@ class Accounts:
             self._rows = AccountsFile(self._file)
             try:
                 self._committed_to = self._added_to = self._rows.read("")[0]
+                self._types.update(self._rows.types(MAX_TYPES))
                 self._catch_up(crawl_log)
             except BaseException:
                 self._rows.close()
@@ -118,7 +120,7 @@ class Accounts:
 
     def take_back(self) -> None:
         """The group never was."""
-        self._pending, self._pending_bytes = Additions(), 0
+        self._pending, self._pending_bytes = self._none(), 0
 
     def close(self) -> None:
         """Write back what waits; what cannot be written is counted again when the job is opened. A second call does nothing."""
@@ -138,7 +140,7 @@ class Accounts:
         with self._writing:
             with self._changing:
                 added, end = self._added, self._added_to
-                self._added, self._committing = Additions(), (added, end)
+                self._added, self._committing = self._none(), (added, end)
             try:
                 self._write(added, end)
             except BaseException:
@@ -185,6 +187,9 @@ class Accounts:
                 del self._known[next(iter(self._known))]
             return totals.copy()
 
+    def _none(self) -> Additions:
+        return Additions(types=self._types)
+
     def _write(self, added: Additions, end: int) -> None:
         self._rows.write(added, end, run=(self._started_s, max(self._now_s(), self._started_s)))
 
@@ -194,6 +199,7 @@ class Accounts:
         if size < self._committed_to:
             log.warning("crawl.log is shorter than what was counted of it: it is counted anew", file=str(crawl_log))
             self._rows.forget()
+            self._types.clear()
             self._committed_to = self._added_to = 0
         unknown = 0
         for line in _whole_lines(crawl_log, self._committed_to):
