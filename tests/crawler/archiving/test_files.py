@@ -326,7 +326,7 @@ async def test_a_file_that_cannot_be_finished_is_finished_by_the_next_run(
     files = opened(tmp_path)
     write(files, "http://a.test/1")
     with monkeypatch.context() as patch:
-        patch.setattr("crawler.archiving.files.write_sorted", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr("crawler.archiving.finishing.write_sorted", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         files.close()
     assert warcs(tmp_path / "warc") == []
     opened(tmp_path).close()
