@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.sourcetags import SourceTags
 from crawler.outcomes.status import FetchStatus
 from crawler.reporting.reports import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
@@ -21,31 +22,35 @@ CHUNK = 1000
 class Seeding:
     """The seeds of a job: those given, and the targets of their redirects."""
 
-    def __init__(self, book: SeedBook, scope: Scope, frontier: AsyncFrontier) -> None:
+    def __init__(self, book: SeedBook, scope: Scope, frontier: AsyncFrontier, tags: SourceTags | None = None) -> None:
         self._book = book
         self._scope = scope
         self._frontier = frontier
+        self._tags = SourceTags() if tags is None else tags
         self._writing = asyncio.Lock()
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
         self._book.add_all(given)
         seeds = list(self._book)
+        self._tags.note(seeds)
         for seed in seeds:
             self._scope.add_seed(seed.url)
         ended = await self._ended(seeds)
-        candidates = list(filter(None, (_candidate(seed, ended.get(seed.url)) for seed in seeds)))
+        again = [(seed, ended.get(seed.url)) for seed in seeds]
+        candidates = [self._candidate(seed, record) for seed, record in again if _is_due(seed, record)]
         for start in range(0, len(candidates), CHUNK):
             await self._schedule(candidates[start : start + CHUNK])
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
         async with self._writing:
-            await to_the_end(asyncio.to_thread(self._book.add_all, given))
+            new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
+            self._tags.note(new)
         for seed in given:
             self._scope.add_seed(seed.url)
         ended = await self._ended(given)
-        candidates = [candidate_again(seed, ended.get(seed.url)) for seed in given]
+        candidates = [self._candidate(seed, ended.get(seed.url)) for seed in given]
         verdicts = [
             verdict
             for start in range(0, len(candidates), CHUNK)
@@ -58,7 +63,8 @@ class Seeding:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
         seed = Seed(url=url, source="redirect", via=via)
         async with self._writing:
-            await to_the_end(asyncio.to_thread(self._book.add, seed))
+            if await to_the_end(asyncio.to_thread(self._book.add, seed)):
+                self._tags.note([seed])
         self._scope.add_seed(url)
 
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
@@ -80,6 +86,9 @@ class Seeding:
         ended = await asyncio.to_thread(self._frontier.core.ended, keys)
         return {key.decode(): record for key, record in ended.items()}
 
+    def _candidate(self, seed: Seed, ended: UrlRecord | None) -> Candidate:
+        return candidate_again(seed, ended, self._tags)
+
     async def _schedule(self, candidates: list[Candidate]) -> list[Verdict]:
         """Schedule, again and again what the store is too busy for; the verdicts in the order of the candidates."""
         verdicts = self._frontier.schedule(candidates)
@@ -97,12 +106,12 @@ def unanswered(record: UrlRecord) -> bool:
     return failed or record.status == FetchStatus.BLOCKED
 
 
-def candidate_again(seed: Seed, ended: UrlRecord | None) -> Candidate:
+def candidate_again(seed: Seed, ended: UrlRecord | None, tags: SourceTags) -> Candidate:
     """What to schedule for a seed that the operator names: one that was never answered is tried again."""
-    return Candidate(url=seed.url, force=ended is not None and unanswered(ended))
-
-
-def _candidate(seed: Seed, ended: UrlRecord | None) -> Candidate | None:
-    """What to schedule for a seed; the target of a redirect comes with its page, so only if it was never answered."""
     is_again = ended is not None and unanswered(ended)
-    return Candidate(url=seed.url, force=is_again) if is_again or seed.via is None else None
+    return Candidate(url=seed.url, payload=tags.payload_of(seed.url), force=is_again)
+
+
+def _is_due(seed: Seed, ended: UrlRecord | None) -> bool:
+    """Whether a seed is scheduled; the target of a redirect comes with its page, so only if it was never answered."""
+    return seed.via is None or (ended is not None and unanswered(ended))

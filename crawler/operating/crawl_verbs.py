@@ -12,6 +12,7 @@ from typing import Any
 
 from crawler.jobs.seeding import Seeding, candidate_again
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.sourcetags import SourceTags
 from crawler.operating.course import Cause, Course, Phase
 from crawler.operating.verbs import answer_beside
 from crawler.outcomes.endings import WhyEnded
@@ -25,12 +26,20 @@ Arguments = Mapping[str, Any]
 Facts = dict[str, Any]
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
+REPORT = "report"
 
 
 class CrawlVerbs:
     """Answers the control socket of one run."""
 
-    def __init__(self, course: Course, frontier: AsyncFrontier, seeding: Seeding, status: Callable[[], Facts]) -> None:
+    def __init__(
+        self,
+        course: Course,
+        frontier: AsyncFrontier,
+        seeding: Seeding,
+        status: Callable[[], Facts],
+        report: Callable[[Arguments], Awaitable[Facts]],
+    ) -> None:
         self._course = course
         self._frontier = frontier
         self._seeding = seeding
@@ -41,6 +50,7 @@ class CrawlVerbs:
             STOP: self._stop,
             STATUS: self._tell,
             ADD: self._add,
+            REPORT: report,
         }
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
@@ -106,7 +116,8 @@ def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed]) ->
     """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
     book.add_all(seeds)
     ended = frontier.ended([seed.url.encode() for seed in seeds])
-    candidates = [candidate_again(seed, ended.get(seed.url.encode())) for seed in seeds]
+    tags = SourceTags(book)
+    candidates = [candidate_again(seed, ended.get(seed.url.encode()), tags) for seed in seeds]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added(seeds, verdicts)

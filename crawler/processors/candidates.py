@@ -31,7 +31,7 @@ class Candidates:
             visit.links.append(Link(redirect, REDIRECT))
         hops = visit.lease.hops
         visit.discovered = [
-            Candidate(url=link.url, hops=hops + link.hop)
+            Candidate(url=link.url, hops=hops + link.hop, payload=visit.lease.payload)
             for link in visit.links
             if self._scope.accepts(link.url, hops + link.hop)
         ]

@@ -27,14 +27,15 @@ class FetchPage:
     `known` tells what an earlier record of the job said of the URL's version; then it is asked for only if it has changed.
     """
 
-    def __init__(self, get: Get, known: Callable[[str], Validators | None] = lambda _: None) -> None:
+    def __init__(self, get: Get, known: Callable[[str], Awaitable[Validators | None]] | None = None) -> None:
         self._get = get
         self._known = known
 
     async def __call__(self, visit: Visit) -> Step:
         """Keep the answer, whatever its status. Raises: FetchError."""
         url = visit.lease.url
-        visit.response = await self._get(url, conditional=self._known(url), via=visit.lease.via)
+        validators = None if self._known is None else await self._known(url)
+        visit.response = await self._get(url, conditional=validators, via=visit.lease.via)
         return Step.PROCEED
 
 

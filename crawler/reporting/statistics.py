@@ -141,7 +141,7 @@ _STEP_NAMES = {
     "NoRobots": "preconditions",
     "FetchPage": "fetch",
     "ExtractPage": "extract",
-    "WritePage": "write",
+    "NamePrecondition": "names",
 }
 
 

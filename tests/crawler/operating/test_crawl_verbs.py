@@ -26,7 +26,10 @@ class Crawl:
         self.scope = open_scope(ScopeSection())
         self.book = book
         seeding = Seeding(book, self.scope, frontier)
-        self.verbs = CrawlVerbs(self.course, frontier, seeding, lambda: {"phase": self.course.phase.value})
+        self.verbs = CrawlVerbs(self.course, frontier, seeding, lambda: {"phase": self.course.phase.value}, self.report)
+
+    async def report(self, given):
+        return {"rows": [given["name"]]}
 
     async def ask(self, verb, **arguments):
         """The facts."""
@@ -67,11 +70,12 @@ async def test_what_is_ending_is_neither_paused_nor_resumed(crawl, verb) -> None
     assert crawl.course.phase is Phase.DRAINING
 
 
-async def test_all_other_verbs_are_the_frontiers(crawl) -> None:
+async def test_all_other_verbs_are_the_frontiers_or_the_reports(crawl) -> None:
     """Also `pause`, which is that of a queue."""
     assert (await crawl.ask("ls", limit=5))["totals"]["pending"] == 1
     facts = await crawl.ask("pause", queue="a.test")
     assert facts["queue"]["state"] == "paused"
+    assert await crawl.ask("report", name="hosts") == {"rows": ["hosts"]}
     with pytest.raises(UsageError, match="unknown"):
         await crawl.ask("fly")
 
