@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp.client_proto import ResponseHandler
+    from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.connector import AddrInfoType
 
     from crawler.network.dns import Resolver
@@ -73,6 +74,8 @@ _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 #: Idle connections are kept for as long as a host usually rests between two fetches.
 KEEP_ALIVE_S = 30.0
+#: Hosts to which idle connections are kept; each costs 6 KB and a socket. Beyond, those that have been idle longest are closed.
+MAX_IDLE_HOSTS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,12 @@ class Connector(aiohttp.TCPConnector):
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True
         return await super()._create_connection(req, *args)
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        super()._release(key, protocol, should_close=should_close)
+        while len(self._conns) > MAX_IDLE_HOSTS:
+            for idle, _ in self._conns.pop(next(iter(self._conns))):
+                idle.close()
 
 
 def socket_factory(network: Network) -> Callable[[AddrInfoType], socket.socket]:

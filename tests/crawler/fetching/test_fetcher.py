@@ -15,6 +15,7 @@ from crawler.fetching.decoding import CODINGS
 from crawler.fetching.fetcher import MAX_HEADERS
 from crawler.fetching.options import ACCEPT, Site, Validators
 from crawler.fetching.response import Cut
+from crawler.network import connector
 from crawler.network.wire import MAX_HEAD_BYTES
 from crawler.outcomes.failures import ConnectionLost
 from tests.crawler.fetching.servers import LIMIT_S, OK, Web, get_raw, raw, refused_port, saying
@@ -393,3 +394,27 @@ async def test_there_is_no_limit_of_connections_of_its_own(site: Web) -> None:
     fetcher = site.fetcher()
     answers = await asyncio.gather(*(fetcher.get(url) for _ in range(150)))
     assert {answer.status for answer in answers} == {200}
+
+
+async def test_idle_connections_are_kept_to_so_many_hosts_and_no_more(
+    site: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crawl of a hundred thousand hosts has no memory for a connection to each; the longest idle ones are closed."""
+    monkeypatch.setattr(connector, "MAX_IDLE_HOSTS", 2)
+    one_has_ended = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+        finally:
+            one_has_ended.set()
+
+    port = await site.listen(talk)
+    site.hosts.update({f"h{number}.test": f"127.0.0.1:{port}" for number in range(4)})
+    fetcher = site.fetcher()
+    for host, connections in [("h0", 1), ("h1", 2), ("h2", 3), ("h1", 3), ("h2", 3), ("h0", 4)]:
+        await fetcher.get(f"http://{host}.test/")
+        assert site.connections == connections, host
+    await asyncio.wait_for(one_has_ended.wait(), 5)
