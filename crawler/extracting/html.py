@@ -22,6 +22,7 @@ from crawler.extracting.elements import (
     DATA_CANDIDATES,
     DATA_URLS,
     EMBEDDED,
+    LATE,
     NEEDED,
     RULED,
     Attributes,
@@ -40,6 +41,11 @@ from crawler.urls.parsing import canonical
 
 #: What a selector finds by attribute: elements with one of these may have links.
 _ATTRIBUTES = ("href", "src", "srcset", "imagesrcset", "poster", "data", "content", "archive", "code")
+
+#: The attributes of an anchor that make it more than a plain link.
+_SPECIAL = LATE | {"rel", "style"}
+#: What a page has that has one of those; a page with another `data-` attribute, as most have, is not searched for them.
+_LATE = re.compile(rb"data-(?:%b)" % b"|".join(name.removeprefix("data-").encode() for name in sorted(LATE)))
 
 #: How much is kept of what `meta` elements say to robots.
 _MAX_ROBOTS = 16
@@ -106,26 +112,25 @@ class _Reading:
         In a template a base means nothing.
         """
         options, lower = self._options, piece.lower()
-        self._has_late = options.data_attributes and b"data-" in lower
+        self._has_late = options.data_attributes and b"data-" in lower and _LATE.search(lower) is not None
         selector = _selector(options.css, options.forms, options.speculative, self._has_late, b"xlink:" in lower)
         tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
         found: list[Reference] = []
         self._found = found
         for node in tree.css(selector):
-            attributes = node.attributes
+            attributes, tag = node.attributes, node.tag or ""
             # Most elements are plain links: they are taken here, where it costs least.
-            if node.tag == "a" and len(attributes) == 1 and (text := attributes.get("href")):
+            if tag == "a" and (text := attributes.get("href")) and _SPECIAL.isdisjoint(attributes):
                 found.append((text, NAVIGATION, "a/@href"))
             else:
-                self._take(node, attributes)
+                self._take(node, tag, attributes)
         base = self.base
         for node in _in_templates(tree, selector):
-            self._take(node, node.attributes)
+            self._take(node, node.tag or "", node.attributes)
         self.base = base
         return found
 
-    def _take(self, node: LexborNode, attributes: Attributes) -> None:
-        tag = node.tag or ""
+    def _take(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         found = self._found
         if tag in ANCHORS:
             if (anchor := anchored(tag, attributes)) is not None:
@@ -139,7 +144,7 @@ class _Reading:
                 self._BY_TAG[tag](self, node, attributes)
         if "style" in attributes and self._options.css:
             found += styled(attributes)
-        if self._has_late:
+        if self._has_late and not LATE.isdisjoint(attributes):
             found += late(attributes)
 
     def _take_base(self, _: LexborNode, attributes: Attributes) -> None:

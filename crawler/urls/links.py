@@ -9,6 +9,8 @@ from sys import getsizeof
 from crawler.urls.parsing import C0_AND_SPACE, NO_BREAKS, WEB, canonical
 
 _WHOLE_BASE = re.compile(r"(?:https?:)?(?:[?#]|$)", re.IGNORECASE)
+#: Links that mean the same on all pages of an origin.
+_OF_ORIGIN = ("/", *WEB)
 #: What an entry takes in a table, beside its key and its value.
 _SLOT_BYTES = 100
 
@@ -55,7 +57,7 @@ class LinkResolver:
         of_origin = self._of(base[: base.index("/", len("https://"))])
         answers = []
         for link in links:
-            known = of_origin if link.startswith(("/", *WEB)) else of_directory
+            known = of_origin if link.startswith(_OF_ORIGIN) else of_directory
             try:
                 answers.append(known[link])
             except KeyError:
