@@ -25,6 +25,15 @@ def give_back_early() -> bool:
     return all(libc.mallopt(limit, GIVE_BACK_BYTES) for limit in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD))
 
 
+def give_back_now() -> None:
+    """Give the system all free memory, also what lies between blocks in use; nothing with another allocator.
+
+    Cost: 5 to 10 ms for 100 MB.
+    """
+    if _is_glibc():
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _is_glibc() -> bool:
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") is not None

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any
 
-from crawler.allocation import give_back_early
+from crawler.allocation import give_back_early, give_back_now
 from crawler.extracting.links import Found
 from crawler.extracting.mediatypes import Kind
 from crawler.extracting.options import ExtractOptions
@@ -47,6 +47,7 @@ def main(parent: int, memory_bytes: int) -> None:
     with socket.socket(fileno=0) as channel:
         while (request := _receive(channel)) is not None:
             _answer(channel, *request)
+            give_back_now()  # until the next document, which may be long
 
 
 def _die_with_parent() -> None:
