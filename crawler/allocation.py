@@ -17,8 +17,8 @@ def give_back_early() -> bool:
     """Let glibc give memory back at `GIVE_BACK_BYTES`; False where the allocator is another one, and nothing changes.
 
     By itself it raises both limits up to 32 MiB and 64 MiB with each large block that is freed, for every heap, of which each
-    thread may have one: a few large bodies, and a crawl keeps 100 MB of nothing for good. Until then it gives back too soon: reading a page of 12 KB
-    takes a third longer.
+    thread may have one: a few large bodies, and a crawl keeps 100 MB of nothing for good. Until then it gives back too soon:
+    reading a page of 12 KB takes a third longer.
     """
     if not _is_glibc():
         return False
