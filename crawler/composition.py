@@ -25,6 +25,7 @@ from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.jobs.writing import Writing, open_writing, warc_facts
+from crawler.network.descriptors import connections_within, raise_file_limit
 from crawler.network.dns import Resolver
 from crawler.operating.limits import Limits
 from crawler.orders.fetch import fetch_options, site_of
@@ -85,6 +86,7 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
         scratch=Scratch(job.state),
         clock=run.clock,
         sites=map(site_of, order.site),
+        connections=connections_within(raise_file_limit(), order.crawl.workers),
     )
     opened.push_async_callback(fetcher.close)
     sandbox = Sandbox()
@@ -183,4 +185,5 @@ def robots_options(order: CrawlOrder) -> RobotsOptions:
         max_crawl_delay_s=order.robots.max_crawl_delay_s,
         cache_s=order.robots.cache_s,
         unreachable_s=order.robots.unreachable_s,
+        timeout_s=order.fetch.timeout_s,
     )

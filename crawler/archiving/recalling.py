@@ -18,9 +18,10 @@ from typing import BinaryIO
 
 import structlog
 
-from crawler.archiving.files import OPEN
+from crawler.archiving.growing import OPEN
 from crawler.archiving.members import HEAD_BYTES
-from crawler.archiving.payloads import Fetched, Payloads
+from crawler.archiving.payload_rows import Fetched
+from crawler.archiving.payloads import Payloads
 from crawler.archiving.records import Place
 from crawler.fetching.bodies import Body, Scratch
 from crawler.fetching.options import Validators
@@ -169,7 +170,7 @@ def _response(url: str, head: bytes, body: Body) -> Response:
         version=words[0].removeprefix("HTTP/"),
         headers=header_fields(fields),
         raw_headers=fields,
-        request=b"",
+        sent=bytes,
         body=body,
         address="",
         start_s=0.0,

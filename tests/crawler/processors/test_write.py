@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.archiving.payloads import Fetched
-from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
+from crawler.archiving.payload_rows import Fetched
+from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Place, Revisit
 from crawler.fetching.options import Validators
 from crawler.processors.write import Archivist, notes_of
 from tests.crawler.archiving.exchanges import Answered, Cut, Payload
@@ -22,7 +22,7 @@ class Memory:
         return KNOWN if digest == KNOWN.digest else None
 
     async def fetched(self, url: str) -> Fetched | None:
-        return Fetched(Validators('"1"', ""), KNOWN) if url == KNOWN.url else None
+        return Fetched(Validators('"1"', ""), KNOWN, Place("a.warc.gz", 0)) if url == KNOWN.url else None
 
 
 @pytest.mark.parametrize(
