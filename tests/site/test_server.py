@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.site.alpha import SPELLINGS
 from tests.site.ledger import CLIENT_GONE, NO_ANSWER, Ledger
-from tests.site.page import MIB, Fault, Host, Page, failure, plain_body
+from tests.site.page import MIB, Fault, Host, Page, failure, plain_body, versioned
 from tests.site.pages import WEB
 from tests.site.server import LoopbackServer, SmallWeb, file_finder
 
@@ -134,6 +134,22 @@ async def test_a_busy_page_answers_on_the_third_request(small_web: SmallWeb) -> 
     assert [status for status, _, _ in answers] == [429, 429, 200, 200]
     assert answers[0][1]["Retry-After"] == other[1]["Retry-After"] == "1"
     assert small_web.ledger.statuses("http://busy.test/1") == [429, 429, 200, 200]
+
+
+async def test_a_page_with_a_version_is_not_sent_to_whoever_has_it() -> None:
+    """By its tag, or by its date; another version gets the page."""
+    dated = Page(headers=(("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT"),))
+    pages = {"/tagged": versioned(Page()), "/dated": dated}
+    async with SmallWeb({"a.test": Host(pages=pages)}) as web, client_of(web) as session:
+        for target, field, condition in (
+            ("/tagged", "ETag", "If-None-Match"),
+            ("/dated", "Last-Modified", "If-Modified-Since"),
+        ):
+            url = f"http://a.test{target}"
+            _, headers, _ = await get(session, url)
+            for version, status in ((headers[field], 304), ("another", 200)):
+                async with session.get(url, headers={condition: version}) as answer:
+                    assert (answer.status, bool(await answer.read())) == (status, status == 200)
 
 
 async def test_an_overloaded_page_says_not_when_to_come_back(small_web: SmallWeb) -> None:
