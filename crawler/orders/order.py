@@ -26,7 +26,7 @@ from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSe
 from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.limits import LimitsSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, FolderName, Section, SeedFile
+from crawler.orders.types import Connections, FolderName, OwnFunction, Section, SeedFile
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
 
@@ -42,6 +42,7 @@ class JobSection(Section):
     name: FolderName | None = None  #: folder below jobs/; None: from the seeds
     seeds: tuple[str, ...] = ()  #: URLs
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
+    processors: tuple[OwnFunction, ...] = ()  #: own processors, package.module:function, before a page is written
 
 
 class AgentSection(Section):

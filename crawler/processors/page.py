@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from crawler.chain import Step
 from crawler.extracting.dispatch import Extractor
 from crawler.fetching.options import Validators
 from crawler.fetching.response import Response
+from crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
 from crawler.visit import Visit
+
+#: An answer, and what its robots `meta` elements say -> what the page asks of us.
+Heed = Callable[[Response, Iterable[str]], Directives]
 
 
 class Get(Protocol):
@@ -38,11 +42,29 @@ class FetchPage:
         return Step.PROCEED
 
 
-class ExtractPage:
-    """Read the links of pages that were answered with 2xx; other answers have none of interest."""
+def heeding(product: str, clock: Callable[[], float]) -> Heed:
+    """Take what a page asks of everybody, and what it asks of our product, in its header and in its `meta` elements."""
 
-    def __init__(self, extract: Extractor) -> None:
+    def heed(response: Response, metas: Iterable[str]) -> Directives:
+        fields = response.headers.getall("X-Robots-Tag", ())
+        said = [("robots", content) for content in metas]  # the reader has picked those that are for us
+        if not fields and not said:
+            return NOTHING
+        now_s = clock()
+        return header_directives(fields, product, now_s) | meta_directives(said, product, now_s)
+
+    return heed
+
+
+class ExtractPage:
+    """Read the links of pages that were answered with 2xx; other answers have none of interest.
+
+    Without `heed` nothing that a page says to robots is obeyed.
+    """
+
+    def __init__(self, extract: Extractor, heed: Heed | None = None) -> None:
         self._extract = extract
+        self._heed = heed
 
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.links`, `visit.dropped_links` and `visit.notes`."""
@@ -51,4 +73,9 @@ class ExtractPage:
             return Step.PROCEED
         found = await self._extract(response, visit.lease.url, visit.lease.hops)
         visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
+        asked = NOTHING if self._heed is None else self._heed(response, found.robots)
+        if asked is not NOTHING:
+            visit.notes += asked.annotations
+        if asked.nofollow:
+            visit.links = [link for link in visit.links if asked.may_follow(link.hop)]
         return Step.PROCEED
