@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from crawler.jobs.seeding import Seeding, candidate_again
+from crawler.jobs.seeding import Seeding, candidate_again, key_of
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.course import Cause, Course, Phase
+from crawler.operating.judging import Judge
 from crawler.operating.verbs import answer_beside
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
+from crawler.urls.canonicalization import KeyOf
 from crawler.urls.parsing import canonical
 from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
@@ -30,10 +32,18 @@ PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", 
 class CrawlVerbs:
     """Answers the control socket of one run."""
 
-    def __init__(self, course: Course, frontier: AsyncFrontier, seeding: Seeding, status: Callable[[], Facts]) -> None:
+    def __init__(
+        self,
+        course: Course,
+        frontier: AsyncFrontier,
+        seeding: Seeding,
+        judge: Judge,
+        status: Callable[[], Facts],
+    ) -> None:
         self._course = course
         self._frontier = frontier
         self._seeding = seeding
+        self._judge = judge
         self._status = status
         self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
             PAUSE: self._pause,
@@ -46,7 +56,9 @@ class CrawlVerbs:
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError for what makes no sense; as `answer_beside`."""
         ask = self._verbs.get(verb)
-        return await (answer_beside(self._frontier, verb, given) if ask is None else ask(given))
+        if ask is not None:
+            return await ask(given)
+        return self._judge.told(verb, await answer_beside(self._frontier, verb, self._judge.keyed(verb, given)))
 
     async def _pause(self, given: Arguments) -> Facts:
         self._refuse_at_the_end("pause")
@@ -102,11 +114,12 @@ def added(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
     }
 
 
-def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed]) -> Facts:
+def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
     book.add_all(seeds)
-    ended = frontier.ended([seed.url.encode() for seed in seeds])
-    candidates = [candidate_again(seed, ended.get(seed.url.encode())) for seed in seeds]
+    keys = [key_of(seed.url, key) for seed in seeds]
+    ended = frontier.ended(keys)
+    candidates = [candidate_again(seed, ended.get(known), key) for seed, known in zip(seeds, keys, strict=True)]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added(seeds, verdicts)

@@ -134,6 +134,7 @@ class WorkerBoard:
 _STEP_NAMES = {
     "RobotsPrecondition": "preconditions",
     "NoRobots": "preconditions",
+    "Unlike": "similar",
     "FetchPage": "fetch",
     "ExtractPage": "extract",
     "WritePage": "write",
