@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 
+from crawler.reporting.statistics import WorkerBoard, step_name
 from crawler.visit import Visit
 
 
@@ -22,8 +23,9 @@ class Step(Enum):
 Processor = Callable[[Visit], Awaitable[Step]]
 
 
-async def run_chain(chain: Sequence[Processor], visit: Visit) -> None:
-    """Pass the visit from processor to processor. What they raise passes through."""
+async def run_chain(chain: Sequence[Processor], visit: Visit, board: WorkerBoard) -> None:
+    """Pass the visit from processor to processor, as the board shows. What they raise passes through."""
     for process in chain:
+        board.enter(visit.worker, step_name(process))
         if await process(visit) is Step.STOP:
             return

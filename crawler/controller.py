@@ -13,39 +13,30 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from crawler.chain import Processor
-from crawler.extracting.dispatch import Extractor
-from crawler.extracting.sandbox import Sandbox
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
+from crawler.composition import Parts, Run, open_parts
 from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Journal, LineFile
-from crawler.jobs.opening import SEED_BOOK, open_job
 from crawler.jobs.seeding import Seeding
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.network.dns import Resolver
+from crawler.jobs.seeds import Seed
 from crawler.operating.control import Control
 from crawler.operating.course import Course
 from crawler.operating.crawl_verbs import CrawlVerbs
 from crawler.operating.limits import DiskWatch, Limits
+from crawler.operating.reporting import RunningJob, answer_report, facts_of_running
 from crawler.operating.signals import heeded
 from crawler.operating.status import Status
-from crawler.orders.fetch import fetch_options, site_of
-from crawler.orders.order import CrawlOrder, dump_order
+from crawler.operating.telling import Telling
+from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import storage_errors
 from crawler.outcomes.exits import ExitCode
-from crawler.processors.candidates import Candidates
-from crawler.processors.disposition import Disposition
-from crawler.processors.naming import NamePrecondition
-from crawler.processors.page import ExtractPage, FetchPage
-from crawler.processors.preconditions import NoRobots, RobotsOptions, RobotsPrecondition
 from crawler.reporting.progress import CrawlSnapshot
-from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown, write_reports
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.scope.opening import open_scope
+from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
+from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown
+from crawler.reporting.reports.catalogue import write_all
+from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from crawler.workers import WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.clocks import steady_clock
@@ -69,12 +60,13 @@ class CrawlController:
         self._job = job
         self._seeds = seeds
         self._outside = outside
-        self._clock = steady_clock()
-        self._statistics = CrawlStatistics(started_s=self._clock())
-        self._course = Course(outside.say)
-        self._limits = Limits(order.limits, self._course, self._statistics)
-        self._disk = DiskWatch([job.directory], order.limits.min_free_disk_bytes, self._course)
-        self._status = Status(self._course, self._statistics, self._disk, order.crawl.workers, self._clock)
+        self._clock = clock = steady_clock()
+        self._statistics = statistics = CrawlStatistics(started_s=clock())
+        self._course = course = Course(outside.say)
+        self._limits = limits = Limits(order.limits, course, statistics)
+        self._run = Run(order=order, job=job, clock=clock, statistics=statistics, board=WorkerBoard(), limits=limits)
+        self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, course)
+        self._status = Status(course, statistics, self._disk, order, job.directory.name, clock)
         self._is_signalled = False
 
     async def run(self) -> ExitCode:
@@ -84,8 +76,6 @@ class CrawlController:
         """
         with heeded(self._signalled, self._status.log):
             facts = await self._run_parts()
-            with storage_errors(self._job.reports):
-                write_reports(self._job.reports, facts)
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         return exit_code(self._course.ending, facts.seeds)
 
@@ -95,85 +85,60 @@ class CrawlController:
 
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
-        order = self._order
-        async with AsyncExitStack() as parts:
-            book = SeedBook(self._job.state / SEED_BOOK)
-            parts.callback(book.close)
-            resolver = resolver_of(order, self._clock)
-            parts.push_async_callback(resolver.close)
-            frontier = await parts.enter_async_context(AsyncFrontier(partial(self._open_frontier, resolver)))
-            journal = Journal(LineFile(self._job.crawl_log, "crawl_log"), LineFile(self._job.pages, "pages"))
-            parts.push_async_callback(journal.close)
-            fetcher = Fetcher(
-                fetch_options(order.fetch, order.agent.user_agent),
-                resolver=resolver,
-                scratch=Scratch(self._job.state),
-                clock=self._clock,
-                sites=map(site_of, order.site),
-            )
-            parts.push_async_callback(fetcher.close)
-            sandbox = Sandbox()
-            parts.push_async_callback(sandbox.close)
-            extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
-            scope = open_scope(order.scope)
-            seeding = Seeding(book, scope, frontier)
-            steps = (FetchPage(fetcher.get), ExtractPage(extract), Candidates(scope, seeding.redirected))
-            pool = self._pool(frontier, journal, fetcher, resolver, steps)
-            self._status.look_at(frontier.core)
-            verbs = CrawlVerbs(self._course, frontier, seeding, self._status.facts)
+        async with AsyncExitStack() as opened:
+            parts = await open_parts(self._run, opened)
+            frontier, seeding = parts.frontier, parts.seeding
+            telling = self._telling(frontier, opened)
+            self._status.look_at(frontier.core, lambda: telling.looked)
+            running = self._running(parts)
+            report = partial(answer_report, running)
+            verbs = CrawlVerbs(self._course, frontier, seeding, parts.judge, self._status.facts, report)
             async with Control(self._job.state, verbs.answer):
                 await seeding.begin(self._seeds)
                 self._outside.say(opening_line(self._job, frontier.core.counts()))
                 await self._disk.look()
-                await self._limits.count_earlier(self._job.crawl_log)
+                self._limits.count_earlier(parts.fetched_bytes)
                 self._course.steer(frontier)
-                await self._crawl(frontier, pool)
-            await self._crawl(frontier, pool)  # what was added in the last moment; nobody adds any more
+                await self._crawl(parts, telling)
+            await self._crawl(parts, telling)  # what was added in the last moment; nobody adds any more
             await frontier.flush()
             self._note_end(frontier.core)
+            await telling.end(self._course.ending.value)
+            if self._order.report.reports:
+                await self._write_reports(running)
             return await self._facts(frontier, seeding)
 
-    def _open_frontier(self, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
-        frontier = open_job(
-            self._job.state, self._order, clock=self._clock, ip_of=resolver.known_address, on_change=on_change
-        )
-        try:
-            self._job.write_order(dump_order(self._order))  # only now: the job may have refused the order
-        except BaseException:
-            frontier.close()
-            raise
-        return frontier
+    def _telling(self, frontier: AsyncFrontier, opened: AsyncExitStack) -> Telling:
+        log = opened.enter_context(ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock))
+        interval_s = self._order.report.statistics_interval_s
+        telling = Telling(frontier, self._statistics, log, interval_s, self._clock)
+        self._course.tell_phases(telling.phase)
+        return telling
 
-    def _pool(
-        self,
-        frontier: AsyncFrontier,
-        journal: Journal,
-        fetcher: Fetcher,
-        resolver: Resolver,
-        steps: Sequence[Processor],
-    ) -> WorkerPool:
-        order = self._order
-        dispose = Disposition(frontier, journal, self._statistics, self._clock)
-        robots = RobotsPrecondition(
-            fetcher,
-            robots_options(order),
-            clock=self._clock,
-            set_delay=frontier.set_delay,
-            note=dispose.note_robots,
+    def _running(self, parts: Parts) -> RunningJob:
+        return RunningJob(
+            name=self._job.directory.name,
+            state=self._job.state,
+            accounts=parts.accounts,
+            frontier=parts.frontier,
+            board=self._run.board,
+            status=lambda: self._course.in_words,
+            seeds=partial(parts.seeding.facts, self._statistics),
         )
-        first = robots if order.robots.robots == "obey" else NoRobots(frontier.set_delay)
-        named = NamePrecondition(resolver, dispose.note_lookup)
-        chain: tuple[Processor, ...] = (named, first, *steps)
-        limit = self._limits.pages(frontier.core.counts().done)
-        return WorkerPool(frontier, chain, self._limits.counting(dispose), self._statistics, limit)
 
-    async def _crawl(self, frontier: AsyncFrontier, pool: WorkerPool) -> None:
+    async def _write_reports(self, running: RunningJob) -> None:
+        with storage_errors(self._job.reports):
+            facts = await facts_of_running(running)
+            with facts.accounts:
+                await asyncio.to_thread(write_all, self._job.reports, facts)
+
+    async def _crawl(self, parts: Parts, telling: Telling) -> None:
         """Let workers work until nothing is left or the run is stopped."""
         with self._limits.clock():
-            while not frontier.core.is_done and not self._course.stopped.is_set():
-                await self._work(frontier, pool)
+            while not parts.frontier.core.is_done and not self._course.stopped.is_set():
+                await self._work(parts.frontier, parts.pool, telling)
 
-    async def _work(self, frontier: AsyncFrontier, pool: WorkerPool) -> None:
+    async def _work(self, frontier: AsyncFrontier, pool: WorkerPool, telling: Telling) -> None:
         """Run the workers until they end by themselves or are stopped."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -184,6 +149,8 @@ class CrawlController:
                 beside = [
                     group.create_task(self._outside.show(self._status.snapshot)),
                     group.create_task(self._disk.watch(), name="disk"),
+                    group.create_task(telling.look(), name="look"),
+                    group.create_task(telling.write(), name="progress-statistics"),
                 ]
                 await self._until_ended(workers, frontier, pool)
                 for task in beside:
@@ -243,28 +210,11 @@ class CrawlController:
         )
 
 
-def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
-    """The resolver that the order's [dns] asks for."""
-    dns = order.dns
-    return Resolver(
-        dns.servers,
-        dns.hosts,
-        clock=clock,
-        timeout_s=dns.timeout_s,
-        options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
-    )
-
-
-def robots_options(order: CrawlOrder) -> RobotsOptions:
-    """How the order takes robots.txt."""
-    return RobotsOptions(
-        product=order.agent.product,
-        max_crawl_delay_s=order.robots.max_crawl_delay_s,
-        cache_s=order.robots.cache_s,
-        unreachable_s=order.robots.unreachable_s,
-    )
-
-
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Return when every task has ended, however."""
     await asyncio.wait(tasks)
+
+
+def written_folders(order: CrawlOrder, job: JobFolder) -> list[Path]:
+    """The folders that a crawl writes to; they may be on several disks."""
+    return [job.directory, job.warc] if order.write.warc else [job.directory]

@@ -12,7 +12,7 @@ import structlog
 from crawler.chain import Processor, run_chain
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.failures import FetchError
-from crawler.reporting.statistics import CrawlStatistics
+from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier, Drained
 from frontier.cancellation import to_the_end
@@ -79,12 +79,14 @@ class WorkerPool:
         dispose: Dispose,
         statistics: CrawlStatistics,
         limit: PageLimit,
+        board: WorkerBoard,
     ) -> None:
         self._frontier = frontier
         self._chain = chain
         self._dispose = dispose
         self._statistics = statistics
         self._limit = limit
+        self._board = board
 
     def wake_all(self, workers: int) -> None:
         """Leasing has stopped: nobody need wait for a ticket."""
@@ -107,15 +109,18 @@ class WorkerPool:
         """Run the chain, then dispose; True if a page came of it. A cancelled chain gives the lease back."""
         visit = Visit(lease, number)
         self._statistics.active += 1
+        self._board.begin(number, lease.url, lease.attempts)
         try:
             try:
                 await self._run(visit)
             except asyncio.CancelledError:
                 self._give_back(lease)
                 raise
+            self._board.enter(number, "disposition")
             return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
         finally:
             visit.close()
+            self._board.end(number)
             self._statistics.active -= 1
 
     def _give_back(self, lease: Lease) -> None:
@@ -127,7 +132,7 @@ class WorkerPool:
     async def _run(self, visit: Visit) -> None:
         """Run the chain; what a page or a site does wrong ends in the visit, not in the worker."""
         try:
-            await run_chain(self._chain, visit)
+            await run_chain(self._chain, visit, self._board)
         except FetchError as error:
             visit.failure = error
         except (CrawlerError, FrontierError):

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from rich.console import Console
 
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
+from crawler.jobs.checking import find_own_functions
 from crawler.jobs.job import JobFolder, job_name
 from crawler.jobs.opening import frontier_order, has_seeds
 from crawler.jobs.seeds import Seed, read_seeds
@@ -26,8 +26,8 @@ from crawler.orders.sources import load_order
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
-from crawler.reporting.logs import configure_logs
-from crawler.reporting.progress import CrawlSnapshot, Progress
+from crawler.reporting.logs import closing_logs, configure_logs
+from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
 
 log = structlog.get_logger(__name__)
 
@@ -75,8 +75,14 @@ def tune_interpreter() -> None:
 
 def _run(command: CrawlCommand) -> int:
     order = load_order(command.order_file, command.flags, command.settings)
+    with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=order.logs.file)):
+        return _run_order(command, order)
+
+
+def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:
     sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
     frontier_order(order)  # a policy that does not exist must not leave a folder behind
+    find_own_functions(order)  # nor a function
     directory = _directory(command, order)
     seeds = _seeds(sources, directory)
     if sources:
@@ -116,10 +122,11 @@ def _seeds(sources: Sequence[str], directory: Path) -> tuple[Seed, ...]:
 
 
 async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbosity: int) -> int:
-    console = Console(stderr=True)
+    console = DisplayConsole(stderr=True)
+    display = Display.NONE if verbosity < 0 else Display(order.report.progress)
 
     async def show(take: Callable[[], CrawlSnapshot]) -> None:
-        await (asyncio.Event().wait() if verbosity < 0 else Progress(take, console).show())
+        await Progress(take, console, display, order.report.interval_s).show()
 
     def force_exit() -> None:
         with suppress(OSError):

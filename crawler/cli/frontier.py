@@ -109,9 +109,7 @@ def _answered(command: FrontierCommand, directory: Path, frontier: Frontier, ord
     if command.verb not in ABOUT_URLS:
         return answer(frontier, command.verb, command.arguments)
     with opened_judge(directory, order) as judge:
-        return judge.told(
-            command.verb, answer(frontier, command.verb, judge.keyed(command.verb, command.arguments))
-        )
+        return judge.told(command.verb, answer(frontier, command.verb, judge.keyed(command.verb, command.arguments)))
 
 
 def find_job(typed: str) -> Path:

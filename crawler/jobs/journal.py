@@ -99,38 +99,6 @@ class LineFile:
         self._file.close()
 
 
-class LineReader(Protocol):
-    """Something that reads the lines of one kind as they are kept, such as the accounts; its methods are a sink's."""
-
-    def append(self, entries: Sequence[bytes]) -> None:
-        """The lines of a group, newlines included. Raises: OSError."""
-
-    def keep(self) -> None:
-        """They count."""
-
-    def take_back(self) -> None:
-        """They never were."""
-
-    def close(self) -> None:
-        """Nothing more comes."""
-
-
-class Reading:
-    """A sink that hands the lines of one kind to a reader. It stands behind the file of these lines."""
-
-    def __init__(self, reader: LineReader, path: Path, lines: Lines) -> None:
-        self.path = path  #: what a failure of the reader is about
-        self.keep = reader.keep
-        self.take_back = reader.take_back
-        self.close = reader.close
-        self._reader = reader
-        self._lines = lines
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Hand over the group's lines, if there are any."""
-        self._reader.append([line for entry in entries if (line := getattr(entry, self._lines)) is not None])
-
-
 @dataclass(frozen=True, slots=True)
 class _Writer:
     """One writer and what it wants written."""

@@ -24,9 +24,7 @@ async def schedule_all(
     return verdicts
 
 
-async def _schedule(
-    frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None
-) -> list[Verdict]:
+async def _schedule(frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None) -> list[Verdict]:
     verdicts = frontier.schedule(candidates, found_on)
     while busy := [number for number, verdict in enumerate(verdicts) if verdict.kind is VerdictKind.BUSY]:
         await frontier.flush()

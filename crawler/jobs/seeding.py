@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from crawler.extracting.links import MANIFEST
 from crawler.jobs.scheduling import schedule_all
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.sourcetags import SourceTags
 from crawler.outcomes.errors import OrderError
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import FetchStatus
@@ -28,9 +30,23 @@ from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict
 SITEMAP = "/sitemap.xml"
 
 #: Statuses of URLs that were not wanted: the order, or what it allows, may have changed.
-_UNWANTED = frozenset(
-    {FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatus.OVER_QUOTA, FetchStatus.OVER_TIME}
-)
+_UNWANTED = frozenset({FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatus.OVER_QUOTA, FetchStatus.OVER_TIME})
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a candidate carries beside its URL: its key for dedup, and the tag of the seed that leads to it."""
+
+    key: KeyOf
+    tags: SourceTags
+
+    def candidate(self, url: str, seed: str, hops: str = "", *, force: bool = False) -> Candidate:
+        """A candidate that this seed leads to. Raises: OwnFunctionFailed."""
+        return Candidate(url, self.key(url), hops, self.tags.payload_of(seed), force=force)
+
+    def seed(self, seed: Seed, ended: UrlRecord | None) -> Candidate:
+        """What to schedule for a seed that the operator names: one that was never answered is tried again."""
+        return self.candidate(seed.url, seed.url, force=ended is not None and unanswered(ended))
 
 
 class Seeding:
@@ -44,7 +60,7 @@ class Seeding:
         book: SeedBook,
         scope: Scope,
         frontier: AsyncFrontier,
-        key: KeyOf,
+        marks: Marks,
         *,
         sitemaps: bool = False,
         given: Callable[[list[Candidate]], Awaitable[None]] | None = None,
@@ -52,7 +68,7 @@ class Seeding:
         self._book = book
         self._scope = scope
         self._frontier = frontier
-        self._key = key
+        self._marks = marks
         self._sitemaps = sitemaps
         self._given = given
         self._writing = asyncio.Lock()
@@ -61,23 +77,26 @@ class Seeding:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
         self._book.add_all(given)
         seeds = list(self._book)
+        self._marks.tags.note(seeds)
         for seed in seeds:
             self._scope.add_seed(seed.url)
         with _own_functions_told():
             ended = await self._ended(seeds)
-            wanted = (_candidate(seed, ended.get(seed.url), self._key) for seed in seeds)
-            candidates = [*filter(None, wanted), *self._maps(seeds)]
+            again = [(seed, ended.get(seed.url)) for seed in seeds]
+            candidates = [self._marks.seed(seed, record) for seed, record in again if _is_due(seed, record)]
+            candidates += self._maps(seeds)
         await self._schedule(candidates)
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
         async with self._writing:
-            await to_the_end(asyncio.to_thread(self._book.add_all, given))
+            new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
+            self._marks.tags.note(new)
         for seed in given:
             self._scope.add_seed(seed.url)
         with _own_functions_told():
             ended = await self._ended(given)
-            candidates = [candidate_again(seed, ended.get(seed.url), self._key) for seed in given] + self._maps(given)
+            candidates = [self._marks.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
         verdicts = await self._schedule(candidates)
         await self._frontier.flush()
         return verdicts[: len(given)]
@@ -86,7 +105,8 @@ class Seeding:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
         seed = Seed(url=url, source="redirect", via=via)
         async with self._writing:
-            await to_the_end(asyncio.to_thread(self._book.add, seed))
+            if await to_the_end(asyncio.to_thread(self._book.add, seed)):
+                self._marks.tags.note([seed])
         self._scope.add_seed(url)
 
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
@@ -104,7 +124,7 @@ class Seeding:
 
     async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
         """What is known of the seeds that have ended, by URL; one question, off the loop."""
-        keys = {seed.url: key_of(seed.url, self._key) for seed in seeds}
+        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
         ended = await asyncio.to_thread(self._frontier.core.ended, list(keys.values()))
         return {url: ended[key] for url, key in keys.items() if key in ended}
 
@@ -118,10 +138,10 @@ class Seeding:
         """The place of a sitemap on each seed's host, if the order asks for sitemaps and its scope takes it."""
         if not self._sitemaps:
             return []
-        found = (canonical(SITEMAP, seed.url) for seed in seeds if seed.via is None)
+        found = {canonical(SITEMAP, seed.url): seed for seed in reversed(list(seeds)) if seed.via is None}
         return [
-            Candidate(url, self._key(url), MANIFEST)
-            for url in dict.fromkeys(found)
+            self._marks.candidate(url, seed.url, MANIFEST)
+            for url, seed in found.items()
             if url is not None and self._scope.accepts(url, MANIFEST)
         ]
 
@@ -146,12 +166,6 @@ def unanswered(record: UrlRecord) -> bool:
     return failed or record.status in _UNWANTED
 
 
-def candidate_again(seed: Seed, ended: UrlRecord | None, key: KeyOf) -> Candidate:
-    """What to schedule for a seed that the operator names: one that was never answered is tried again."""
-    return Candidate(url=seed.url, key=key(seed.url), force=ended is not None and unanswered(ended))
-
-
-def _candidate(seed: Seed, ended: UrlRecord | None, key: KeyOf) -> Candidate | None:
-    """What to schedule for a seed; the target of a redirect comes with its page, so only if it was never answered."""
-    is_again = ended is not None and unanswered(ended)
-    return candidate_again(seed, ended, key) if is_again or seed.via is None else None
+def _is_due(seed: Seed, ended: UrlRecord | None) -> bool:
+    """Whether a seed is scheduled; the target of a redirect comes with its page, so only if it was never answered."""
+    return seed.via is None or (ended is not None and unanswered(ended))

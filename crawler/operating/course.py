@@ -49,6 +49,12 @@ class Course:
         self._say = say
         self._pauses: dict[Cause, _Pause] = {}
         self._frontier: AsyncFrontier | None = None
+        self._told = Phase.STARTING
+        self._tell: Callable[[Phase, str], None] = lambda *_: None
+
+    def tell_phases(self, tell: Callable[[Phase, str], None]) -> None:
+        """From now on `tell` hears of each change of the phase, and why."""
+        self._tell = tell
 
     def steer(self, frontier: AsyncFrontier) -> None:
         """From now on there is something to pause; what was wanted before holds."""
@@ -83,11 +89,19 @@ class Course:
         self.stopped.set()
         if at_once:
             self.hurried.set()
+        self._phase_changed()
 
     @property
     def words(self) -> str:
         """Why no fetch begins; empty if none is kept from it."""
         return "; ".join(pause.words for pause in self._pauses.values())
+
+    @property
+    def in_words(self) -> str:
+        """How far the run is, for a report."""
+        if self.stopped.is_set():
+            return self.ending.value
+        return self.words or self.phase.value
 
     @property
     def phase(self) -> Phase:
@@ -98,7 +112,14 @@ class Course:
             return Phase.STARTING
         return Phase.PAUSED if self._pauses else Phase.RUNNING
 
+    def _phase_changed(self) -> None:
+        phase = self.phase
+        if phase is not self._told:
+            self._told = phase
+            self._tell(phase, self.ending.value if phase is Phase.DRAINING else self.words or "going on")
+
     def _apply(self) -> None:
+        self._phase_changed()
         if self._frontier is None:
             return
         if self._pauses:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from crawler.jobs.seeding import Seeding, candidate_again, key_of
+from crawler.jobs.seeding import Marks, Seeding, key_of
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.sourcetags import SourceTags
 from crawler.operating.course import Cause, Course, Phase
 from crawler.operating.judging import Judge
 from crawler.operating.verbs import answer_beside
@@ -27,6 +28,7 @@ Arguments = Mapping[str, Any]
 Facts = dict[str, Any]
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
+REPORT = "report"
 
 
 class CrawlVerbs:
@@ -39,6 +41,7 @@ class CrawlVerbs:
         seeding: Seeding,
         judge: Judge,
         status: Callable[[], Facts],
+        report: Callable[[Arguments], Awaitable[Facts]],
     ) -> None:
         self._course = course
         self._frontier = frontier
@@ -51,6 +54,7 @@ class CrawlVerbs:
             STOP: self._stop,
             STATUS: self._tell,
             ADD: self._add,
+            REPORT: report,
         }
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
@@ -117,9 +121,10 @@ def added(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
 def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
     book.add_all(seeds)
+    marks = Marks(key, SourceTags(book))
     keys = [key_of(seed.url, key) for seed in seeds]
     ended = frontier.ended(keys)
-    candidates = [candidate_again(seed, ended.get(known), key) for seed, known in zip(seeds, keys, strict=True)]
+    candidates = [marks.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added(seeds, verdicts)

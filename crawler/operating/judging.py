@@ -6,7 +6,7 @@ A crawl that runs asks its own scope; for one that is stopped `opened_judge` mak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType

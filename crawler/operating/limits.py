@@ -20,7 +20,6 @@ from crawler.operating.course import Cause, Course
 from crawler.orders.limits import LimitsSection
 from crawler.orders.quantities import format_bytes
 from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import storage_errors
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Visit
 from crawler.workers import Dispose, PageLimit
@@ -50,10 +49,10 @@ class Limits:
         self._statistics = statistics
         self._bytes_left: int | None = order.fetched_bytes or None
 
-    async def count_earlier(self, crawl_log: Path) -> None:
-        """Take what earlier runs of the job fetched from the bytes that are left; the log is read only if they are limited."""
+    def count_earlier(self, fetched_bytes: int) -> None:
+        """Take what earlier runs of the job fetched from the bytes that are left."""
         if self._bytes_left is not None:
-            self._bytes_left -= await asyncio.to_thread(logged_bytes, crawl_log)
+            self._bytes_left -= fetched_bytes
             self.look()
 
     def pages(self, done: int) -> PageLimit:
@@ -147,16 +146,6 @@ class DiskWatch:
 
     def _fullest(self) -> tuple[int, Path]:
         return min((self._free(folder), folder) for folder in self._folders)
-
-
-def logged_bytes(crawl_log: Path) -> int:
-    """The bytes of all bodies in a crawl log, its third field (blocks); 0 without a log. Raises: StorageError."""
-    with storage_errors(crawl_log):
-        if not crawl_log.exists():
-            return 0
-        with crawl_log.open("rb") as lines:
-            sizes = (line.split(maxsplit=3)[2] for line in lines if line.count(b" ") > 2)
-            return sum(int(size) for size in sizes if size.isdigit())
 
 
 def free_of(folder: Path) -> int:

@@ -10,9 +10,12 @@ import structlog
 
 from crawler.operating.course import Course
 from crawler.operating.limits import DiskWatch
+from crawler.orders.order import CrawlOrder
 from crawler.reporting.progress import CrawlSnapshot, progress_line
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.core import Frontier
+from frontier.operating.statistics import FrontierStatistics
+from frontier.scheduling.lifecycle import QueueState
 
 log = structlog.get_logger(__name__)
 
@@ -25,24 +28,29 @@ class Status:
         course: Course,
         statistics: CrawlStatistics,
         disk: DiskWatch,
-        workers: int,
+        order: CrawlOrder,
+        job: str,
         clock: Callable[[], float],
     ) -> None:
         self._course = course
         self._statistics = statistics
         self._disk = disk
-        self._workers = workers
+        self._workers = order.crawl.workers
+        self._job = job
         self._clock = clock
         self._frontier: Frontier | None = None
+        self._looked: Callable[[], FrontierStatistics | None] = lambda: None
 
-    def look_at(self, frontier: Frontier) -> None:
-        """From now on there is a Frontier, and snapshots can be taken."""
+    def look_at(self, frontier: Frontier, looked: Callable[[], FrontierStatistics | None]) -> None:
+        """From now on there is a Frontier, and snapshots can be taken; `looked` has the last closer look at it."""
         self._frontier = frontier
+        self._looked = looked
 
     def snapshot(self) -> CrawlSnapshot:
         """Take one; there must be a Frontier."""
         assert self._frontier is not None
         now, run, wake = self._frontier.counts(), self._statistics, self._frontier.wake()
+        looked = self._looked()
         return CrawlSnapshot(
             elapsed_s=self._clock() - run.started_s,
             pages=run.pages,
@@ -58,6 +66,13 @@ class Status:
             queues=now.queues["all"],
             wakes_in_s=None if wake.at_s is None else max(wake.at_s - self._clock(), 0.0),
             waits_for=wake.waits_for,
+            job=self._job,
+            ready=now.queues[QueueState.READY.value],
+            parked=0 if looked is None else looked.parked,
+            snoozed=0 if looked is None else looked.queues[QueueState.SNOOZED.value],
+            gates_open=0 if looked is None else looked.gates_open,
+            broken=run.broken,
+            free_bytes=self._disk.free_bytes,
             paused=self._course.words,
         )
 

@@ -25,8 +25,10 @@ from crawler.orders.fetch import FetchSection, SiteEntry
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.limits import LimitsSection
+from crawler.orders.reporting import LogsSection, ReportSection
 from crawler.orders.scope import ScopeSection, UrlsSection
 from crawler.orders.types import Connections, FolderName, OwnFunction, Section, SeedFile
+from crawler.orders.write import WriteSection
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
 
@@ -42,6 +44,7 @@ class JobSection(Section):
     name: FolderName | None = None  #: folder below jobs/; None: from the seeds
     seeds: tuple[str, ...] = ()  #: URLs
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
+    source_tags: bool = True  #: crawl.log says which seed led to a URL
     processors: tuple[OwnFunction, ...] = ()  #: own processors, package.module:function, before a page is written
 
 
@@ -88,6 +91,9 @@ class CrawlOrder(BaseSettings):
     fetch: FetchSection = FetchSection()
     extract: ExtractSection = ExtractSection()
     dns: DnsSection = DnsSection()
+    write: WriteSection = WriteSection()
+    logs: LogsSection = LogsSection()
+    report: ReportSection = ReportSection()
     override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
     site: tuple[SiteEntry, ...] = ()  #: entries, in a file only
 

@@ -14,12 +14,10 @@ _FileOrNone = Annotated[Path | None, PlainSerializer(lambda path: None if path i
 
 
 class LogsSection(Section):
-    """How events look and where they go, and what the crawl's own logs hold."""
+    """How events look and where they go."""
 
     format: Literal["console", "json"] = "console"  #: of the events
     file: _FileOrNone = None  #: events go there and not to standard error
-    extra_info: bool = False  #: a thirteenth field of JSON in crawl.log: contentSize, warcFilename, warcFileOffset
-    errors: bool = True  #: errors.jsonl: a line for each try that failed
 
 
 class ReportSection(Section):

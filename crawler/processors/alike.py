@@ -1,7 +1,7 @@
 """Of a page's candidates that are like what was taken before, none is taken: the similarity filter's two steps in the chain.
 
 The filter learns what the Frontier was given, and only then: see `crawler.scope.similar`. What it has learnt is written down
-when enough of it waits, and at the end; a crash in between makes it forget at most `STORED_AT` URLs, so that some more are taken.
+when enough of it waits, and at the end; a crash in between makes it forget `STORED_AT` URLs at most, and take some more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Unlike:
         return Step.PROCEED
 
     async def keep(self, given: Iterable[Candidate]) -> None:
-        """Learn what the Frontier was given, and write down what waits if it is much. Raises: StorageError, StoreUnavailable."""
+        """Learn what the Frontier was given, and write down what waits if it is much.
+
+        Raises: StorageError, StoreUnavailable.
+        """
         urls = [candidate.url for candidate in given]
         await self._similar.keep(urls)
         self._waiting += len(urls)

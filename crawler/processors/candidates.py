@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
 
 from crawler.chain import Step
 from crawler.extracting.links import REDIRECT, Link
+from crawler.extracting.sitemaps import robots_links
 from crawler.jobs.scheduling import CHUNK, schedule_all
+from crawler.robots.cache import robots_url
 from crawler.scope.ruling import Scope
 from crawler.urls.canonicalization import KeyOf
 from crawler.urls.parsing import canonical
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate
+
+log = structlog.get_logger(__name__)
 
 #: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
 SEED_REDIRECTS = 5
@@ -46,13 +52,20 @@ class Candidates:
             visit.discovered += self._in_scope(visit, visit.links[start : start + CHUNK])
         return Step.PROCEED
 
-    def _in_scope(self, visit: Visit, links: list[Link]) -> list[Candidate]:
-        hops, page = visit.lease.hops, visit.lease.url
+    def announce(self, visit: Visit, lines: Sequence[str]) -> None:
+        """Put the sitemaps that the host's robots.txt names into `visit.discovered`; at most `CHUNK` of them are read."""
+        if len(lines) > CHUNK:
+            log.info("robots.txt names very many sitemaps", url=visit.lease.url, read=CHUNK, left=len(lines) - CHUNK)
+        visit.discovered += self._in_scope(visit, robots_links(lines[:CHUNK], robots_url(visit.lease.url)))
+
+    def _in_scope(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
+        lease, may_follow = visit.lease, visit.asked.may_follow
+        hops, page = lease.hops, lease.url
         accepts, key = self._scope.accepts, self._key
         return [
-            Candidate(link.url, key(link.url), hops + link.hop)
+            Candidate(link.url, key(link.url), hops + link.hop, lease.payload)
             for link in links
-            if accepts(link.url, hops + link.hop, page)
+            if may_follow(link.hop) and accepts(link.url, hops + link.hop, page)
         ]
 
 

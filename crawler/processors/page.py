@@ -31,14 +31,15 @@ class FetchPage:
     `known` tells what an earlier record of the job said of the URL's version; then it is asked for only if it has changed.
     """
 
-    def __init__(self, get: Get, known: Callable[[str], Validators | None] = lambda _: None) -> None:
+    def __init__(self, get: Get, known: Callable[[str], Awaitable[Validators | None]] | None = None) -> None:
         self._get = get
         self._known = known
 
     async def __call__(self, visit: Visit) -> Step:
         """Keep the answer, whatever its status. Raises: FetchError."""
         url = visit.lease.url
-        visit.response = await self._get(url, conditional=self._known(url), via=visit.lease.via)
+        validators = None if self._known is None else await self._known(url)
+        visit.response = await self._get(url, conditional=validators, via=visit.lease.via)
         return Step.PROCEED
 
 
@@ -67,15 +68,13 @@ class ExtractPage:
         self._heed = heed
 
     async def __call__(self, visit: Visit) -> Step:
-        """Fill `visit.links`, `visit.dropped_links` and `visit.notes`."""
+        """Fill `visit.links`, `visit.dropped_links`, `visit.notes` and `visit.asked`."""
         response = visit.response
         if response is None or not response.is_success:
             return Step.PROCEED
         found = await self._extract(response, visit.lease.url, visit.lease.hops)
         visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
-        asked = NOTHING if self._heed is None else self._heed(response, found.robots)
-        if asked is not NOTHING:
-            visit.notes += asked.annotations
-        if asked.nofollow:
-            visit.links = [link for link in visit.links if asked.may_follow(link.hop)]
+        if self._heed is not None:
+            visit.asked = self._heed(response, found.robots)
+            visit.notes += visit.asked.annotations
         return Step.PROCEED

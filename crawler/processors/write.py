@@ -12,9 +12,16 @@ from typing import Protocol
 
 from crawler.archiving.payloads import Fetched
 from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Answer, Exchange, Original, Outlink, Revisit
+from crawler.chain import Step
+from crawler.reporting.annotations import DUPLICATE_DIGEST
+from crawler.reporting.annotations import NOT_MODIFIED as SERVER_NOT_MODIFIED
+from crawler.visit import Visit
 
-#: Annotations of crawl.log for a payload that is not written again (Heritrix's words).
-ANNOTATIONS = {SAME_PAYLOAD: "duplicate:digest", NOT_MODIFIED: "duplicate:server-not-modified"}
+#: What crawl.log notes of a payload that is not written again: why, and the profile of its record (Heritrix's words).
+NOTES = {
+    SAME_PAYLOAD: (DUPLICATE_DIGEST, "digest"),
+    NOT_MODIFIED: (SERVER_NOT_MODIFIED, "notModified"),
+}
 
 
 class Memory(Protocol):
@@ -53,6 +60,22 @@ class Archivist:
         return None if original is None else Revisit(SAME_PAYLOAD, original)
 
 
-def annotation_of(exchange: Exchange | None) -> str:
-    """The annotation of crawl.log for a payload that was not written again; empty for others."""
-    return "" if exchange is None or exchange.revisit is None else ANNOTATIONS[exchange.revisit.profile]
+class Write:
+    """The step behind the extraction: what is archived of an answered visit."""
+
+    def __init__(self, archivist: Archivist) -> None:
+        self._archivist = archivist
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Fill `visit.exchange`; what got no answer has none."""
+        lease, response = visit.lease, visit.response
+        if response is not None and visit.status > 0:
+            visit.exchange = await self._archivist.exchange(
+                lease.url, response, hops=lease.hops, via=lease.via, outlinks=visit.links
+            )
+        return Step.PROCEED
+
+
+def notes_of(exchange: Exchange | None) -> tuple[str, str]:
+    """What crawl.log notes of a payload that was not written again (see `NOTES`); nothing for others."""
+    return ("", "") if exchange is None or exchange.revisit is None else NOTES[exchange.revisit.profile]

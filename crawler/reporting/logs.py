@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -39,6 +41,17 @@ def configure_logs(
         cache_logger_on_first_use=False,
     )
     return None if file is None else out
+
+
+@contextmanager
+def closing_logs(file: TextIO | None) -> Iterator[None]:
+    """While inside, events go to the file that `configure_logs` answered; what comes later goes to standard error again."""
+    try:
+        yield
+    finally:
+        if file is not None:
+            configure_logs(0)
+            file.close()
 
 
 def _renderers(style: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:

@@ -99,7 +99,7 @@ def _speed(rate: float) -> str:
 def why_idle(now: CrawlSnapshot) -> str:
     """In words, why no worker holds a URL, or will soon hold none; empty if all is well."""
     if now.paused:
-        return f"paused: {now.paused}" + (f"; {now.active} fetches under way may end" if now.active else "")
+        return now.paused + (f"; {now.active} fetches under way may end" if now.active else "")
     if now.active:
         return ""
     if WaitsFor.STORE in now.waits_for and now.wakes_in_s is None:

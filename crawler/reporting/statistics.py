@@ -137,7 +137,7 @@ _STEP_NAMES = {
     "Unlike": "similar",
     "FetchPage": "fetch",
     "ExtractPage": "extract",
-    "WritePage": "write",
+    "NamePrecondition": "names",
 }
 
 

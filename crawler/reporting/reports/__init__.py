@@ -5,7 +5,7 @@ module for each concept: `summary`, `seeds`, `counts` (hosts, types, codes, sour
 is what a run says on the terminal.
 """
 
-from crawler.reporting.reports.ending import RunFacts, crawl_report, opening_line, write_reports
+from crawler.reporting.reports.ending import RunFacts, crawl_report, opening_line
 from crawler.reporting.reports.seeds import SEEDS_REPORT, SEEDS_SHOWN, SeedFact, seeds_report, seeds_shown
 
 __all__ = [
@@ -17,5 +17,4 @@ __all__ = [
     "opening_line",
     "seeds_report",
     "seeds_shown",
-    "write_reports",
 ]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from crawler.jobs.job import JobFolder
 from crawler.orders.quantities import format_bytes
 from crawler.outcomes.status import describe
-from crawler.reporting.reports.seeds import SEEDS_REPORT, SeedFact, seeds_report
+from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.operating.statistics import FrontierCounts, FrontierStatistics
 from frontier.operating.timewords import duration_words
@@ -94,10 +93,3 @@ def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:
 
 def _expected_lost(frontier: FrontierStatistics) -> float:
     return frontier.seen.get("expected_lost", 0.0)
-
-
-def write_reports(folder: Path, facts: RunFacts) -> None:
-    """Write `crawl-report.txt` and `seeds-report.txt`. Raises: OSError."""
-    reports = {"crawl-report.txt": crawl_report(facts), SEEDS_REPORT: seeds_report(facts.seeds)}
-    for name, text in reports.items():
-        (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")  # a path may be no text

@@ -1,0 +1,181 @@
+"""What the job keeps of a visit: the lines of its logs and the exchange for its WARC files, written together.
+
+All of it is durable before the URL is finished: after a crash a line may stand twice, but no finished URL is without one.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+from crawler.fetching.bodies import Body
+from crawler.fetching.response import Response
+from crawler.jobs.journal import Entry, Journal
+from crawler.network.lookups import MIME, Lookup
+from crawler.processors.write import Archivist, notes_of
+from crawler.reporting.annotations import Noted
+from crawler.reporting.annotations import annotations_of as listed
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
+from crawler.reporting.error_log import Failure, error_line
+from crawler.reporting.links import links_line
+from crawler.visit import Ending, Visit
+from frontier.models import ENDING, OutcomeKind
+
+
+class Recorder:
+    """Makes entries of the journal, and waits until they are durable. Raises: StorageError."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Callable[[], float],
+        *,
+        archivist: Archivist | None = None,
+        source_of: Callable[[bytes | None], str | None] = lambda _: None,
+        links: bool = False,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._archivist = archivist
+        self._source_of = source_of
+        self._links = links
+
+    async def end(self, visit: Visit, kind: OutcomeKind) -> None:
+        """What is kept of a try: an ended URL has its lines, and one that failed a line of errors."""
+        errors = self._error_line(visit, kind)
+        if kind in ENDING:
+            digest = None if visit.response is None else digest_of(visit.response.body)
+            entry = Entry(
+                crawl_log=self._log_line(visit, digest),
+                pages=page_line_of(visit, digest),
+                links=links_line(visit.lease.url, visit.lease.hops, visit.links) if self._has_links(visit) else None,
+                errors=errors,
+                exchange=visit.exchange,
+            )
+        elif errors is None:
+            return
+        else:
+            entry = Entry(errors=errors)
+        await self._journal.write(entry)
+
+    async def robots(self, visit: Visit, url: str, response: Response) -> None:
+        """A robots.txt that was fetched in a page's place (hop P)."""
+        hops, via = visit.lease.hops + "P", visit.lease.url
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=response.status,
+            size_bytes=response.body.size,
+            url=url,
+            hops=hops,
+            via=via,
+            mime=visit.mime,
+            worker=visit.worker,
+            start_s=response.start_s,
+            end_s=response.end_s,
+            digest=digest_of(response.body),
+            source=self._source(visit),
+        )
+        exchange = None
+        if self._archivist is not None:
+            exchange = await self._archivist.exchange(url, response, hops=hops, via=via)
+        await self._journal.write(Entry(crawl_log=crawl_log_line(entry), exchange=exchange))
+
+    async def lookup(self, visit: Visit, made: Lookup) -> None:
+        """A name that was looked up for a page (hop P)."""
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=made.status,
+            size_bytes=len(made.body) if made.records else None,
+            url=made.url,
+            hops=visit.lease.hops + "P",
+            via=visit.lease.url,
+            mime=MIME if made.records else "",
+            worker=visit.worker,
+            start_s=made.start_s,
+            end_s=made.end_s,
+            digest=digest_of(Body.of(made.body)) if made.records else None,
+            source=self._source(visit),
+        )
+        await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
+
+    def _log_line(self, visit: Visit, digest: str | None) -> bytes:
+        start_s, end_s = visit.fetched or (None, None)
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=visit.status,
+            size_bytes=None if visit.response is None else visit.response.body.size,
+            url=visit.lease.url,
+            hops=visit.lease.hops,
+            via=visit.lease.via,
+            mime=visit.mime,
+            worker=visit.worker,
+            start_s=start_s,
+            end_s=end_s,
+            digest=digest,
+            source=self._source(visit),
+            annotations=annotations_of(visit),
+        )
+        return crawl_log_line(entry)
+
+    def _error_line(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
+        """A line if the try failed, or a processor of ours broke; None if all is well."""
+        if kind not in (OutcomeKind.RETRY, OutcomeKind.FAILED) and visit.broken is None:
+            return None
+        failure = Failure(
+            time_s=self._clock(),
+            url=visit.lease.url,
+            status=visit.status,
+            attempt=visit.lease.attempts + 1,
+            is_final=kind in ENDING,
+            error=visit.broken or visit.failure,
+            is_ours=visit.broken is not None,
+            hops=visit.lease.hops,
+            via=visit.lease.via,
+            worker=visit.worker,
+        )
+        return error_line(failure)
+
+    def _has_links(self, visit: Visit) -> bool:
+        return self._links and visit.response is not None and bool(visit.links)
+
+    def _source(self, visit: Visit) -> str | None:
+        return self._source_of(visit.lease.payload)
+
+
+def page_line_of(visit: Visit, digest: str | None) -> bytes | None:
+    """The line of `pages.jsonl`; None for a URL that was not answered."""
+    response = visit.response
+    if response is None or visit.status <= 0:
+        return None
+    return page_line(
+        url=visit.lease.url,
+        status=response.status,
+        mime=visit.mime,
+        size_bytes=response.body.size,
+        hops=visit.lease.hops,
+        via=visit.lease.via,
+        fetched_s=response.start_s,
+        digest=digest,
+    )
+
+
+def annotations_of(visit: Visit) -> tuple[str, ...]:
+    """The twelfth field of `crawl.log`."""
+    failure = visit.failure
+    duplicate, revisit = notes_of(visit.exchange)
+    noted = Noted(
+        attempts=visit.lease.attempts,
+        cuts=() if visit.response is None else tuple(cut.value for cut in visit.response.cuts),
+        robots_excluded=visit.ending is Ending.EXCLUDED,
+        duplicate=duplicate,
+        revisit=revisit,
+        dropped_links=visit.dropped_links,
+        broken=visit.broken,
+        more=(*([failure.annotation] if failure is not None else []), *visit.notes),
+    )
+    return listed(noted)
+
+
+def digest_of(body: Body) -> str:
+    """`sha1:` and the Base32 of the body's SHA-1, as Heritrix and WARC write it."""
+    return "sha1:" + base64.b32encode(body.digest).decode()
