@@ -97,7 +97,15 @@ def crawl(
     min_delay: Annotated[Text, typer.Option(help="Least rest, as in 3s.", rich_help_panel=_FRONTIER)] = None,
     max_delay: Annotated[Text, typer.Option(help="Longest rest, as in 30s.", rich_help_panel=_FRONTIER)] = None,
     robots: Annotated[Text, typer.Option(help="obey or ignore robots.txt.", rich_help_panel=_FRONTIER)] = None,
-    scope: Annotated[Text, typer.Option(help="Stay on the seeds' host or prefix.", rich_help_panel=_LIMITS)] = None,
+    scope: Annotated[
+        Text, typer.Option(help="What a seed opens: host, prefix, domain, surt, page or any.", rich_help_panel=_LIMITS)
+    ] = None,
+    include: Annotated[
+        Texts, typer.Option(metavar="REGEX", help="In is also what matches; repeatable.", rich_help_panel=_LIMITS)
+    ] = None,
+    exclude: Annotated[
+        Texts, typer.Option(metavar="REGEX", help="Out is what matches; repeatable.", rich_help_panel=_LIMITS)
+    ] = None,
     max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
     limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
     size_limit: Annotated[Text, typer.Option(help="Fetched bytes, as in 10GB.", rich_help_panel=_LIMITS)] = None,
