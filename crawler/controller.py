@@ -103,6 +103,7 @@ class CrawlController:
             await self._crawl(parts, telling)  # what was added in the last moment; nobody adds any more
             await frontier.flush()
             self._note_end(frontier.core)
+            self.stop(self._course.ending)
             await telling.end(self._course.ending.value)
             if self._order.report.reports:
                 await self._write_reports(running)

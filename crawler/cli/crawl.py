@@ -75,7 +75,8 @@ def tune_interpreter() -> None:
 
 def _run(command: CrawlCommand) -> int:
     order = load_order(command.order_file, command.flags, command.settings)
-    with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=order.logs.file)):
+    file = Path(order.logs.file) if order.logs.file else None
+    with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=file)):
         return _run_order(command, order)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crawler.extracting.links import MANIFEST
 from crawler.jobs.scheduling import schedule_all
@@ -37,8 +37,8 @@ _UNWANTED = frozenset({FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatu
 class Marks:
     """What a candidate carries beside its URL: its key for dedup, and the tag of the seed that leads to it."""
 
-    key: KeyOf
-    tags: SourceTags
+    key: KeyOf = lambda _: None
+    tags: SourceTags = field(default_factory=SourceTags)
 
     def candidate(self, url: str, seed: str, hops: str = "", *, force: bool = False) -> Candidate:
         """A candidate that this seed leads to. Raises: OwnFunctionFailed."""
@@ -60,7 +60,7 @@ class Seeding:
         book: SeedBook,
         scope: Scope,
         frontier: AsyncFrontier,
-        marks: Marks,
+        marks: Marks | None = None,
         *,
         sitemaps: bool = False,
         given: Callable[[list[Candidate]], Awaitable[None]] | None = None,
@@ -68,7 +68,7 @@ class Seeding:
         self._book = book
         self._scope = scope
         self._frontier = frontier
-        self._marks = marks
+        self._marks = Marks() if marks is None else marks
         self._sitemaps = sitemaps
         self._given = given
         self._writing = asyncio.Lock()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainSerializer
+from pydantic import AfterValidator, Field
 
 from crawler.orders.types import Duration, Section
 
-#: A file that need not be given; dumped in full, since the folder of an order that was dumped is another one.
-_FileOrNone = Annotated[Path | None, PlainSerializer(lambda path: None if path is None else str(path.absolute()))]
+#: A file that need not be given; kept in full, since the folder of an order that was dumped is another one.
+_FileOrNone = Annotated[str, AfterValidator(lambda path: path and str(Path(path).absolute()))]
 
 
 class LogsSection(Section):
     """How events look and where they go."""
 
     format: Literal["console", "json"] = "console"  #: of the events
-    file: _FileOrNone = None  #: events go there and not to standard error
+    file: _FileOrNone = ""  #: events go there and not to standard error
 
 
 class ReportSection(Section):

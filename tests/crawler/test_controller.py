@@ -10,9 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from crawler import controller as controller_module
+from crawler import composition
 from crawler.controller import CrawlController, Outside
 from crawler.fetching.fetcher import Fetcher
+from crawler.jobs import writing
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
 from crawler.jobs.opening import open_job
@@ -120,7 +121,8 @@ async def test_a_crawl_runs_until_nothing_is_left_and_reports(tmp_path) -> None:
     first, last = run.said
     assert first == f"new job {tmp_path}/job: 1 URLs queued"
     reports = tmp_path / "job" / "reports"
-    assert last == (reports / "crawl-report.txt").read_text() + (reports / "seeds-report.txt").read_text()
+    assert "Crawl Status: finished: nothing is queued\n" in (reports / "crawl-report.txt").read_text()
+    assert last.endswith((reports / "seeds-report.txt").read_text())
     assert "ended          finished: nothing is queued\n" in last
     assert "this run       4 pages, 0 failed, 0 excluded, 1 robots.txt\n" in last
 
@@ -344,7 +346,7 @@ class HangingFetcher(Fetcher):
 
 async def test_a_fetch_that_outlasts_the_drain_is_cancelled_and_its_url_goes_back(tmp_path, monkeypatch) -> None:
     """After the fetch time-out the run ends; the URL is queued as before, and no attempt is counted."""
-    monkeypatch.setattr(controller_module, "Fetcher", HangingFetcher)
+    monkeypatch.setattr(composition, "Fetcher", HangingFetcher)
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job, fetch={"timeout": SHORT_S})
@@ -374,7 +376,7 @@ class HeldFetcher(Fetcher):
 def may_fetch(monkeypatch):
     """Every fetch waits for this event."""
     HeldFetcher.may_fetch = asyncio.Event()
-    monkeypatch.setattr(controller_module, "Fetcher", HeldFetcher)
+    monkeypatch.setattr(composition, "Fetcher", HeldFetcher)
     return HeldFetcher.may_fetch
 
 
@@ -415,7 +417,7 @@ async def test_a_signal_that_comes_while_the_job_opens_ends_the_run_in_order(tmp
         may_open.wait()
         return open_job(*arguments, **more)
 
-    monkeypatch.setattr(controller_module, "open_job", open_slowly)
+    monkeypatch.setattr(composition, "open_job", open_slowly)
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
@@ -478,7 +480,7 @@ async def test_a_full_disk_ends_the_run_with_its_own_error(tmp_path, monkeypatch
     """No group around it, though many workers failed; everything is closed, and the job goes on later."""
     async with web_of(SITE) as web:
         with monkeypatch.context() as full:
-            full.setattr(controller_module, "Journal", journal_that_raises(*[JournalFull("the disk is full")] * 4))
+            full.setattr(writing, "Journal", journal_that_raises(*[JournalFull("the disk is full")] * 4))
             with pytest.raises(JournalFull, match="the disk is full"):
                 await crawl(web, tmp_path)
         code, _ = await crawl(web, tmp_path)
@@ -488,7 +490,7 @@ async def test_a_full_disk_ends_the_run_with_its_own_error(tmp_path, monkeypatch
 async def test_a_store_that_fails_in_the_middle_ends_the_run_with_its_own_error(tmp_path, monkeypatch) -> None:
     """The same for the other room's errors."""
     async with web_of(SITE) as web:
-        monkeypatch.setattr(controller_module, "Journal", journal_that_raises(StoreUnavailable("gone")))
+        monkeypatch.setattr(writing, "Journal", journal_that_raises(StoreUnavailable("gone")))
         with pytest.raises(StoreUnavailable, match="gone"):
             await crawl(web, tmp_path)
 
@@ -496,7 +498,7 @@ async def test_a_store_that_fails_in_the_middle_ends_the_run_with_its_own_error(
 async def test_a_defect_is_not_mistaken_for_a_full_disk(tmp_path, monkeypatch) -> None:
     """What nobody foresaw is shown whole, whatever else failed beside it."""
     async with web_of(SITE) as web:
-        monkeypatch.setattr(controller_module, "Journal", journal_that_raises(KeyError("odd")))
+        monkeypatch.setattr(writing, "Journal", journal_that_raises(KeyError("odd")))
         with pytest.raises(ExceptionGroup) as failed:
             await crawl(web, tmp_path, robots={"robots": "ignore"})
     assert failed.group_contains(KeyError)
@@ -504,7 +506,7 @@ async def test_a_defect_is_not_mistaken_for_a_full_disk(tmp_path, monkeypatch) -
 
 async def test_an_error_beside_a_defect_does_not_hide_it(tmp_path, monkeypatch) -> None:
     """Progress breaks while a worker finds the disk full."""
-    monkeypatch.setattr(controller_module, "Journal", journal_that_raises(JournalFull("full")))
+    monkeypatch.setattr(writing, "Journal", journal_that_raises(JournalFull("full")))
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
@@ -590,8 +592,8 @@ async def test_a_seed_that_is_added_in_the_last_moment_is_crawled(tmp_path, monk
     added = []
     real = CrawlController._work
 
-    async def work(self, frontier, pool):
-        await real(self, frontier, pool)
+    async def work(self, frontier, *others):
+        await real(self, frontier, *others)
         if not added:
             assert frontier.core.is_done
             added.append(await asked(self._job, "crawl-add", seeds=[{"url": f"{SEED}new", "source": "x"}]))

@@ -10,7 +10,8 @@ from crawler.jobs.journal import Journal, LineFile
 from crawler.outcomes.errors import DiskFull, JournalFailed
 from crawler.outcomes.failures import Unfetchable
 from crawler.processors.disposition import Disposition
-from crawler.reporting.statistics import CrawlStatistics
+from crawler.processors.recorder import Recorder
+from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from crawler.visit import Ending
 from crawler.workers import PageLimit, WorkerPool
 from frontier.errors import FrontierError, StoreUnavailable
@@ -29,9 +30,9 @@ class Crawl:
         self.journal = journal
         self.statistics = CrawlStatistics(started_s=clock())
         self.reached = 0
-        dispose = Disposition(frontier, journal, self.statistics, clock)
+        dispose = Disposition(frontier, Recorder(journal, clock), self.statistics, clock)
         self.limit = PageLimit(pages, on_reached=self._on_reached)
-        self.pool = WorkerPool(frontier, [process], dispose, self.statistics, self.limit)
+        self.pool = WorkerPool(frontier, [process], dispose, self.statistics, self.limit, WorkerBoard())
 
     def _on_reached(self) -> None:
         self.reached += 1

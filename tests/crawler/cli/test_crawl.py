@@ -18,6 +18,7 @@ from crawler.jobs.job import JobFolder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
 from crawler.outcomes.exits import ExitCode
+from crawler.reporting.progress import Display
 from frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -286,11 +287,12 @@ def test_progress_is_shown_unless_the_run_is_quiet(monkeypatch, verbosity, is_sh
     shows = []
 
     class Shown:
-        def __init__(self, take, console) -> None:
+        def __init__(self, take, console, display, interval_s) -> None:
             self.take = take
+            self.display = display
 
         async def show(self) -> None:
-            shows.append(self.take)
+            shows.append(self.display)
             await asyncio.Event().wait()
 
     monkeypatch.setattr(crawl_module, "Progress", Shown)
@@ -304,7 +306,7 @@ def test_progress_is_shown_unless_the_run_is_quiet(monkeypatch, verbosity, is_sh
         return is_running
 
     assert asyncio.run(show())
-    assert bool(shows) is is_shown
+    assert shows == [Display.AUTO if is_shown else Display.NONE]
 
 
 def test_what_standard_output_cannot_write_is_shown_as_escapes(monkeypatch) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs import durablefiles
-from crawler.jobs.journal import Entry, Journal, LineFile, Reading
+from crawler.jobs.journal import Entry, Journal, LineFile
 from crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
 from tests.crawler.archiving.exchanges import exchange
 
@@ -320,30 +320,6 @@ async def test_a_defect_of_a_sink_fails_its_group_and_hangs_nobody(log: Path) ->
     await journal.close()
     assert content(log) == b""
     assert broken.calls == ["take_back", "close"]
-
-
-async def test_a_reader_gets_the_lines_that_its_file_gets(log: Path, pages: Path) -> None:
-    """And is told what counts, as a file is."""
-    calls: list[object] = []
-
-    class Counting:
-        def append(self, entries: list[bytes]) -> None:
-            calls.append(entries)
-
-        def keep(self) -> None:
-            calls.append("keep")
-
-        def take_back(self) -> None:
-            calls.append("take_back")
-
-        def close(self) -> None:
-            calls.append("close")
-
-    journal = Journal(LineFile(log, "crawl_log"), Reading(Counting(), log, "crawl_log"))
-    await journal.write(lines(b"a\n", b"1\n"))
-    await journal.write(lines(None, b"1\n"))
-    await journal.close()
-    assert calls == [[b"a\n"], "keep", [], "keep", "close"]
 
 
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from crawler.jobs import seeding as seeding_module
+from crawler.jobs import scheduling
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.scope import ScopeSection
@@ -163,7 +163,7 @@ async def test_the_seeds_are_asked_about_once_and_off_the_loop(book, scope) -> N
 
 async def test_many_seeds_go_in_by_and_by(seeding, frontier, monkeypatch) -> None:
     """More seeds than one batch takes are all scheduled."""
-    monkeypatch.setattr(seeding_module, "CHUNK", 2)
+    monkeypatch.setattr(scheduling, "CHUNK", 2)
     await seeding.begin(given(*(f"http://a.test/{number}" for number in range(5))))
     assert frontier.core.pending == 5
 

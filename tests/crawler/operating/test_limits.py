@@ -72,7 +72,7 @@ async def test_with_on_limit_pause_the_operator_goes_beyond_the_pages() -> None:
 
 
 @pytest.mark.parametrize(("before", "ends"), [(0, False), (400, True)])
-async def test_bytes_are_looked_at_when_a_page_has_ended(tmp_path, before, ends) -> None:
+async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
     """Those of earlier runs count; without the limit the disposition is left as it is."""
 
     async def dispose(_):
@@ -81,7 +81,7 @@ async def test_bytes_are_looked_at_when_a_page_has_ended(tmp_path, before, ends)
 
     course = Course(quiet)
     limits, statistics = limits_of(course, bytes=1000)
-    await limits.count_earlier(log_of(tmp_path, before))
+    limits.count_earlier(before)
     assert await limits.counting(dispose)(visit()) is OutcomeKind.DONE
     assert course.stopped.is_set() is ends
     if ends:
@@ -90,27 +90,14 @@ async def test_bytes_are_looked_at_when_a_page_has_ended(tmp_path, before, ends)
     assert unlimited.counting(dispose) is dispose
 
 
-def log_of(folder, *sizes):
-    """A crawl log with bodies of these sizes, and a line without any."""
-    log = folder / "crawl.log"
-    lines = [f"2026-01-01T00:00:00.000Z   200 {size:>10} http://a.test/ - - text/html #001 - - - -\n" for size in sizes]
-    log.write_text("".join([*lines, "2026-01-01T00:00:00.000Z    -2          - http://b.test/ - - - #001 - - - -\n"]))
-    return log
-
-
-async def test_a_limit_of_bytes_that_earlier_runs_reached_ends_the_run_before_it_begins(tmp_path) -> None:
-    """The same command again fetches nothing."""
+def test_a_limit_of_bytes_that_earlier_runs_reached_ends_the_run_before_it_begins() -> None:
+    """The same command again fetches nothing; without a limit, what was fetched does not matter."""
     course = Course(quiet)
-    await limits_of(course, bytes=1000)[0].count_earlier(log_of(tmp_path, 400, 600))
-    assert course.ending is WhyEnded.SIZE_LIMIT
-
-
-async def test_without_a_limit_of_bytes_no_log_is_read(tmp_path) -> None:
-    """It may be long; one that is not there is of a new job."""
-    course = Course(quiet)
-    await limits_of(course)[0].count_earlier(tmp_path)
-    await limits_of(course, bytes=1)[0].count_earlier(tmp_path / "none.log")
+    limits_of(course)[0].count_earlier(10**12)
+    limits_of(course, bytes=1001)[0].count_earlier(1000)
     assert not course.stopped.is_set()
+    limits_of(course, bytes=1000)[0].count_earlier(1000)
+    assert course.ending is WhyEnded.SIZE_LIMIT
 
 
 async def test_bytes_that_paused_the_run_are_lifted_by_the_operator() -> None:

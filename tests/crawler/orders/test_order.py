@@ -311,7 +311,9 @@ def test_a_dumped_default_order_has_every_key_but_the_name(file: Path) -> None:
     dumped = tomllib.loads(dump_order(CrawlOrder()))
     known = {section: set(keys) for section, keys in KEYS.items()}
     assert (dumped.pop("override"), dumped.pop("site")) == ([], [])
-    assert {section: set(table) for section, table in dumped.items()} == known | {"job": {"seeds", "seed_files"}}
+    assert {section: set(table) for section, table in dumped.items()} == known | {
+        "job": {"seeds", "seed_files", "source_tags"}
+    }
 
 
 def test_relative_seed_files_are_dumped_in_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from crawler.extracting.links import Link
 from crawler.orders.scope import ScopeSection
 from crawler.processors.candidates import Candidates, is_seed_redirect, redirect_of
 from crawler.scope.opening import open_scope
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import Candidate
 from tests.crawler.builder import response, visit
 
@@ -18,7 +19,7 @@ class Crawl:
         self.scope = open_scope(ScopeSection(max_hops=max_hops, max_embeds=0))
         self.scope.add_seed("http://a.test/")
         self.new_seeds = []
-        self.process = Candidates(self.scope, self._new_seed)
+        self.process = Candidates(self.scope, Canonicalizer().key, self._new_seed)
 
     async def _new_seed(self, url, via) -> None:
         self.new_seeds.append((url, via))

@@ -19,7 +19,8 @@ from crawler.outcomes.failures import (
     RobotsUnavailable,
     Unfetchable,
 )
-from crawler.processors.disposition import Disposition, annotations_of, decide, digest_of
+from crawler.processors.disposition import Disposition, decide
+from crawler.processors.recorder import Recorder, annotations_of, digest_of
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
 from frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
@@ -212,7 +213,8 @@ class Ended:
     def __init__(self, frontier, journal) -> None:
         self.frontier = frontier
         self.statistics = CrawlStatistics(started_s=START_S)
-        self.dispose = Disposition(frontier, journal, self.statistics, clock)
+        self.recorder = Recorder(journal, clock)
+        self.dispose = Disposition(frontier, self.recorder, self.statistics, clock)
 
     async def lease(self, **left):
         one = Visit(await self.frontier.lease(), 7)
@@ -354,7 +356,7 @@ async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, 
         ended = Ended(frontier, journal)
         one = await ended.lease()
         one.lease = one.lease._replace(hops="L")
-        await ended.dispose.note_lookup(one, made)
+        await ended.recorder.lookup(one, made)
         assert (ended.statistics.robots, ended.statistics.pages) == (0, 0)
     assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_of(Body.of(made.body)))], [])
 

@@ -11,8 +11,8 @@ from crawler.extracting.options import ExtractOptions
 from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.options import Validators
 from crawler.outcomes.failures import ConnectFailed
-from crawler.processors.disposition import annotations_of
 from crawler.processors.page import ExtractPage, FetchPage
+from crawler.processors.recorder import annotations_of
 from crawler.visit import Visit
 from tests.crawler.builder import lease, response, visit
 
@@ -54,8 +54,10 @@ async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
         asked.append(options)
         return response(304)
 
-    known = {"http://a.test/x": Validators(etag='"1"')}
-    fetch = FetchPage(get, known.get)
+    async def known(url):
+        return {"http://a.test/x": Validators(etag='"1"')}.get(url)
+
+    fetch = FetchPage(get, known)
     for url in ("http://a.test/x", "http://a.test/y"):
         await fetch(Visit(lease(url, via="http://a.test/"), 1))
     assert asked == [

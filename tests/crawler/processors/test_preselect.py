@@ -8,7 +8,7 @@ from crawler.chain import Step
 from crawler.orders.scope import ScopeSection
 from crawler.outcomes.failures import FetchError, retry_after
 from crawler.outcomes.status import FetchStatus, StatusClass, class_of
-from crawler.processors.disposition import annotations_of, decide
+from crawler.processors.disposition import decide
 from crawler.processors.preselect import (
     BlockedByOperator,
     OutOfScope,
@@ -16,6 +16,7 @@ from crawler.processors.preselect import (
     QuotaReached,
     TimeReached,
 )
+from crawler.processors.recorder import annotations_of
 from crawler.scope.opening import open_scope
 from crawler.scope.quotas import OverQuota
 from frontier.models import OutcomeKind

@@ -9,7 +9,7 @@ import pytest
 from crawler.archiving.payloads import Fetched
 from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
 from crawler.fetching.options import Validators
-from crawler.processors.write import Archivist, annotation_of
+from crawler.processors.write import Archivist, notes_of
 from tests.crawler.archiving.exchanges import Answered, Cut, Payload
 
 KNOWN = Original("http://a.test/first", "2026-01-01T00:00:00.000000Z", Payload(b"known").digest)
@@ -49,12 +49,16 @@ async def test_a_payload_that_is_there_is_revisited(
 
 
 @pytest.mark.parametrize(
-    ("profile", "note"), [(SAME_PAYLOAD, "duplicate:digest"), (NOT_MODIFIED, "duplicate:server-not-modified")]
+    ("profile", "notes"),
+    [
+        (SAME_PAYLOAD, ("duplicate:digest", "digest")),
+        (NOT_MODIFIED, ("duplicate:server-not-modified", "notModified")),
+    ],
 )
-async def test_a_revisit_is_annotated_in_heritrix_words(profile: str, note: str) -> None:
+async def test_a_revisit_is_annotated_in_heritrix_words(profile: str, notes: tuple[str, str]) -> None:
     """A response is not."""
     plain = await Archivist(Memory(), revisit=False).exchange(
         "http://a.test/", Answered(body=Payload(b"a")), hops="", via=None
     )
-    assert annotation_of(plain) == annotation_of(None) == ""
-    assert annotation_of(replace(plain, revisit=Revisit(profile, KNOWN))) == note
+    assert notes_of(plain) == notes_of(None) == ("", "")
+    assert notes_of(replace(plain, revisit=Revisit(profile, KNOWN))) == notes

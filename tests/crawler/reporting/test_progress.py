@@ -219,7 +219,7 @@ def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
 def test_the_last_line_says_why_nothing_runs() -> None:
     """And when it goes on."""
     assert progress_lines(now(active=0), RATES)[-1] == "  idle: all gates are closed, next in 1.5s"
-    assert progress_lines(now(paused="by the operator"), RATES)[-1] == (
-        "  paused: by the operator; 3 fetches under way may end"
+    assert progress_lines(now(paused="paused by the operator"), RATES)[-1] == (
+        "  paused by the operator; 3 fetches under way may end"
     )
-    assert why_idle(now(paused="the disk is nearly full", active=0)) == "paused: the disk is nearly full"
+    assert why_idle(now(paused="paused: the disk is full", active=0)) == "paused: the disk is full"

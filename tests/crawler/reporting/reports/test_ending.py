@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from crawler.jobs.job import JobFolder
-from crawler.outcomes.errors import NoFolder, storage_errors
 from crawler.reporting.reports import (
     SEEDS_SHOWN,
     RunFacts,
@@ -14,7 +13,6 @@ from crawler.reporting.reports import (
     opening_line,
     seeds_report,
     seeds_shown,
-    write_reports,
 )
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.models import Candidate, Outcome, OutcomeKind
@@ -137,26 +135,6 @@ def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
     exact = facts()
     exact = exact._replace(frontier=exact.frontier._replace(seen={}))
     assert "lost to dedup  nothing\n" in crawl_report(exact)
-
-
-def test_the_reports_are_written_where_the_job_keeps_them(tmp_path) -> None:
-    """The files hold what the functions say, in UTF-8."""
-    written = facts(ANSWERED, DEAD._replace(reason="kein Zugriff für uns"))
-    write_reports(tmp_path, written)
-    assert (tmp_path / "crawl-report.txt").read_bytes() == crawl_report(written).encode()
-    assert (tmp_path / "seeds-report.txt").read_bytes() == seeds_report(written.seeds).encode()
-
-
-def test_a_folder_whose_name_is_no_text_does_not_spoil_its_report(tmp_path) -> None:
-    """The bytes of its name are shown as such."""
-    write_reports(tmp_path, facts(job="jobs/\udcff"))
-    assert b"job            jobs/\\udcff\n" in (tmp_path / "crawl-report.txt").read_bytes()
-
-
-def test_a_report_that_cannot_be_written_names_its_file(tmp_path) -> None:
-    """The error is the system's; the caller says it in one line."""
-    with pytest.raises(NoFolder, match=r"crawl-report\.txt"), storage_errors(tmp_path):
-        write_reports(tmp_path / "missing", facts())
 
 
 async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
