@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -45,6 +46,11 @@ def _version(wanted: bool) -> None:
 
         typer.echo(f"anabranch {VERSION}")
         raise typer.Exit
+
+
+def flags_of(parameters: Mapping[str, object]) -> dict[str, object]:
+    """The parameters of `crawl` that are keys of the order; None if not given (a list that is not given comes empty)."""
+    return {key: None if value == () else value for key, value in parameters.items() if key not in NO_KEYS}
 
 
 @app.callback()
@@ -135,7 +141,7 @@ def crawl(
         yes=yes,
         verbosity=-1 if quiet else verbose,
         settings=tuple(settings or ()),
-        flags={key: value for key, value in ctx.params.items() if key not in NO_KEYS},
+        flags=flags_of(ctx.params),
     )
     raise typer.Exit(run_crawl(command))
 

@@ -50,7 +50,7 @@ def _flag_layer(flags: Mapping[str, object]) -> Layer:
     for flag, value in flags.items():
         if flag not in FLAGS:
             raise OrderError(f"--{flag.replace('_', '-')} is unknown{hint(flag, FLAGS, '--{}', '-')}")
-        if value not in (None, ()):  # the command line knows a list that is not given as an empty one
+        if value is not None:
             section, key = FLAGS[flag]
             tables.setdefault(section, {})[key] = value
     return Layer(tables=tables, section_form="flags", key_form="--{flag}", origin_form="--{flag}")

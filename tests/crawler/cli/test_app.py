@@ -43,6 +43,8 @@ FLAGS = {
     "max_body": ("1MiB", "1MiB"),
     "allow_private": (None, True),
     "sitemaps": (None, True),
+    "include": (r"/wiki/\d+", [r"/wiki/\d+"]),
+    "exclude": (r"\.zip$", [r"\.zip$"]),
 }
 
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
@@ -56,14 +58,13 @@ NO_FLAGS = {
     *(
         "canonicalization",
         "max_embeds",
-        "include",
-        "exclude",
         "accept",
         "reject",
         "block",
         "max_path_repeats",
         "schemes",
     ),
+    *("processors", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
