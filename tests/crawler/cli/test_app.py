@@ -69,6 +69,8 @@ NO_FLAGS = {
     *("min_free_disk", "on_limit"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
+    *("source_tags", "warc", "warc_prefix", "warc_size", "revisit", "pages", "links", "operator"),
+    *("format", "file", "progress", "interval", "statistics_interval", "reports"),
 }
 
 
