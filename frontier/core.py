@@ -82,8 +82,11 @@ class Frontier:
         self._drain()
         if self._books.backlog.is_full:
             return [BUSY] * len(candidates)
-        via = (0, None) if found_on is None else (found_on.ordinal, found_on.url)
-        verdicts = self._books.accept(candidates, *via)
+        if found_on is None:
+            verdicts = self._books.accept(candidates, 0)
+        else:
+            self._leases.remember(found_on)
+            verdicts = self._books.accept(candidates, found_on.ordinal, found_on.url)
         self._books.say()
         return verdicts
 

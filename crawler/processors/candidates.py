@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from crawler.chain import Step
-from crawler.extracting.links import REDIRECT, Link
+from crawler.extracting.links import MANIFEST, REDIRECT, Link
 from crawler.extracting.sitemaps import robots_links
 from crawler.jobs.scheduling import CHUNK, schedule_all
 from crawler.robots.cache import robots_url
@@ -46,21 +46,26 @@ class Candidates:
             if is_seed_redirect(visit.lease.hops):
                 await self._new_seed(redirect, visit.lease.url)
             visit.links.append(Link(redirect, REDIRECT))
-        visit.discovered = self._in_scope(visit, visit.links[:CHUNK])
+        hops = visit.lease.hops
+        visit.discovered = self._in_scope(visit, visit.links[:CHUNK], hops)
         for start in range(CHUNK, len(visit.links), CHUNK):
             await asyncio.sleep(0)
-            visit.discovered += self._in_scope(visit, visit.links[start : start + CHUNK])
+            visit.discovered += self._in_scope(visit, visit.links[start : start + CHUNK], hops)
         return Step.PROCEED
 
     def announce(self, visit: Visit, lines: Sequence[str]) -> None:
-        """Put the sitemaps that the host's robots.txt names into `visit.discovered`; at most `CHUNK` of them are read."""
+        """Put the sitemaps that the host's robots.txt names into `visit.discovered`; at most `CHUNK` of them are read.
+
+        They are the host's: if it was asked for a sitemap when its robots.txt was fetched, they are not found behind that.
+        """
         if len(lines) > CHUNK:
             log.info("robots.txt names very many sitemaps", url=visit.lease.url, read=CHUNK, left=len(lines) - CHUNK)
-        visit.discovered += self._in_scope(visit, robots_links(lines[:CHUNK], robots_url(visit.lease.url)))
+        links = robots_links(lines[:CHUNK], robots_url(visit.lease.url))
+        visit.discovered += self._in_scope(visit, links, visit.lease.hops.rstrip(MANIFEST))
 
-    def _in_scope(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
+    def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
         lease, may_follow = visit.lease, visit.asked.may_follow
-        hops, page = lease.hops, lease.url
+        page = lease.url
         accepts, key = self._scope.accepts, self._key
         return [
             Candidate(link.url, key(link.url), hops + link.hop, lease.payload)
