@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from frontier.aio import AsyncFrontier
@@ -14,12 +15,13 @@ CHUNK = 1000
 async def schedule_all(
     frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None = None
 ) -> list[Verdict]:
-    """Schedule all, in chunks; the verdicts in the order of the candidates, none of them BUSY.
+    """Schedule all, in chunks between which the loop gets its turn; the verdicts in the order of the candidates, none BUSY.
 
-    Raises: StoreUnavailable.
+    `found_on` is the page they were found on. Raises: StoreUnavailable.
     """
     verdicts: list[Verdict] = []
     for start in range(0, len(candidates), CHUNK):
+        await asyncio.sleep(0)
         verdicts += await _schedule(frontier, candidates[start : start + CHUNK], found_on)
     return verdicts
 
