@@ -116,7 +116,7 @@ class Course:
         phase = self.phase
         if phase is not self._told:
             self._told = phase
-            self._tell(phase, self.ending.value if phase is Phase.DRAINING else self.words or "going on")
+            self._tell(phase, self.ending.value if phase is Phase.DRAINING else self.words or phase.value)
 
     def _apply(self) -> None:
         self._phase_changed()

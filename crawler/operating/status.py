@@ -67,7 +67,7 @@ class Status:
             wakes_in_s=None if wake.at_s is None else max(wake.at_s - self._clock(), 0.0),
             waits_for=wake.waits_for,
             job=self._job,
-            ready=now.queues[QueueState.READY.value],
+            ready=(now if looked is None else looked).queues[QueueState.READY.value],
             parked=0 if looked is None else looked.parked,
             snoozed=0 if looked is None else looked.queues[QueueState.SNOOZED.value],
             gates_open=0 if looked is None else looked.gates_open,
