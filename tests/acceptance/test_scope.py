@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import Ended, anabranch, crawl_log, write_order
+from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.site.page import Host, Link, Page, Web, file, go
 from tests.site.server import SmallWeb
 
@@ -282,3 +283,46 @@ async def test_why_says_which_rule_of_the_scope_decides(tmp_path) -> None:
         assert "out of scope after 1 hop (L), by rule 1 (all)" in await why(tmp_path, "http://other.test/")
         facts = json.loads((await anabranch("why", "job", f"{DOCS}a", "--json", cwd=tmp_path)).out)
         assert facts["scope"].startswith("in scope after 1 hop (L)")
+
+
+async def test_a_running_crawl_says_it_too(tmp_path) -> None:
+    """By its own scope, with the seeds that were added meanwhile; the key finds what has another session id."""
+    session = "/p;jsessionid=0123456789abcdef"
+    table: Web = {
+        "a.test": Host(pages={"/": Page(links=go(session)), session: Page()}),
+        "b.test": Host(pages={"/": Page()}),
+    }
+    async with SmallWeb(table) as web:
+        order = write_order(tmp_path, web.hosts, politeness={"min_delay": "300s", "max_delay": "300s"})
+        process = await start(
+            "crawl", "http://a.test/", "-c", order, "--job", "job", "--robots", "ignore", cwd=tmp_path
+        )
+        while not web.ledger.counts().get("http://a.test/") or not (tmp_path / "job/state/control").exists():
+            await asyncio.sleep(0.01)
+        told = await why(tmp_path, "http://a.test/p;jsessionid=fedcba9876543210")
+        while "never scheduled" in told:  # the page that leads to it is being read
+            told = await why(tmp_path, "http://a.test/p;jsessionid=fedcba9876543210")
+        assert f"it is known as http://a.test{session}, which has the same key" in told
+        assert "in scope after 1 hop (L), by rule 2 (seeds)" in told
+        assert "out of scope" in await why(tmp_path, "http://b.test/1")
+        assert (await anabranch("add", "job", "http://b.test/", cwd=tmp_path)).out.startswith("new ")
+        assert "in scope after 1 hop (L), by rule 2 (seeds)" in await why(tmp_path, "http://b.test/1")
+        assert (await anabranch("stop", "job", "--now", cwd=tmp_path)).code == 0
+        assert (await ended(process)).code == 13
+
+
+async def test_a_killed_crawl_with_the_similarity_filter_goes_on_and_misses_nothing(tmp_path) -> None:
+    """Each page that is left out is like others that were taken: its folder and its name are each known."""
+    names = [f"{letter}{number}" for letter in "abc" for number in range(10)]
+    paths = [f"/{folder}/{name}" for folder in "xyz" for name in names]
+    home = Page(links=go(*paths))
+    table: Web = {"a.test": Host(pages={"/": home, **dict.fromkeys(paths, home)})}
+    async with SmallWeb(table, delay_s=0.01) as web:
+        order = write_order(tmp_path, web.hosts, scope={"similar": "published"})
+        command = ("crawl", "http://a.test/", "-c", order, "--job", "job")
+        await kill_after(await start(*command, cwd=tmp_path), web, 8)
+        run = await anabranch(*command, cwd=tmp_path)
+        assert run.code == 0, run.err
+        taken = [url.split("/")[3:] for url in crawl_log(tmp_path / "job")]
+        assert {name for *_, name in taken} == {"", *names}
+        assert {folder for folder, *name in taken if name} == set("xyz")
