@@ -1,27 +1,28 @@
-"""URLs into the Frontier, however many there are: what it is too busy for is sent again when it has written what it has."""
+"""URLs into the Frontier, however many there are, so that the crawl beside it goes on."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate, Lease, Verdict, VerdictKind
 
-#: Candidates that are sent at a time: some 10 ms of the event loop.
-CHUNK = 1000
+#: Candidates that are sent at a time: 12 ms of the event loop, and a few more when they are durable.
+CHUNK = 500
 
 
 async def schedule_all(
     frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None = None
 ) -> list[Verdict]:
-    """Schedule all, in chunks between which the loop gets its turn; the verdicts in the order of the candidates, none BUSY.
+    """Schedule all, in chunks; the verdicts in the order of the candidates, none of them BUSY.
 
-    `found_on` is the page they were found on. Raises: StoreUnavailable.
+    The next chunk waits until the one before is durable, so the store is never behind because of us, and what becomes known
+    at once is never much. `found_on` is the page they were found on. Raises: StoreUnavailable.
     """
     verdicts: list[Verdict] = []
     for start in range(0, len(candidates), CHUNK):
-        await asyncio.sleep(0)
+        if start:
+            await frontier.flush()
         verdicts += await _schedule(frontier, candidates[start : start + CHUNK], found_on)
     return verdicts
 

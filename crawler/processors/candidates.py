@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 #: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
 SEED_REDIRECTS = 5
+#: Sitemaps that one robots.txt may name.
+MAX_SITEMAPS = 1000
 
 #: Told of candidates that the Frontier was given.
 Given = Callable[[list[Candidate]], Awaitable[None]]
@@ -54,23 +56,24 @@ class Candidates:
         return Step.PROCEED
 
     def announce(self, visit: Visit, lines: Sequence[str]) -> None:
-        """Put the sitemaps that the host's robots.txt names into `visit.discovered`; at most `CHUNK` of them are read.
+        """Put the sitemaps that the host's robots.txt names into `visit.discovered`, the first `MAX_SITEMAPS` of them.
 
         They are the host's: if it was asked for a sitemap when its robots.txt was fetched, they are not found behind that.
         """
-        if len(lines) > CHUNK:
-            log.info("robots.txt names very many sitemaps", url=visit.lease.url, read=CHUNK, left=len(lines) - CHUNK)
-        links = robots_links(lines[:CHUNK], robots_url(visit.lease.url))
+        if len(lines) > MAX_SITEMAPS:
+            log.info("robots.txt names too many sitemaps", url=visit.lease.url, named=len(lines), read=MAX_SITEMAPS)
+        links = robots_links(lines[:MAX_SITEMAPS], robots_url(visit.lease.url))
         visit.discovered += self._in_scope(visit, links, visit.lease.hops.rstrip(MANIFEST))
 
     def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
-        lease, may_follow = visit.lease, visit.asked.may_follow
-        page = lease.url
+        page, payload = visit.lease.url, visit.lease.payload
         accepts, key = self._scope.accepts, self._key
+        if visit.asked.nofollow:
+            links = [link for link in links if visit.asked.may_follow(link.hop)]
         return [
-            Candidate(link.url, key(link.url), hops + link.hop, lease.payload)
+            Candidate(link.url, key(link.url), way, payload)
             for link in links
-            if may_follow(link.hop) and accepts(link.url, hops + link.hop, page)
+            if accepts(link.url, way := hops + link.hop, page)
         ]
 
 
@@ -86,10 +89,9 @@ class Ahead:
 
     async def __call__(self, visit: Visit) -> Step:
         """Leave at most `CHUNK` candidates to the page's end. Waits while the store is behind. Raises: StoreUnavailable."""
-        while len(visit.discovered) > CHUNK:
-            sent = visit.discovered[:CHUNK]
+        if len(visit.discovered) > CHUNK:
+            sent, visit.discovered = visit.discovered[:-CHUNK], visit.discovered[-CHUNK:]
             await schedule_all(self._frontier, sent, visit.lease)
-            visit.discovered = visit.discovered[CHUNK:]
             if self._given is not None:
                 await self._given(sent)
         return Step.PROCEED

@@ -150,7 +150,7 @@ def test_the_sitemaps_of_a_robots_txt_are_the_hosts() -> None:
     assert one.discovered == [Candidate(url="http://a.test/map.xml", hops="LM")]
     many = visit()
     crawl.process.announce(many, [f"/{number}.xml" for number in range(3000)])
-    assert len(many.discovered) == module.CHUNK
+    assert len(many.discovered) == module.MAX_SITEMAPS
 
 
 async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) -> None:
@@ -167,6 +167,6 @@ async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) 
         candidates = [Candidate(f"http://b.test/{number}", hops="M") for number in range(8)]
         one.discovered = list(candidates)
         assert await Ahead(frontier, given)(one) is Step.PROCEED
-        assert (one.discovered, told) == (candidates[6:], candidates[:6])
-        assert frontier.core.pending == 6
+        assert (one.discovered, told) == (candidates[5:], candidates[:5])
+        assert frontier.core.pending == 5
         assert (await frontier.lease()).via == "http://a.test/map.xml"
