@@ -198,7 +198,7 @@ class Books:
         if self._loaded:
             self._loaded_synced(answer)
         try:
-            self._intake.mark_synced(number)
+            self._intake.mark_synced(number, duplicates)
         except OSError as error:
             raise StoreFull(f"the filter cannot be written: {error}") from error
 

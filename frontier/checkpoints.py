@@ -47,13 +47,16 @@ class Checkpoints:
         *,
         marked: int = 0,
         on_change: Callable[[], None] = lambda: None,
+        more: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """`marked`: every row up to this one is committed and marked. `more`: what else each notes; asked in its thread."""
         self._store = store
         self._seen = seen
         self._every_s = min(every_s, TIMEOUT_MAX)
         self._marked = marked  #: S; up to here every row is committed and marked
         self._noted: int | None = None  # S of the last checkpoint of this process
         self._on_change = on_change
+        self._more = more
         self.failure: StoreUnavailable | None = None  #: why there are no more checkpoints
         self._making = Lock()
         self._ends = Event()
@@ -114,7 +117,7 @@ class Checkpoints:
     def _make(self) -> None:
         marked = self._marked  # before the sync: what is marked meanwhile may not be in it
         self._seen.sync()
-        self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position()})
+        self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position(), **self._more()})
         self._noted = marked
 
 

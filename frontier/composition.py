@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.registered import found
-from dedup.uniq import UniqFilter, UniqParameters
+from dedup.uniq import UniqFilter
 from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
 from frontier.core import Frontier
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
+from frontier.filters import DedupFilter, checked_uniq
 from frontier.fingerprints import name_id
 from frontier.intake import Intake
 from frontier.leases import Leases
@@ -35,6 +36,7 @@ from frontier.scheduling.gates import Gate, Politeness
 from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
+from frontier.sharing import SHARED, BesideShared, SharedFilter, catch_up_shared
 from frontier.stores.base import FrontierStore, Opening
 from frontier.stores.memory import MemoryStore
 
@@ -62,6 +64,7 @@ def open_frontier(
     `store` is another place for the rows than the folder's file, such as a database; the filter stays in the folder.
     `seen` is another filter than the folder's. One that blocks must be the store's, too (`SqlStore(…, seen=…)`), whose thread
     asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if opening fails once the store is open.
+    A `SharedFilter` stands beside the folder's filter, not in its place; a `store` that is given must have it, too.
     `clock` is the host's own, see `frontier.clocks`: for the Frontier it never goes back.
     `on_change` is called from another thread when the store has answered; it may only wake the host.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
@@ -69,18 +72,27 @@ def open_frontier(
     """
     if not isinstance(state, Path | None):
         raise TypeError(f"the state's folder is a Path, or None for memory alone; not {state!r}")
+    shared = seen if isinstance(seen, SharedFilter) else None
+    if shared is not None and state is None and store is None:
+        raise TypeError("a shared filter needs a store that asks it: give a folder, or SqlStore(…, seen=shared)")
     sheets = check_order(order)
     clock = steady_clock() if clock is None else never_back(clock)
     if store is None:
-        store = MemoryStore() if state is None else _file_store(state)
+        store = MemoryStore() if state is None else _file_store(state, shared)
     opening = store.open(_identity(order), clock(), on_change)
     with ExitStack() as opened:  # lets go of all that was opened if something fails
         opened.callback(store.close, clean=False)
         seen = _open_filter(state, order, store, opening, seen)
         opened.callback(seen.close)
         parts = _parts(order, sheets, store, seen, opening, clock)
+        parts.intake.has_shared = shared is not None
         checkpoints = Checkpoints(
-            store, seen, order.checkpoint_s, marked=opening.counters.last_ordinal, on_change=on_change
+            store,
+            seen,
+            order.checkpoint_s,
+            marked=opening.counters.last_ordinal,
+            on_change=on_change,
+            more=_without_shared if shared is None else shared.notes,
         )
         opened.callback(checkpoints.close, final=False)
         frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
@@ -103,60 +115,15 @@ def own_function(name: str) -> Callable[..., Any]:
         raise PolicyError(str(error)) from error
 
 
-class DedupFilter:
-    """The room `dedup`'s UniqFilter behind this room's seam."""
-
-    blocks = False
-
-    def __init__(self, uniq: UniqFilter) -> None:
-        self._uniq = uniq
-
-    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
-        """For each key, whether it was never marked."""
-        answer: list[bool] = self._uniq.unseen(keys).tolist()
-        return answer
-
-    def mark(self, keys: Sequence[bytes]) -> None:
-        """Mark the keys as seen."""
-        self._uniq.mark(keys)
-
-    def sync(self) -> None:
-        """Make every mark durable."""
-        self._uniq.sync()
-
-    def position(self) -> str:
-        """What stands for all that was marked before the last sync."""
-        return self._uniq.position()
-
-    def close(self) -> None:
-        """Let go of maps and files."""
-        self._uniq.close()
-
-    def facts(self) -> Mapping[str, float]:
-        """The filter's statistics by name."""
-        statistics = self._uniq.statistics()
-        return {
-            "keys": float(statistics.keys),
-            "false_drop_probability": statistics.false_drop,
-            "expected_lost": statistics.expected_lost,
-        }
-
-
 def check_order(order: FrontierOrder) -> Sheets:
     """The order's overrides as a table. Raises: PolicyError for what does not exist or makes no sense."""
     check_numbers(order)
-    _uniq(order)
+    checked_uniq(order.uniq)
     sheets = Sheets(order.overrides)
     parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
     parse_group(order.group, ip_of=order.ip_of, imported=own_function)
     _rules(order, sheets)
     return sheets
-
-
-def _uniq(order: FrontierOrder) -> UniqParameters:
-    if isinstance(order.uniq, UniqParameters | None):
-        return order.uniq or UniqParameters()
-    raise PolicyError(f"uniq {order.uniq!r}: give UniqParameters of dedup.uniq, or None")
 
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
@@ -247,20 +214,27 @@ def _identity(order: FrontierOrder) -> dict[str, str]:
     return {"policy": order.policy, "politeness": order.scope.value}
 
 
-def _file_store(state: Path) -> FrontierStore:
+def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:
     from frontier.stores.sql import SqlStore  # noqa: PLC0415 - a Frontier in memory needs no SQLAlchemy
 
     try:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"{state}: {error.strerror}; choose a folder that can be written") from error
-    return SqlStore(state / STORE_FILE)
+    return SqlStore(state / STORE_FILE, seen=shared)
+
+
+def _without_shared() -> dict[str, str]:
+    """A shared filter that is named again later does not know what was accepted without it."""
+    return {SHARED: ""}
 
 
 def _open_filter(
     state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening, given: SeenFilter | None
 ) -> SeenFilter:
     """The filter, knowing all that the store knows."""
+    if isinstance(given, SharedFilter):
+        return _open_beside(state, order, store, opening, given)
     place = "the filter" if state is None or given is not None else f"the filter in {state / 'seen'}"
     seen: SeenFilter
     try:
@@ -269,7 +243,7 @@ def _open_filter(
         elif state is None:
             seen = ExactFilter()
         else:
-            seen = DedupFilter(UniqFilter.open(state / "seen", _uniq(order)))
+            seen = DedupFilter(UniqFilter.open(state / "seen", checked_uniq(order.uniq)))
         _catch_up(seen, store, opening)
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error
@@ -279,6 +253,19 @@ def _open_filter(
         raise StoreFull(f"{place} cannot be written: {error.strerror}") from error
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
+    return seen
+
+
+def _open_beside(
+    state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening, shared: SharedFilter
+) -> BesideShared:
+    """The folder's filter beside the shared one, both knowing all that the store knows."""
+    seen = BesideShared(_open_filter(state, order, store, opening, None), shared)
+    try:
+        catch_up_shared(store, shared, opening)
+    except BaseException:
+        seen.close()
+        raise
     return seen
 
 

@@ -33,6 +33,8 @@ _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number
 _new: Final = tuple.__new__
 #: Ids of names that are remembered.
 _REMEMBERED: Final = 65_536
+#: Keys that other crawls own that are remembered.
+_REMEMBERED_KEYS: Final = 65_536
 
 
 class Fresh:
@@ -80,6 +82,10 @@ class Intake:
         self._pending: set[bytes] = set()
         self._unmarked: deque[tuple[int, int, list[bytes]]] = deque()
         self.marked_ordinal = 0  #: every row up to this one is known to the filter
+        self.has_shared = False  #: the store asks a filter beside this one, and lets rows die that other crawls have
+        self._elsewhere: set[bytes] = (
+            set()
+        )  #: keys that died so: they stay pending for a while, as no filter here has them
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
@@ -121,8 +127,8 @@ class Intake:
             # A filter that blocks is marked by the store, before it calls the rows durable.
             self._remember(rows[-1].ordinal, [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]])
 
-    def mark_synced(self, number: int) -> None:
-        """Batches up to `number` are durable: tell the filter. Raises: OSError of the filter."""
+    def mark_synced(self, number: int, died: Sequence[Row] = ()) -> None:
+        """Batches up to `number` are durable, but for the rows that `died`: tell the filter. Raises: OSError of the filter."""
         unmarked = self._unmarked
         if not unmarked:
             return
@@ -131,8 +137,18 @@ class Intake:
             _, self.marked_ordinal, added = unmarked.popleft()
             keys.extend(added)
         if keys:
-            self._seen.mark(keys)
-            self._pending.difference_update(keys)
+            own = self._without_dead(keys, died) if died and self.has_shared else keys
+            self._seen.mark(own)
+            self._pending.difference_update(own)
+
+    def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> list[bytes]:
+        """The keys that are this crawl's; the others are remembered: a popular link is not asked about each time."""
+        dead = {row.dedup_key() for row in died}
+        if len(self._elsewhere) + len(dead) > _REMEMBERED_KEYS:
+            self._pending -= self._elsewhere
+            self._elsewhere.clear()
+        self._elsewhere |= dead
+        return [key for key in keys if key not in dead]
 
     def gate_of(self, queue: QueueKey, host: str) -> GateKey:
         """The gate of a URL with this queue and host."""
@@ -150,7 +166,7 @@ class Intake:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
         keys = [_key(candidate) for candidate in candidates]
         unseen = self._unseen(keys)
-        new = LATER if self._seen.blocks else NEW
+        new = LATER if self._seen.blocks or self.has_shared else NEW
         pending = self._pending
         in_batch: set[bytes] = set()
         verdicts: list[Verdict] = []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
+from crawler.orders.dedup import DedupSection
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import StoreLost
@@ -12,6 +16,7 @@ from crawler.processors.preconditions import MAX_REDIRECTS
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
+from frontier.filters import uniq_parameters
 from frontier.models import QueueKey
 from frontier.policies.assignment import PolitenessScope
 from frontier.policies.authority import IpOf
@@ -19,10 +24,14 @@ from frontier.policies.budgets import Budgets
 from frontier.policies.sheets import Override, Settings
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Politeness
+from frontier.sharing import SharedFilter, open_shared
 from frontier.stores.base import FrontierStore
 
 #: The job's durable list of seeds, in its state folder.
 SEED_BOOK = "seeds.jsonl"
+
+#: The variable with the password of the Redis servers, as redis-cli reads it.
+AUTH_VARIABLE = "REDISCLI_AUTH"
 
 #: Fetches of one visit at most: robots.txt with its redirects, and the page.
 _FETCHES = MAX_REDIRECTS + 2
@@ -61,6 +70,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
+        uniq=_uniq(order.dedup),
     )
     check_order(asked)
     return asked
@@ -79,32 +89,58 @@ def open_job(
     Raises: as `open_frontier`, and StoreLost if the rows are not where the job's seeds and filter belong to.
     """
     is_old = has_seeds(state.parent)
-    asked, store = frontier_order(order, ip_of), _database(state, order)
-    if store is None and is_old and not has_store(state):
+    asked, has_file = frontier_order(order, ip_of), _has_file(state, order)
+    if has_file and is_old and not has_store(state):
         raise StoreLost(
             f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
             "restore it from a copy, or start over with --fresh --yes"
         )
-    frontier = open_frontier(state, asked, store=store, clock=clock, on_change=on_change)
-    try:
+    with ExitStack() as opened:  # lets go of what was opened if something fails
+        shared = _shared(order.dedup)
+        if shared is not None:
+            opened.callback(shared.close)
+        store = None if has_file else _database(order.frontier.store, shared)
+        frontier = open_frontier(state, asked, store=store, seen=shared, clock=clock, on_change=on_change)
+        opened.callback(frontier.close)
         if store is not None and not is_old:
             _check_is_empty(frontier, order.frontier.store)
-    except BaseException:
-        frontier.close()
-        raise
+        opened.pop_all()
     return frontier
 
 
-def _database(state: Path, order: CrawlOrder) -> FrontierStore | None:
-    """The order's database; None for the file in the folder. Raises: StoreLost, PolicyError for a URL of another kind."""
-    address = order.frontier.store
-    if not address:
-        return None
-    if has_store(state):
+def _uniq(dedup: DedupSection) -> object:
+    return uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive)
+
+
+def _has_file(state: Path, order: CrawlOrder) -> bool:
+    """The rows are in the folder's file, not in a database. Raises: StoreLost if they are there, against the order."""
+    if order.frontier.store and has_store(state):
         raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in a database; leave out [frontier] store")
+    return not order.frontier.store
+
+
+def _database(address: str, shared: SharedFilter | None) -> FrontierStore:
+    """The store in a database. Raises: PolicyError for a URL of another kind."""
     from frontier.stores.sql import SqlStore  # noqa: PLC0415 - most jobs have no database
 
-    return SqlStore(address)
+    return SqlStore(address, seen=shared)
+
+
+def _shared(dedup: DedupSection) -> SharedFilter | None:
+    """The filter that the order shares with other crawls, if it does. Raises: as `open_shared`."""
+    if not dedup.leaves:
+        return None
+    urls = [_with_password(url, os.environ.get(AUTH_VARIABLE)) for url in dedup.leaves]
+    return open_shared(urls, dedup.leaves_name, expect=dedup.expect, false_positive=dedup.false_positive)
+
+
+def _with_password(url: str, password: str | None) -> str:
+    """The URL as the client library takes it."""
+    if not password:
+        return url
+    parts = urlsplit(url)
+    user, _, place = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}").geturl()
 
 
 def _check_is_empty(frontier: Frontier, address: str) -> None:

@@ -17,6 +17,9 @@ from frontier.core import Frontier
 from frontier.operating.statistics import FrontierStatistics
 from frontier.scheduling.lifecycle import QueueState
 
+#: Of a filter in common with other crawls: links left to them, URLs that one of them took, too.
+SHARED_COUNTS = ("shared_left", "shared_twice")
+
 log = structlog.get_logger(__name__)
 
 
@@ -83,6 +86,8 @@ class Status:
             return facts
         now = self.snapshot()
         beside = {"waits_for": now.waits_for.name or "", "free_disk_bytes": self._disk.free_bytes}
+        if (looked := self._looked()) is not None:
+            beside |= {name: int(looked.seen[name]) for name in SHARED_COUNTS if name in looked.seen}
         return {**facts, **now._asdict(), **beside, "line": progress_line(now)}
 
     def log(self) -> None:

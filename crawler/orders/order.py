@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from crawler.jobs.seeds import is_file
+from crawler.orders.dedup import DedupSection
 from crawler.orders.extract import ExtractSection
 from crawler.orders.fetch import FetchSection, SiteEntry
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
@@ -91,6 +92,7 @@ class CrawlOrder(BaseSettings):
     fetch: FetchSection = FetchSection()
     extract: ExtractSection = ExtractSection()
     dns: DnsSection = DnsSection()
+    dedup: DedupSection = DedupSection()
     write: WriteSection = WriteSection()
     logs: LogsSection = LogsSection()
     report: ReportSection = ReportSection()

@@ -108,6 +108,11 @@ class SharedDsbf:
             servers.close()
             raise
 
+    @property
+    def generation(self) -> str:
+        """A random text of its making: a filter of the same name that was removed and made anew has another."""
+        return self._manifest.tree.tokens[0]
+
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never put in; a key never put in is False with a probability of at most f.
 

@@ -12,7 +12,7 @@ Whether a COMMIT that failed took place all the same is asked of the database: e
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -213,11 +213,10 @@ class Work:
             return
         batches = [item for item in group.items if isinstance(item, Batch)]
         if self._seen is not None:
-            # All are asked before any is changed: a filter that fails amid them is asked again for all.
-            dead = [_known(batch, self._seen) for batch in batches]
-            for batch, rows in zip(batches, dead, strict=True):
-                _take_out(batch, rows)
-            group.known = [row for rows in dead for row in rows]
+            group.known = _known(batches, self._seen)
+            dead = {row.ordinal for row in group.known}
+            for batch in batches if dead else ():
+                batch.new = [row for row in batch.new if row.ordinal not in dead]
         group.batches = batches
 
     def _mark_seen(self, group: Group) -> None:
@@ -256,21 +255,14 @@ def _kind(item: Item) -> Callable[..., Any]:
     return item.read if isinstance(item, Asked) else type(item)
 
 
-def _known(batch: Batch, seen: SeenFilter) -> list[Row]:
-    """The new rows of the batch that the filter knows. Forced ones are not asked about."""
-    asked = [row for row in batch.new if row.ordinal not in batch.forced]
+def _known(batches: Sequence[Batch], seen: SeenFilter) -> list[Row]:
+    """The new rows that the filter knows, by one question for all batches. Forced ones are not asked about."""
+    asked = [row for batch in batches for row in batch.new if row.ordinal not in batch.forced]
     if not asked:
         return []
     with _filter_errors():
         verdicts = seen.unseen([row.dedup_key() for row in asked])
     return [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
-
-
-def _take_out(batch: Batch, rows: list[Row]) -> None:
-    """Let the batch have these rows no more."""
-    if rows:
-        ordinals = {row.ordinal for row in rows}
-        batch.new = [row for row in batch.new if row.ordinal not in ordinals]
 
 
 class _FilterFailed(StoreUnavailable):

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 
+from crawler.operating.control import ask
 from crawler.reporting.reports.catalogue import REPORTS
 from tests.acceptance.command import anabranch, ended, start, write_order
 from tests.site.page import Host, Page, go
@@ -85,7 +86,7 @@ async def test_a_running_crawl_answers_for_every_report_and_goes_on(tmp_path):
         process = await start(*crawl_of(tmp_path, web, politeness={"max_connections": 1}), cwd=tmp_path)
         while not web.ledger.counts().total():
             await asyncio.sleep(0.005)
-        assert (await anabranch("pause", tmp_path / "job", cwd=tmp_path)).code == 0
+        assert await asyncio.to_thread(ask, tmp_path / "job" / "state", "crawl-pause", {})
         facts = {name: await reported(tmp_path, name) for name in REPORTS}
         assert (await anabranch("resume", tmp_path / "job", cwd=tmp_path)).code == 0
         run = await ended(process)

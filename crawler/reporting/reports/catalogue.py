@@ -30,7 +30,7 @@ def _needs(*parts: str) -> frozenset[str]:
 
 
 REPORTS: Mapping[str, ReportKind] = MappingProxyType({
-    "crawl-summary": ReportKind("crawl-report.txt", summary, _needs("seeds")),
+    "crawl-summary": ReportKind("crawl-report.txt", summary, _needs("seeds", "frontier")),
     "seeds": ReportKind(SEEDS_REPORT, lambda facts: seeds_table(facts.seeds), _needs("seeds")),
     "hosts": ReportKind("hosts-report.txt", hosts, _needs("frontier", "queues")),
     "mimetypes": ReportKind("mimetype-report.txt", mime_types),

@@ -81,6 +81,9 @@ def _held_back(frontier: FrontierStatistics) -> Iterator[tuple[str, str]]:
         yield "retired", f"{frontier.retired} URLs, in queues over their budget or put aside"
     if frontier.leases_lost:
         yield "leases lost", f"{frontier.leases_lost}, their URLs were fetched again"
+    if "shared_twice" in frontier.seen:
+        left, twice = (int(frontier.seen[name]) for name in ("shared_left", "shared_twice"))
+        yield "shared dedup", f"{left} links left to other crawls, {twice} URLs taken by another crawl, too"
 
 
 def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:

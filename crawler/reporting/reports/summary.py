@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from crawler.reporting.reports.facts import JobFacts
 from crawler.reporting.reports.table import Cell, Report
+from frontier.operating.statistics import FrontierStatistics
 from frontier.operating.timewords import duration_words
 
 
@@ -30,9 +31,17 @@ def _rows(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     yield "Novel URIs", total.novel_urls
     yield "Duplicate-by-hash URIs", total.dup_urls
     yield "Not-modified URIs", total.not_modified_urls
+    yield from _shared(facts.frontier)
     yield "Total Crawled Bytes", total.bytes
     yield "Novel Bytes", total.novel_bytes
     yield "Duplicate-by-hash Bytes", total.dup_bytes
     yield "Not-modified Bytes", total.not_modified_bytes
     yield "URIs/sec", total.urls / duration_s if duration_s > 0 else 0.0
     yield "KB/sec", total.bytes / 1024 / duration_s if duration_s > 0 else 0.0
+
+
+def _shared(frontier: FrontierStatistics | None) -> Iterator[tuple[str, Cell]]:
+    """What was left to crawls that share a filter with this one, and what they took all the same; nothing without one."""
+    if frontier is not None and "shared_twice" in frontier.seen:
+        yield "Links left to other crawls", int(frontier.seen["shared_left"])
+        yield "URIs taken by another crawl, too", int(frontier.seen["shared_twice"])

@@ -67,6 +67,7 @@ NO_FLAGS = {
     *("processors", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
+    *("exact", "expect", "false_positive", "leaves", "leaves_name"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
     *("source_tags", "warc", "warc_prefix", "warc_size", "revisit", "pages", "links", "operator"),

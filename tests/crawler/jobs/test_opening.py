@@ -12,7 +12,8 @@ from sqlalchemy import make_url
 from crawler.jobs.opening import SEED_BOOK, frontier_order, has_seeds, open_job
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import StoreLost
-from frontier.errors import FormatMismatch, PolicyError
+from dedup.uniq import UniqParameters
+from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import Candidate
 from frontier.policies.assignment import PolitenessScope
 from frontier.policies.budgets import Budgets
@@ -20,6 +21,7 @@ from frontier.policies.sheets import Override, Settings
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Politeness
 from tests import postgres_server
+from tests.redis_server import redis_servers
 
 URL = "http://a.test/"
 
@@ -221,3 +223,79 @@ def test_rows_and_jobs_are_not_mixed_up(
     order = given(tmp_path / "state", database)
     with pytest.raises((StoreLost, FormatMismatch), match=line):
         open_job(tmp_path / "state", order)
+
+
+# A filter in common with other crawls
+
+
+def sharing(*urls: str, more: str = "") -> CrawlOrder:
+    """An order whose filter is on these servers."""
+    return order_of(f"[dedup]\nleaves = {list(urls)}\nexpect = 1000\n{more}")
+
+
+def test_two_jobs_that_name_the_same_servers_share_their_urls(tmp_path: Path) -> None:
+    """Each keeps its own rows; the name tells one filter from another."""
+    with redis_servers(tmp_path / "redis", 2) as running:
+        urls = [f"{server.url}/0" for server in running]
+        with open_job(tmp_path / "one", sharing(*urls)) as one, open_job(tmp_path / "two", sharing(*urls)) as two:
+            for frontier in (one, two):
+                frontier.schedule([Candidate(URL)])
+                frontier.flush()
+            assert (one.pending, two.pending) == (1, 0)
+        with open_job(tmp_path / "three", sharing(*urls, more="leaves_name = 'other'")) as three:
+            three.schedule([Candidate(URL)])
+            three.flush()
+            assert three.pending == 1
+
+
+def test_rows_in_a_database_may_share_a_filter_too(tmp_path: Path, database: str) -> None:
+    """The store's thread asks it, wherever the rows are."""
+    with redis_servers(tmp_path / "redis", 1) as (server,):
+        with open_job(tmp_path / "one", sharing(server.url)) as one:
+            one.schedule([Candidate(URL)])
+        order = sharing(server.url, more=f'[frontier]\nstore = "{database}"')
+        with open_job(tmp_path / "two", order) as two:
+            two.schedule([Candidate(URL)])
+            two.flush()
+            assert two.pending == 0
+
+
+def test_the_password_of_the_servers_is_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where redis-cli looks for it; never in the order."""
+    monkeypatch.delenv("REDISCLI_AUTH", raising=False)
+    with redis_servers(tmp_path / "redis", 1, requirepass="o/p:e n") as (server,):
+        with pytest.raises(
+            PolicyError, match=r"^shared filter anabranch: the Redis server .* refuses user or password"
+        ):
+            open_job(tmp_path / "job", sharing(server.url))
+        monkeypatch.setenv("REDISCLI_AUTH", "o/p:e n")
+        open_job(tmp_path / "job", sharing(server.url)).close()
+
+
+def test_a_server_that_does_not_answer_leaves_the_job_as_it_was(tmp_path: Path) -> None:
+    """One line that names the leaf; when the server is back the job is opened."""
+    with redis_servers(tmp_path / "redis", 1) as (server,):
+        order = sharing(server.url)
+        open_job(tmp_path / "job", order).close()
+        server.kill()
+        with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{server.port} does not answer"):
+            open_job(tmp_path / "job", order)
+        server.start()
+        open_job(tmp_path / "job", order).close()
+
+
+def test_other_numbers_than_those_of_the_filter_are_refused(tmp_path: Path) -> None:
+    """The line names the server and the number."""
+    with redis_servers(tmp_path / "redis", 1) as (server,):
+        open_job(tmp_path / "one", sharing(server.url)).close()
+        with pytest.raises(FormatMismatch, match=rf"127.0.0.1:{server.port} .*false_positive"):
+            open_job(tmp_path / "two", sharing(server.url, more="false_positive = 0.01"))
+
+
+def test_the_jobs_own_filter_is_as_the_order_says(tmp_path: Path) -> None:
+    """Exact, or with a rate; another one later is refused."""
+    asked = frontier_order(order_of("[dedup]\nexact = true\nexpect = 5000\nfalse_positive = 0.01"))
+    assert asked.uniq == UniqParameters(mode="exact", expected=5000, false_positive=0.01)
+    open_job(tmp_path / "job", order_of("[dedup]\nexact = true")).close()
+    with pytest.raises(FormatMismatch, match="mode"):
+        open_job(tmp_path / "job", order_of())

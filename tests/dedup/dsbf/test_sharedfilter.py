@@ -535,7 +535,8 @@ def test_a_filter_made_anew_is_not_the_old_one(urls: list[str]) -> None:
         old.add(keys(10))
         for url in urls:
             client(url).flushall()
-        with opened(urls) as new:
+        with opened(urls) as new, opened(urls) as other:
+            assert new.generation == other.generation != old.generation
             assert new.add(keys(10)).all()
             for call in (old.unseen, old.add):
                 with pytest.raises(StoreUnavailable, match="made anew"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -171,8 +172,6 @@ def test_a_report_that_cannot_be_written_names_its_file(facts, tmp_path) -> None
 
 def test_when_nothing_is_queued_nothing_remains_of_any_host(facts) -> None:
     """Also of hosts that share their queues."""
-    from dataclasses import replace
-
     done = replace(facts, frontier=FRONTIER._replace(pending=0, retired=0), queues=())
     assert [row[4] for row in REPORTS["hosts"].make(done).rows] == [0, 0, 0]
 
@@ -198,3 +197,10 @@ def test_a_job_without_seeds_or_time_divides_by_nothing(tmp_path) -> None:
     assert "URIs/sec: 0.00\n" in texts["crawl-summary"]
     assert texts["frontier-summary"] == ""
     assert {"seeds", "frontier", "longest", "queues", "workers"} == ALL_NEEDS
+
+
+def test_the_summary_of_a_crawl_that_shares_a_filter_says_what_others_have(facts) -> None:
+    """Two rows that no other crawl's summary has."""
+    shared = FRONTIER._replace(seen={"shared_left": 113.0, "shared_twice": 40.0})
+    text = "".join(text_lines(REPORTS["crawl-summary"].make(replace(facts, frontier=shared))))
+    assert "Not-modified URIs: 1\nLinks left to other crawls: 113\nURIs taken by another crawl, too: 40\nTotal" in text

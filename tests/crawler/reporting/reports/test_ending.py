@@ -137,6 +137,18 @@ def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
     assert "lost to dedup  nothing\n" in crawl_report(exact)
 
 
+def test_a_shared_filter_has_a_line_of_its_own() -> None:
+    """What was left to other crawls, and what one of them took as well; without such a filter nothing is said."""
+    alone = facts()
+    assert "shared dedup" not in crawl_report(alone)
+    seen = {"expected_lost": 0.0, "shared_left": 113.0, "shared_twice": 40.0}
+    shared = alone._replace(frontier=alone.frontier._replace(seen=seen))
+    assert (
+        "shared dedup   113 links left to other crawls, 40 URLs taken by another crawl, too\nlost to dedup"
+        in crawl_report(shared)
+    )
+
+
 async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
     """By what the folder was before, and by what is left."""
     async with memory_frontier(SEED, f"{SEED}1") as frontier:
