@@ -25,6 +25,7 @@ from crawler.jobs.seeding import Marks, Seeding
 from crawler.jobs.seeds import SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.jobs.writing import Writing, open_writing, warc_facts
+from crawler.network.descriptors import connections_within, raise_file_limit
 from crawler.network.dns import Resolver
 from crawler.operating.judging import Judge
 from crawler.operating.limits import Limits
@@ -131,6 +132,7 @@ def _fetcher(run: Run, resolver: Resolver) -> Fetcher:
         scratch=Scratch(run.job.state),
         clock=run.clock,
         sites=map(site_of, order.site),
+        connections=connections_within(raise_file_limit(), order.crawl.workers),
     )
 
 
@@ -225,4 +227,5 @@ def robots_options(order: CrawlOrder) -> RobotsOptions:
         max_crawl_delay_s=order.robots.max_crawl_delay_s,
         cache_s=order.robots.cache_s,
         unreachable_s=order.robots.unreachable_s,
+        timeout_s=order.fetch.timeout_s,
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from frontier.backlog import Backlog
 from frontier.endings import Endings
-from frontier.errors import FrontierError, StoreFull
+from frontier.errors import FrontierError, unwritable
 from frontier.intake import Intake
 from frontier.models import Candidate, OutcomeKind, Row, Verdict
 from frontier.outbox import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox
@@ -200,7 +200,7 @@ class Books:
         try:
             self._intake.mark_synced(number, duplicates)
         except OSError as error:
-            raise StoreFull(f"the filter cannot be written: {error}") from error
+            raise unwritable("the filter", error) from error
 
     def _loaded_synced(self, answer: Synced) -> None:
         """Make good what dead rows counted for that are no plain ones; those that wait may come due from now on."""

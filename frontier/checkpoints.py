@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import NamedTuple, Protocol
 
-from frontier.errors import FormatMismatch, StoreFull, StoreUnavailable
+from frontier.errors import FormatMismatch, StoreUnavailable, unwritable
 from frontier.seen import SeenFilter
 from frontier.stores.base import FrontierStore, Opening
 
@@ -68,7 +68,7 @@ class Checkpoints:
         self._marked = ordinal
 
     def now(self) -> None:
-        """Make one (blocks, any thread). Raises: StoreFull if the filter cannot be written, StoreUnavailable; then always."""
+        """Make one (blocks, any thread). Raises: StoreFull, StoreUnavailable if the filter cannot be written; then always."""
         with self._making:
             if self.failure is None:
                 self.failure = self._tried()
@@ -105,7 +105,7 @@ class Checkpoints:
         except StoreUnavailable as error:
             return error
         except OSError as error:
-            failure: StoreUnavailable = StoreFull(f"the filter cannot be written: {error}")
+            failure = unwritable("the filter", error)
             failure.__cause__ = error
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
             failure = StoreUnavailable(f"a checkpoint failed: {error!r}")

@@ -16,7 +16,7 @@ from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
 from frontier.core import Frontier
 from frontier.endings import Endings
-from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreUnavailable
+from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
 from frontier.filters import DedupFilter, checked_uniq
 from frontier.fingerprints import name_id
 from frontier.intake import Intake
@@ -250,7 +250,7 @@ def _open_filter(
     except BadParameters as error:
         raise PolicyError(str(error)) from error
     except OSError as error:
-        raise StoreFull(f"{place} cannot be written: {error.strerror}") from error
+        raise unwritable(str(place), error) from error
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
     return seen

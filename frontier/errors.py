@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
+#: What the system says when no more files and sockets may be opened: by the process, by all of them.
+_TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+
 
 class FrontierError(Exception):
     """Root of all errors of this room."""
@@ -41,3 +46,12 @@ class StoreFull(StoreUnavailable):
 
 class StoreInUse(StoreUnavailable):
     """Another process holds the store."""
+
+
+def unwritable(what: str, error: OSError) -> StoreUnavailable:
+    """The error of a file that cannot be written; to be raised `from` the `OSError`. Too many open files are no full disk."""
+    file = f" ({error.filename})" if error.filename else ""
+    message = f"{what} cannot be written: {error.strerror or error}{file}"
+    if error.errno in _TOO_MANY_FILES:
+        return StoreUnavailable(f"{message}; raise the limit of open files (ulimit -n) and run again")
+    return StoreFull(message)

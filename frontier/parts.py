@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from frontier.books import Books
 from frontier.checkpoints import Checkpoints
 from frontier.endings import Endings
-from frontier.errors import StoreFull
+from frontier.errors import unwritable
 from frontier.intake import Intake
 from frontier.leases import Leases
 from frontier.models import WaitsFor, Wake
@@ -115,7 +115,7 @@ class Parts:
                     checkpoints.marked(self.intake.marked_ordinal)
             clean = self.books.failure is None
         except OSError as error:
-            raise StoreFull(f"the filter cannot be written: {error}") from error
+            raise unwritable("the filter", error) from error
         finally:
             store.close(clean=clean)
 

@@ -34,15 +34,19 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "ada_url": ("crawler/urls/parsing.py",),
     "aiodns": ("crawler/network/dns.py",),
     "aiohttp": (
-        "crawler/fetching/fetcher.py",
+        "crawler/fetching/answers.py",
+        "crawler/fetching/exchange.py",
         "crawler/fetching/kinds.py",  # its errors
+        "crawler/fetching/requests.py",
+        "crawler/fetching/sessions.py",
         "crawler/network/connector.py",
+        "crawler/network/idle.py",
         "crawler/network/socks.py",
         "crawler/network/wire.py",
         "crawler/lab/miniweb*",
     ),
     "matplotlib": ("crawler/lab/plots.py",),
-    "multidict": ("crawler/fetching/fetcher.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
+    "multidict": ("crawler/fetching/answers.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
     "publicsuffixlist": ("frontier/policies/domains.py",),
     "pycares": ("crawler/network/dns.py",),
@@ -73,7 +77,12 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "dedup/exact/sortedruns.py",
         "frontier/fingerprints.py",
     ),
-    "yarl": ("crawler/fetching/fetcher.py", "crawler/lab/miniweb*"),  # the type of aiohttp's URLs
+    "yarl": (
+        "crawler/fetching/exchange.py",
+        "crawler/fetching/fetcher.py",
+        "crawler/fetching/requests.py",
+        "crawler/lab/miniweb*",
+    ),  # the type of aiohttp's URLs
 }
 
 #: Names under which things without a home gather: a helper lives with its user.

@@ -212,9 +212,9 @@ def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
     first = _answer_record(exchange, common)
     common.append(("WARC-Concurrent-To", first.record_id))
     records = [first]
-    if answer.request:
+    if sent := answer.request:
         fields = (*common, ("Content-Type", "application/http; msgtype=request"))
-        records.append(Record("request", _new_id(), fields, request_head(answer.request)))
+        records.append(Record("request", _new_id(), fields, request_head(sent)))
     fields = (*common, ("Content-Type", "application/warc-fields"))
     records.append(Record("metadata", _new_id(), fields, metadata_block(exchange)))
     return records

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from crawler.cli.saying import say
 from crawler.fetching.bodies import Scratch
@@ -18,10 +18,10 @@ from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.outcomes.failures import FetchError
 from crawler.outcomes.status import describe
-from crawler.processors.preconditions import follow_redirects
 from crawler.robots.cache import robots_url, rules_of
 from crawler.robots.explaining import explain_rules, shown
 from crawler.robots.parsing import MAX_ROBOTS_BYTES
+from crawler.robots.redirects import Followed, follow_redirects
 from crawler.urls.parsing import seed_url
 from frontier.clocks import steady_clock
 
@@ -54,13 +54,13 @@ def _run(command: RobotsCommand) -> int:
     if url is None:
         raise UsageError(f"{command.url!r} is no http or https URL")
     order = load_order(None, {"allow_private": True} if command.allow_private else {})
-    response, is_lost = asyncio.run(_fetch(order, robots_url(url)))
-    for line in _told(response, is_lost, url, command.agent or order.agent.product):
+    found = asyncio.run(_fetch(order, robots_url(url)))
+    for line in _told(found.response, found.is_lost, url, command.agent or order.agent.product):
         print(line)  # noqa: T201 - the command's own output
     return ExitCode.DONE
 
 
-async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
+async def _fetch(order: CrawlOrder, url: str) -> Followed:
     clock = steady_clock()
     dns = order.dns
     resolver = Resolver(
@@ -70,10 +70,10 @@ async def _fetch(order: CrawlOrder, url: str) -> tuple[Response, bool]:
         timeout_s=dns.timeout_s,
         options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
     )
-    options = replace(fetch_options(order.fetch, order.agent.user_agent), max_body_bytes=MAX_ROBOTS_BYTES + 1)
+    options = fetch_options(order.fetch, order.agent.user_agent)
     fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock)
     try:
-        return await follow_redirects(fetcher.get, url)
+        return await follow_redirects(fetcher.get, url, order.fetch.timeout_s)
     finally:
         await fetcher.close()
         await resolver.close()

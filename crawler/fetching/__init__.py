@@ -1,6 +1,8 @@
 """One HTTP exchange: a URL in, a `Response` or a `FetchError` out.
 
-    fetcher     what a fetch is asked for, and what comes of it; the only user of aiohttp's client
+    fetcher     what a fetch is asked for, and what comes of it
+    requests    what is sent; exchange: one request, its answer read within its limits; answers: aiohttp's response
+    sessions    aiohttp's client, once for each way out
     options     what every fetch does and may cost (the order's [fetch]); sites: what is different for a part of the web
     response    what came back, raw; bodies: its payload, in memory while small, in a file without a name when large
     decoding    content codings undone, with a limit on what comes out

@@ -15,6 +15,7 @@ from crawler.outcomes.failures import (
     ConnectionLost,
     FetchError,
     FetchTimeout,
+    OutOfFiles,
     ProxyFailed,
     Unfetchable,
 )
@@ -49,6 +50,11 @@ def failure_of(error: Exception, dial: Dial, timeout_s: float) -> FetchError:
     if kind is FetchTimeout and not isinstance(error, aiohttp.ClientError):
         return FetchTimeout(f"not done within {timeout_s:g} s")
     return kind(one_line(error))
+
+
+def out_of_files() -> OutOfFiles:
+    """The failure of a fetch for which no socket, or no file for its body, could be had."""
+    return OutOfFiles("too many files are open; raise the limit (ulimit -n) or lower [crawl] workers")
 
 
 def one_line(error: Exception) -> str:

@@ -46,6 +46,17 @@ class Validators(NamedTuple):
         return {name: value for name, value in named.items() if value and is_sendable(value)}
 
 
+class Limits(NamedTuple):
+    """What one fetch may cost."""
+
+    timeout_s: float  #: in all: name, connection, headers, body
+    max_body_bytes: int  #: as they come, coded
+
+    def and_also(self, other: Limits) -> Limits:
+        """The narrower of both."""
+        return Limits(min(self.timeout_s, other.timeout_s), min(self.max_body_bytes, other.max_body_bytes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
     """What holds for every fetch; a `Site` may change some of it."""

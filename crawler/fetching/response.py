@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from crawler.fetching.decoding import codings_in, decoded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from multidict import CIMultiDictProxy
 
     from crawler.fetching.bodies import Body
@@ -33,12 +35,17 @@ class Response:
     version: str  #: of HTTP: "1.1"
     headers: CIMultiDictProxy[str]  #: names in any case, several values by `getall`; odd bytes as surrogates
     raw_headers: tuple[tuple[bytes, bytes], ...]  #: as received, in order
-    request: bytes  #: request line and headers as they were sent, without credentials, ending in an empty line
+    sent: Callable[[], bytes]  #: makes `request`
     body: Body  #: the payload: transfer coding removed, content coding kept
     cuts: tuple[Cut, ...] = ()  #: where it was cut
     address: str  #: IP address that the connection went to; empty behind a proxy, which alone knows it
     start_s: float  #: epoch seconds, when the fetch began (before DNS)
     end_s: float  #: epoch seconds, when the body was read
+
+    @property
+    def request(self) -> bytes:
+        """Request line and headers as they were sent, without credentials, ending in an empty line. Made anew each time."""
+        return self.sent()
 
     def content(self, limit: int) -> tuple[bytes, bool]:
         """The body with its content codings undone, at most `limit` bytes; True if there is more, or the coding is broken.

@@ -12,7 +12,6 @@ from crawler.orders.dedup import DedupSection
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import StoreLost
-from crawler.processors.preconditions import MAX_REDIRECTS
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
@@ -33,8 +32,8 @@ SEED_BOOK = "seeds.jsonl"
 #: The variable with the password of the Redis servers, as redis-cli reads it.
 AUTH_VARIABLE = "REDISCLI_AUTH"
 
-#: Fetches of one visit at most: robots.txt with its redirects, and the page.
-_FETCHES = MAX_REDIRECTS + 2
+#: Fetches of one visit at most: robots.txt, whose redirects share its time, and the page.
+_FETCHES = 2
 
 
 def has_seeds(directory: Path) -> bool:

@@ -20,14 +20,17 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.network.wire import DIAL, Wire
+from crawler.outcomes.errors import TOO_MANY_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp.client_proto import ResponseHandler
-    from aiohttp.connector import AddrInfoType
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import AddrInfoType, Connection
 
     from crawler.network.dns import Resolver
+    from crawler.network.idle import IdleConnections
 
 #: IPv6 addresses outside this block are no global unicast addresses: loopback, unspecified, mapped
 #: IPv4, link-local, unique local, multicast (IANA IPv6 address space registry).
@@ -83,6 +86,7 @@ class Network:
     tls_verify: bool = True  #: certificates must be valid
     ipv4: bool = True
     ipv6: bool = True
+    max_busy: int = 0  #: connections with a fetch under way; who comes later waits; 0 = no limit
 
 
 def is_public(address: str) -> bool:
@@ -106,25 +110,49 @@ def is_public(address: str) -> bool:
 
 
 class Connector(aiohttp.TCPConnector):
-    """Keep-alive, and no limits of its own: how many connections a host gets is the Frontier's decision. HTTP/1.1 only.
+    """Keep-alive, HTTP/1.1 only. How many connections a host gets is the Frontier's decision, how many wait that of `idle`.
 
     The resolver stays the caller's to close.
     """
 
-    def __init__(self, resolver: Resolver, network: Network) -> None:
+    def __init__(self, resolver: Resolver, network: Network, idle: IdleConnections) -> None:
         super().__init__(
-            limit=0,
+            limit=network.max_busy,
             resolver=_HostResolver(resolver),
             use_dns_cache=False,
             keepalive_timeout=KEEP_ALIVE_S,
             socket_factory=socket_factory(network),
             ssl=network.tls_verify,
         )
-        self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop))
+        self._idle = idle
+        self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop, on_lost=idle.discard))
+
+    def drop(self, key: ConnectionKey, connection: ResponseHandler) -> None:
+        """Close a connection that waits, and forget it. O(connections that wait for its host), mostly O(1)."""
+        waiting = self._conns.get(key)
+        if waiting is not None:
+            for place, (one, _) in enumerate(waiting):  # the first one, as a rule: the others came later
+                if one is connection:
+                    del waiting[place]
+                    break
+            if not waiting:
+                del self._conns[key]
+        connection.abort()
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True
         return await super()._create_connection(req, *args)
+
+    async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
+        found = await super()._get(key, traces)
+        if found is not None and found.protocol is not None:
+            self._idle.discard(found.protocol)
+        return found
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        super()._release(key, protocol, should_close=should_close)
+        if protocol.transport is not None and not self._closed:  # not closed, so it is kept
+            self._idle.add(protocol, self, key)
 
 
 def socket_factory(network: Network) -> Callable[[AddrInfoType], socket.socket]:
@@ -140,8 +168,14 @@ def socket_factory(network: Network) -> Callable[[AddrInfoType], socket.socket]:
         if not (network.allow_private or dial.is_proxied or is_public(host)):
             dial.refused = host
             raise OSError(errno.EACCES, f"{host} is not a public address")
+        try:
+            made = socket.socket(family, kind, proto)
+        except OSError as error:
+            dial.lacks_files = error.errno in TOO_MANY_FILES
+            raise
         dial.made += 1
-        return socket.socket(family, kind, proto)
+        dial.lacks_files = False
+        return made
 
     return make
 

@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
     NameFailure = type[NameNotFound] | type[NameTimeout]
 
-#: c-ares codes that end the matter: no such name, a name that cannot be one, or no name server there.
-#: All other codes (time-out, SERVFAIL, a refusing or babbling server) are a `NameTimeout`.
+#: c-ares codes that end the matter: no such name, or a name that cannot be one.
+#: All other codes (time-out, SERVFAIL, a server that refuses, babbles or is not there) are a `NameTimeout`.
 FINAL_CODES: dict[int, NameFailure] = {
     aiodns.error.ARES_ENOTFOUND: NameNotFound,
     aiodns.error.ARES_ENODATA: NameNotFound,
     aiodns.error.ARES_ENONAME: NameNotFound,
     aiodns.error.ARES_EBADNAME: NameNotFound,
-    aiodns.error.ARES_ECONNREFUSED: NameNotFound,
 }
 
 #: How long a failure is kept. A `NameTimeout` is tried again after 10 s, which must be a new question.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import AddrInfoType
 
     from crawler.network.dns import Resolver
+    from crawler.network.idle import IdleConnections
 
 _NO_CREDENTIALS, _PASSWORD = 0, 2
 #: Address type -> bytes of the address; a name has a byte of length before it.
@@ -52,8 +53,8 @@ class SocksProxy(NamedTuple):
 class SocksConnector(Connector):
     """A connector that dials through one SOCKS5 proxy."""
 
-    def __init__(self, resolver: Resolver, network: Network, proxy: SocksProxy) -> None:
-        super().__init__(resolver, network)
+    def __init__(self, resolver: Resolver, network: Network, idle: IdleConnections, proxy: SocksProxy) -> None:
+        super().__init__(resolver, network, idle)
         self._proxy = proxy
         self._proxy_resolver = resolver
         self._make_socket = socket_factory(network)

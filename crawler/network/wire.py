@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp.client_proto import ResponseHandler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp.http import RawResponseMessage
     from aiohttp.streams import StreamReader
 
@@ -37,6 +39,7 @@ class Dial:
     is_fresh: bool = False  #: a connection was made for it; else a kept one was used
     made: int = 0  #: sockets made to allowed addresses
     refused: str = ""  #: the last address that was refused
+    lacks_files: bool = False  #: the last socket could not be made: too many files are open
 
 
 #: The dial of the fetch under way in this task (and in the tasks that race its addresses).
@@ -54,8 +57,10 @@ class HeadTooLong(Exception):
 class Wire(ResponseHandler):
     """aiohttp's side of one connection, with those bounds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[ResponseHandler], None]) -> None:
+        """`on_lost` is told when the connection is gone."""
         super().__init__(loop)
+        self._on_lost = on_lost
         self._head = bytearray()
         self._is_in_head = False
         self._between_s: float | None = None
@@ -75,6 +80,7 @@ class Wire(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone, and its timer with it."""
+        self._on_lost(self)
         super().connection_lost(exc)
         super()._drop_timeout()
 

@@ -96,6 +96,12 @@ class NotPermitted(DiskFull):
     advice = "change the permissions or choose another {other}"
 
 
+class TooManyFiles(StorageError):
+    """The process, or the whole system, has as many files and sockets open as it may."""
+
+    advice = "raise the limit of open files (ulimit -n) or lower [crawl] workers, then run the same command again"
+
+
 class NoFolder(StorageError):
     """A part of the path is missing or is a file."""
 
@@ -110,6 +116,9 @@ class JournalFull(JournalFailed, DiskFull):
     """The journal failed because the disk takes no more."""
 
 
+#: What the system says when no more files and sockets may be opened: by the process, by all of them.
+TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+
 #: What an `OSError` of a file means; all others are a plain `StorageError`.
 STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
     {
@@ -121,6 +130,7 @@ STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
         errno.EPERM: NotPermitted,
         errno.ENOTDIR: NoFolder,
         errno.ENOENT: NoFolder,
+        **dict.fromkeys(TOO_MANY_FILES, TooManyFiles),
     }
 )
 

@@ -36,7 +36,7 @@ class FetchError(Exception):
 
 
 class NameNotFound(FetchError):
-    """There is no such host name, or no name server to ask: final."""
+    """There is no such host name: final."""
 
     status = FetchStatus.DNS_FAILED
 
@@ -63,6 +63,13 @@ class ProxyFailed(FetchError):
     """The proxy cannot be reached, or does not connect: nothing is known of the host."""
 
     status = FetchStatus.CONNECT_FAILED
+
+
+class OutOfFiles(FetchError):
+    """We have too many files and sockets open for one more: our trouble, not the host's."""
+
+    status = FetchStatus.CONNECT_FAILED
+    annotation = "outOfFiles"
 
 
 class ConnectionLost(FetchError):
@@ -114,6 +121,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ConnectFailed: (5.0, 60.0),
     CertificateRefused: (),
     ProxyFailed: (10.0, 60.0, 300.0),
+    OutOfFiles: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
     RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py

@@ -2,7 +2,7 @@
 
 The first lease on an origin fetches it under the slot that the lease holds, and goes back deferred to its old place; other
 leases that are already out on that origin wait for the same answer and go on. So a robots.txt costs a slot and a rest like
-any other fetch.
+any other fetch. Whoever goes back has been judged by the answer already, and needs no rules when it comes again.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
 from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
-from crawler.urls.parsing import canonical
+from crawler.robots.redirects import Followed, follow_redirects
+from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
 from crawler.visit import Ending, Visit
 from frontier.models import GateKey
 
-#: Redirects of a robots.txt that are followed (RFC 9309, 2.3.1.2).
-MAX_REDIRECTS = 5
-
-#: Larger files are read in a thread of their own: the worst one takes 100 ms.
+#: Larger files are read in a thread of their own: the worst one takes 300 ms.
 LARGE_BYTES = 64 * 1024
 #: Gates whose Crawl-delays, or whose lack of them, are remembered.
 MAX_GATES = 10_000
+#: What the rules of other hosts, that redirects led to, may take in memory.
+MAX_ELSEWHERE_BYTES = 8 << 20
+#: Crawl-delays that are remembered of one gate: of the origins with the longest.
+MAX_DELAYS = 100
 
 NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
 Announce = Callable[[Visit, Sequence[str]], None]
@@ -42,6 +44,7 @@ class RobotsOptions:
     max_crawl_delay_s: float = 300.0  #: a longer Crawl-delay is cut
     cache_s: float = LIFETIME_S  #: rules are asked for again after so long
     unreachable_s: float = UNREACHABLE_LIFETIME_S  #: a host whose rules cannot be had is given up for so long
+    timeout_s: float = 60.0  #: for one robots.txt, all its redirects together
 
 
 class NoRobots:
@@ -84,40 +87,49 @@ class RobotsPrecondition:
         self._note = note
         self._announce = announce
         self._cache = RobotsCache(options.cache_s, options.unreachable_s)
+        self._elsewhere = RobotsCache(options.cache_s, options.unreachable_s, max_bytes=MAX_ELSEWHERE_BYTES)
+        self._verdicts = Verdicts()
+        self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 10 MB meanwhile
         self._delays: OrderedDict[GateKey, dict[str, float]] = OrderedDict()  #: Crawl-delays by gate and origin
         self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
 
     async def __call__(self, visit: Visit) -> Step:
         """Fetch the rules if they are not known, then judge the URL. Raises: FetchError."""
-        url = visit.lease.url
-        rules = self._cache.get(url, self._clock())
-        if rules is None:
-            origin = robots_url(url)
-            if origin not in self._under_way:
-                await self._fetch_rules(origin, visit)
-                return Step.STOP
-            rules = await _answer_of(self._under_way[origin])
-            if rules is None or rules.crawl_delay_s:
-                visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
-                return Step.STOP
-        return self._judge(rules, visit)
+        url, now_s = visit.lease.url, self._clock()
+        verdict = self._verdicts.take(url, now_s)
+        rules = self._cache.get(url, now_s)
+        if rules is not None:
+            verdict = verdict_of(rules, url)
+        if verdict is None:
+            verdict = await self._wait_for_rules(robots_url(url), visit)
+        return _ended(visit, verdict)
 
-    def _judge(self, rules: RobotsRules, visit: Visit) -> Step:
-        if rules is DISALLOW_ALL:
-            raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
-        if rules.allows(visit.lease.url):
-            return Step.PROCEED
-        visit.ending = Ending.EXCLUDED
-        return Step.STOP
+    async def _wait_for_rules(self, origin: str, visit: Visit) -> Verdict | None:
+        """Fetch the rules, or have another visit's answer; None: the visit has to come again."""
+        if origin not in self._under_way:
+            await self._fetch_rules(origin, visit)
+            return None
+        rules = await _answer_of(self._under_way[origin])
+        if rules is None or rules.crawl_delay_s:
+            visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
+            if rules is not None:
+                self._judge_ahead(rules, visit)
+            return None
+        return verdict_of(rules, visit.lease.url)
+
+    def _judge_ahead(self, rules: RobotsRules, visit: Visit) -> None:
+        """The visit's URL comes again, when these rules may have made room for others."""
+        lifetime_s = self._options.unreachable_s if rules is DISALLOW_ALL else self._options.cache_s
+        self._verdicts.keep(visit.lease.url, verdict_of(rules, visit.lease.url), self._clock() + lifetime_s)
 
     async def _fetch_rules(self, origin: str, visit: Visit) -> None:
         """Fetch robots.txt in the page's place; what comes of it is shared with all who wait."""
         waiters = self._under_way[origin] = asyncio.get_running_loop().create_future()
         try:
-            response, is_lost = await follow_redirects(self._fetcher.get, origin)
-            visit.response = response
-            await self._note(visit, origin, response)
-            rules = DISALLOW_ALL if is_lost else await self._read(response)
+            found = await follow_redirects(self._fetcher.get, origin, self._options.timeout_s, self._known)
+            visit.response = found.response
+            await self._note(visit, origin, found.response)
+            rules = await self._rules_of(found)
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
             self._count_failure(origin, error)
@@ -129,13 +141,32 @@ class RobotsPrecondition:
             if not waiters.done():
                 waiters.set_result(None)  # cancelled or broken: who waits goes back to the gate and asks again
 
+    def _known(self, url: str) -> RobotsRules | None:
+        """The rules at a URL, if it is a robots.txt that was fetched lately: for its own host, or for one that leads there."""
+        if url != robots_url(url):
+            return None
+        now_s = self._clock()
+        return self._cache.get(url, now_s) or self._elsewhere.get(url, now_s)
+
+    async def _rules_of(self, found: Followed) -> RobotsRules:
+        """The rules at the end of all redirects; those of another host are remembered for others that lead there."""
+        if found.is_lost:
+            return DISALLOW_ALL
+        if found.rules is not None:
+            return found.rules
+        rules = await self._read(found.response)
+        if found.is_redirected and found.url == robots_url(found.url) and rules is not DISALLOW_ALL:
+            self._elsewhere.put(found.url, rules, self._clock())
+        return rules
+
     async def _read(self, response: Response) -> RobotsRules:
         """The rules out of an answer; a large one does not hold up the others."""
         product = self._options.product
         body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
         is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
-            return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
+            async with self._reading:
+                return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
         return rules_of(response.status, body, product, is_cut=is_cut)
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
@@ -149,6 +180,7 @@ class RobotsPrecondition:
             visit.ending = Ending.UNRULED
             return None
         self._cache.put(origin, rules, self._clock())
+        self._judge_ahead(rules, visit)
         self._keep_distance(origin, visit.lease.gate, rules.crawl_delay_s or 0.0)
         if self._announce is not None and rules.sitemaps:
             self._announce(visit, rules.sitemaps)
@@ -166,36 +198,21 @@ class RobotsPrecondition:
         self._set_delay(gate, max(delays.values()))
         if not delays[origin]:
             del delays[origin]
+        elif len(delays) > MAX_DELAYS:
+            del delays[min(delays, key=delays.__getitem__)]
         if not delays:
             del self._delays[gate]
         elif len(self._delays) > MAX_GATES:
             self._delays.popitem(last=False)
 
 
-async def follow_redirects(get: Callable[[str], Awaitable[Response]], url: str) -> tuple[Response, bool]:
-    """The answer at the end of at most five redirects, with the times of the whole; whether a redirect led to no answer.
-
-    Then the redirect itself is what is had. Raises: FetchError of the first fetch.
-    """
-    first = response = await get(url)
-    is_lost = False
-    for _ in range(MAX_REDIRECTS):
-        target = _target_of(response, url)
-        if target is None:
-            break
-        url, redirect = target, response
-        try:
-            response = await get(url)
-        except FetchError:
-            is_lost = True
-            break
-        redirect.body.close()
-    return (response if response is first else response.beginning(first.start_s)), is_lost
-
-
-def _target_of(response: Response, url: str) -> str | None:
-    """Where a redirect leads; None if it is none, or leads nowhere."""
-    return None if response.location is None else canonical(response.location, url)
+def _ended(visit: Visit, verdict: Verdict | None) -> Step:
+    """Go on if the URL may be fetched. Raises: RobotsUnavailable."""
+    if verdict is Verdict.UNKNOWN:
+        raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
+    if verdict is Verdict.EXCLUDED:
+        visit.ending = Ending.EXCLUDED
+    return Step.PROCEED if verdict is Verdict.ALLOWED else Step.STOP
 
 
 async def _answer_of(under_way: asyncio.Future[RobotsRules | None]) -> RobotsRules | None:

@@ -23,9 +23,11 @@ LIFETIME_S = 24 * 3600.0
 #: A host that could not be asked is asked again soon.
 UNREACHABLE_LIFETIME_S = 3600.0
 
-#: Origins that a cache holds, and what their rules may take in memory together. A hostile file takes up to 20 MB.
+#: Origins that a cache holds, and what their rules may take in memory together. A hostile file takes up to 12 MB.
 MAX_ORIGINS = 10_000
 MAX_BYTES = 64 << 20
+#: Rules of so many bytes and more are large: where memory is short they make room for each other before others do for them.
+LARGE_BYTES = 64 << 10
 
 _TOO_MANY_REQUESTS = 429
 
@@ -56,7 +58,7 @@ class RobotsCache:
     """Rules by origin (scheme, host, port); DISALLOW_ALL for a time of its own.
 
     A parsed "Disallow: /" is an answer and stays as long as any. Bounded in origins and in memory; the one that was asked for
-    longest ago goes first. Times are epoch seconds. All calls O(1), amortised.
+    longest ago goes first, for memory a large one. Times are epoch seconds. All calls O(1), amortised.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class RobotsCache:
         self._max_origins = max_origins
         self._max_bytes = max_bytes
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._large: OrderedDict[str, None] = OrderedDict()
         self._refusals: OrderedDict[str, int] = OrderedDict()
         self.size_bytes = 0  #: what the rules take in memory, about
 
@@ -88,6 +91,8 @@ class RobotsCache:
             self._drop(origin)
             return None
         self._kept.move_to_end(origin)
+        if origin in self._large:
+            self._large.move_to_end(origin)
         return kept.rules
 
     def put(self, url: str, rules: RobotsRules, now_s: float) -> None:
@@ -96,10 +101,14 @@ class RobotsCache:
         self._refusals.pop(origin, None)
         self._drop(origin)
         lifetime_s = self._unreachable_s if rules is DISALLOW_ALL else self._lifetime_s
-        self._kept[origin] = _Kept(rules, now_s + lifetime_s)
-        self.size_bytes += rules.size_bytes
-        while len(self._kept) > 1 and (len(self._kept) > self._max_origins or self.size_bytes > self._max_bytes):
+        while self._large and self.size_bytes + rules.size_bytes > self._max_bytes:
+            self._drop(next(iter(self._large)))
+        while self._kept and not self._has_room(rules):
             self._drop(next(iter(self._kept)))
+        self._kept[origin] = _Kept(rules, now_s + lifetime_s)
+        if rules.size_bytes >= LARGE_BYTES:
+            self._large[origin] = None
+        self.size_bytes += rules.size_bytes
 
     def refused(self, url: str) -> int:
         """The rules could not be had once more: how often in a row that is."""
@@ -109,7 +118,11 @@ class RobotsCache:
             self._refusals.popitem(last=False)
         return self._refusals.get(origin, 1)
 
+    def _has_room(self, rules: RobotsRules) -> bool:
+        return len(self._kept) < self._max_origins and self.size_bytes + rules.size_bytes <= self._max_bytes
+
     def _drop(self, origin: str) -> None:
         kept = self._kept.pop(origin, None)
+        self._large.pop(origin, None)
         if kept is not None:
             self.size_bytes -= kept.rules.size_bytes

@@ -12,6 +12,9 @@ too much work for one URL ends in a refusal.
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping
 from typing import NamedTuple
 
 #: What one URL may cost: each rule with `*` that is tried costs this much, each of its pieces and each character of the
@@ -94,28 +97,44 @@ class _Pieces(NamedTuple):
         return len(path) + _COST_OF_TRY + _COST_OF_PIECE * min(len(self.between), len(path))
 
 
+class _Hashed:
+    """Texts and their weights in 16 bytes each: of a text its 64-bit hash is kept, keyed anew in each process. O(log texts)."""
+
+    __slots__ = ("_hashes", "_weights")
+
+    def __init__(self, table: Mapping[str, int]) -> None:
+        pairs = sorted((hash(text), weight) for text, weight in table.items())
+        self._hashes = array("q", [key for key, _ in pairs])
+        self._weights = array("Q", [weight for _, weight in pairs])
+
+    def get(self, text: str, default: int) -> int:
+        key = hash(text)
+        place = bisect_left(self._hashes, key)
+        return self._weights[place] if place < len(self._hashes) and self._hashes[place] == key else default
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+
 class PatternIndex:
     """The rules of one group, for one question: which of them decides about a path?
 
-    Memory: about 200 bytes and its text per rule.
+    Memory: a rule without `*` takes 16 bytes once all are there (`compact`), any other 200 to 400 and its text.
     """
 
-    __slots__ = ("_by_gram", "_exact", "_gram_sizes", "_lengths", "_prefixes", "size_bytes")
-
-    size_bytes: int  #: what it takes in memory, about
+    __slots__ = ("_by_gram", "_exact", "_gram_sizes", "_lengths", "_prefixes", "_starred_bytes")
 
     def __init__(self) -> None:
-        self._prefixes: dict[str, int] = {}
+        self._prefixes: dict[str, int] | _Hashed = {}
         self._lengths: list[int] | None = []  #: of the prefixes, ascending; None: not known yet
-        self._exact: dict[str, int] = {}
+        self._exact: dict[str, int] | _Hashed = {}
         self._by_gram: dict[str, list[_Pieces]] = {}
         self._gram_sizes: set[int] = set()
-        self.size_bytes = 0
+        self._starred_bytes = 0
 
     def add(self, pattern: str, line: int, *, allows: bool) -> None:
         """Take in a rule: its normalised pattern, not empty, and the line it stands on. O(pattern)."""
         weight = rank(len(pattern), line, allows=allows)
-        self.size_bytes += 200 + len(pattern)
         if "*" in pattern:
             self._add_pieces(pattern, weight)
         elif pattern.endswith("$"):
@@ -136,8 +155,19 @@ class PatternIndex:
         pieces = _Pieces(weight, start, between, end or None)
         gram = max((start, *between, end), key=len)[:_GRAM]
         self._gram_sizes.add(len(gram))
-        self._by_gram.setdefault(gram, []).append(pieces)
-        self.size_bytes += 200 + 60 * len(between)
+        others = self._by_gram.setdefault(gram, [])
+        self._starred_bytes += (200 if others else 400) + len(pattern) + 60 * len(between)
+        others.append(pieces)
+
+    def compact(self) -> None:
+        """All rules are there: keep them in little memory. O(rules log rules)."""
+        self._prefix_lengths()
+        self._prefixes, self._exact = _hashed(self._prefixes), _hashed(self._exact)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about, once it is compact."""
+        return 16 * (len(self._prefixes) + len(self._exact)) + self._starred_bytes
 
     def heaviest(self, path: str) -> int | None:
         """The weight of the rule that decides about a normalised path; 0 if none matches.
@@ -158,14 +188,18 @@ class PatternIndex:
         return best
 
     def _heaviest_prefix(self, path: str) -> int:
-        if self._lengths is None:
-            self._lengths = sorted(set(map(len, self._prefixes)))
         best = 0
-        for length in self._lengths:
+        for length in self._prefix_lengths():
             if length > len(path):
                 break
             best = max(best, self._prefixes.get(path[:length], 0))
         return best
+
+    def _prefix_lengths(self) -> list[int]:
+        if self._lengths is None:
+            assert isinstance(self._prefixes, dict)
+            self._lengths = sorted(set(map(len, self._prefixes)))
+        return self._lengths
 
     def _grams_in(self, path: str) -> list[str]:
         """Of the texts by which rules are found, those that the path contains; few are looked for one by one."""
@@ -182,6 +216,11 @@ class PatternIndex:
         return len(self._prefixes) + len(self._exact) + sum(map(len, self._by_gram.values()))
 
 
-def _keep_heaviest(table: dict[str, int], text: str, weight: int) -> None:
+def _hashed(table: dict[str, int] | _Hashed) -> _Hashed:
+    return _Hashed(table) if isinstance(table, dict) else table
+
+
+def _keep_heaviest(table: dict[str, int] | _Hashed, text: str, weight: int) -> None:
+    assert isinstance(table, dict), "rules are added before `compact`"
     if weight > table.get(text, 0):
         table[text] = weight

@@ -163,7 +163,6 @@ async def test_many_hosts_on_one_server_are_all_fetched(tmp_path, web):
     assert all(web.ledger.count(f"http://{host}/robots.txt") == 1 for host in hosts)
 
 
-@pytest.mark.xfail(reason="waits for a bound of the connections that are kept", strict=True)
 async def test_more_hosts_that_keep_their_connections_than_the_process_may_have_files(tmp_path, web):
     """600 hosts, 256 files: idle connections are closed before the crawl's own files cannot be opened."""
     seeds = [INNOCENT_SEED, *(f"http://{host}/" for host in many_hosts(600))]
@@ -174,7 +173,6 @@ async def test_more_hosts_that_keep_their_connections_than_the_process_may_have_
     }
 
 
-@pytest.mark.xfail(reason="waits for robots.txt rules of bounded size in memory, and a linear parser", strict=True)
 async def test_many_hosts_with_the_longest_robots_txt_cost_bounded_memory(tmp_path, web):
     """40 hosts with 500 KB of rules each: kept rules are bounded by their size, not by their number alone."""
     hosts = many_hosts(40, RULED)

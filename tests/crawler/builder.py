@@ -62,7 +62,7 @@ def response(status: int = 200, body: bytes = b"", *, cuts: tuple[Cut, ...] = ()
         version="1.1",
         headers=CIMultiDictProxy(named),
         raw_headers=tuple((name.encode(), value.encode()) for name, value in named.items()),
-        request=b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+        sent=lambda: b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
         body=Body.of(body),
         cuts=cuts,
         address="127.0.0.1",

@@ -14,6 +14,7 @@ from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import FetchOptions
 from crawler.fetching.response import Response
+from crawler.network.descriptors import Connections
 from crawler.network.dns import Resolver
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class Web:
         self.connections = 0
         self._closers: list[Callable[[], Awaitable[object]]] = []
 
-    def fetcher(self, *sites: Site, scratch: Scratch | None = None, **options: Any) -> Fetcher:
+    def fetcher(
+        self, *sites: Site, scratch: Scratch | None = None, connections: Connections | None = None, **options: Any
+    ) -> Fetcher:
         """A fetcher that may fetch from here; `options` are those of `FetchOptions`."""
         resolver = Resolver(["127.0.0.1:9"], self.hosts, clock=Clock(), timeout_s=0.3)
         usual = {"allow_private": True, "timeout_s": LIMIT_S, "max_body_bytes": MAX_BODY}
@@ -76,6 +79,7 @@ class Web:
             scratch=scratch or Scratch(None),
             clock=Clock(),
             sites=sites,
+            connections=connections or Connections(),
         )
         self._closers[:0] = [fetcher.close, resolver.close]  # before the servers, which wait for their clients
         return fetcher

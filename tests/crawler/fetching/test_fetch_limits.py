@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.bodies import Scratch
+from crawler.fetching.options import Limits
 from crawler.fetching.response import Cut, Response
 from crawler.outcomes.errors import StorageError
 from crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
@@ -224,3 +225,14 @@ async def test_a_full_disk_is_no_failure_of_the_page(site: Web, tmp_path: Path) 
     with pytest.raises(StorageError, match="gone"):
         await site.fetcher(scratch=scratch).get(f"http://127.0.0.1:{port}/")
     assert scratch.held_bytes == 0
+
+
+async def test_one_fetch_may_have_narrower_limits_than_others(site: Web) -> None:
+    """It gets no more bytes and no more time than it asks for, and never more than the order grants."""
+    port = await site.listen(saying(raw("Content-Length: 6", b"longer")))
+    fetcher, url = site.fetcher(max_body_bytes=4), f"http://127.0.0.1:{port}/"
+    narrow = await fetcher.get(url, limits=Limits(LIMIT_S, 2))
+    assert (narrow.body.read(), narrow.cuts) == (b"lo", (Cut.LENGTH,))
+    assert (await fetcher.get(url, limits=Limits(LIMIT_S, 100))).body.read() == b"long"
+    with pytest.raises(FetchTimeout, match=r"^not done within 0 s$"):
+        await fetcher.get(url, limits=Limits(0.0, 2))

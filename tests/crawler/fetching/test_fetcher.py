@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from crawler.fetching.answers import MAX_HEADERS
 from crawler.fetching.decoding import CODINGS
-from crawler.fetching.fetcher import MAX_HEADERS
 from crawler.fetching.options import ACCEPT, Site, Validators
 from crawler.fetching.response import Cut
 from crawler.network.wire import MAX_HEAD_BYTES

@@ -83,7 +83,7 @@ def test_every_key_of_the_order_reaches_the_frontier() -> None:
     assert asked.backoff == Backoff(base_s=5, cap_s=6, jitter=0.5, forgive_s=8, longest_retry_after_s=9)
     assert asked.group_politeness == Politeness(delay_factor=10, min_delay_s=11, max_delay_s=12, slots=13)
     assert (asked.gates_in_memory, asked.max_unacknowledged) == (77, 14)
-    assert asked.fetch_limit_s == 7 * 15, "robots.txt, five redirects of it, and the page"
+    assert asked.fetch_limit_s == 2 * 15, "robots.txt with its redirects, and the page"
 
 
 def test_every_key_of_an_override_reaches_its_settings() -> None:
@@ -119,7 +119,7 @@ def test_addresses_need_no_name_server_where_nothing_is_crawled(key: str) -> Non
         ("[frontier]\ncost = 'much'", "cost much is unknown"),
         ("[frontier]\nuri_precedence = 'x'", "URI precedence x is unknown"),
         ("[frontier]\nqueue_precedence = 'highest-uri'", "queue precedence highest-uri is not offered"),
-        ("[frontier]\nlease = '5m'", "lease_s 300: a lease must last at least twice as long as a fetch may take"),
+        ("[frontier]\nlease = '3m'", "lease_s 180: a lease must last at least twice as long as a fetch may take"),
         ("[politeness]\ngroup = 'planet'", "group planet is unknown"),
         (
             "[frontier]\npoliteness = 'queue'\n[politeness]\ngroup = 'domain'",

@@ -22,6 +22,8 @@ from crawler.outcomes.exits import ExitCode
         (errno.EACCES, errors.NotPermitted, ExitCode.DISK_FULL),
         (errno.EPERM, errors.NotPermitted, ExitCode.DISK_FULL),
         (errno.ENOTDIR, errors.NoFolder, ExitCode.STORE_OR_JOB_IN_USE),
+        (errno.EMFILE, errors.TooManyFiles, ExitCode.STORE_OR_JOB_IN_USE),
+        (errno.ENFILE, errors.TooManyFiles, ExitCode.STORE_OR_JOB_IN_USE),
         (errno.EIO, errors.StorageError, ExitCode.STORE_OR_JOB_IN_USE),
     ],
 )

@@ -3,15 +3,19 @@
 import asyncio
 import gc
 import threading
+import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.chain import Step
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import FetchOptions
 from crawler.fetching.response import Cut
+from crawler.network import connector
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
     AddressRefused,
@@ -19,12 +23,20 @@ from crawler.outcomes.failures import (
     ConnectionLost,
     FetchTimeout,
     NameNotFound,
+    OutOfFiles,
     RobotsUnavailable,
 )
 from crawler.processors import preconditions
 from crawler.processors.disposition import decide
-from crawler.processors.preconditions import MAX_REDIRECTS, NoRobots, RobotsOptions, RobotsPrecondition
-from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S
+from crawler.processors.preconditions import (
+    LARGE_BYTES,
+    NoRobots,
+    RobotsOptions,
+    RobotsPrecondition,
+)
+from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, rules_of
+from crawler.robots.parsing import ALLOW_ALL
+from crawler.robots.redirects import MAX_REDIRECTS
 from crawler.visit import Ending
 from frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
@@ -89,8 +101,9 @@ def web_with(pages):
 class Opened:
     """A small web, and the precondition over a real fetcher."""
 
-    def __init__(self, web, **options) -> None:
+    def __init__(self, web, fetch=None, **options) -> None:
         self.web = web
+        self._fetch = {"timeout_s": 10.0, "max_body_bytes": 1 << 20, "allow_private": True} | (fetch or {})
         self._options = options
 
     async def __aenter__(self):
@@ -98,7 +111,7 @@ class Opened:
         clock = FakeClock(START_S)
         self._resolver = Resolver((), self.web.hosts, clock=clock)
         self._fetcher = Fetcher(
-            FetchOptions(user_agent="anabranch", timeout_s=10.0, max_body_bytes=1 << 20, allow_private=True),
+            FetchOptions(user_agent="anabranch", **self._fetch),
             resolver=self._resolver,
             scratch=Scratch(None),
             clock=self.web.now,
@@ -471,6 +484,82 @@ async def test_the_order_says_how_long_rules_and_refusals_hold() -> None:
     assert (await robots.visit())[0].ending is Ending.DEFERRED
 
 
+async def test_a_deferred_url_is_judged_by_the_answer_it_waited_for() -> None:
+    """When it comes back the rules may have made room for others: then they are not asked for again, but for the next URL."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    robots.process._cache = RobotsCache(max_origins=1)
+    for url in (OPEN, SHUT, "http://b.test/open"):
+        fetcher.answers.put_nowait(rules())
+        assert (await robots.visit(url))[0].ending is Ending.DEFERRED
+        robots.process._cache.put("http://other.test/", ALLOW_ALL, 0.0)
+    asked = list(fetcher.asked)
+    assert (await robots.visit(OPEN))[1] is Step.PROCEED
+    assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+    assert (await robots.visit("http://b.test/open"))[1] is Step.PROCEED
+    assert fetcher.asked == asked
+    fetcher.answers.put_nowait(rules())
+    assert (await robots.visit(OPEN))[0].ending is Ending.DEFERRED
+
+
+async def test_urls_that_wait_for_their_gate_are_judged_by_the_answer_too() -> None:
+    """A host that wants its distance sends those back that waited for its answer; they need no rules either."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    first, second = await started(robots, OPEN, "http://a.test/other")
+    fetcher.answers.put_nowait(rules(WITH_DELAY))
+    await asyncio.gather(first, second)
+    robots.process._cache = RobotsCache()
+    assert (await robots.visit("http://a.test/other"))[1] is Step.PROCEED
+    assert fetcher.asked == ["http://a.test/robots.txt"]
+
+
+async def test_a_url_whose_host_was_given_up_fails_without_the_cache() -> None:
+    """Not to know the rules is a verdict, too."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for _ in range(5):
+        fetcher.answers.put_nowait(response(500))
+        await robots.visit()
+    robots.process._cache = RobotsCache()
+    assert isinstance((await robots.visit())[1], RobotsUnavailable)
+
+
+async def test_one_large_file_is_read_at_a_time(monkeypatch) -> None:
+    """Reading one takes 10 MB for a moment: a hundred hosts with large files do not take them all at once."""
+    reading, most = 0, 0
+
+    def read(*args, **cut):
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        time.sleep(0.02)
+        reading -= 1
+        return rules_of(*args, **cut)
+
+    monkeypatch.setattr(preconditions, "rules_of", read)
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    visits = await started(robots, *(f"http://{name}.test/" for name in "abc"))
+    for _ in visits:
+        fetcher.answers.put_nowait(rules(RULES + b"#" * LARGE_BYTES))
+    await asyncio.gather(*visits)
+    assert most == 1
+
+
+async def test_the_crawl_delays_of_a_gate_with_very_many_origins_are_bounded(monkeypatch) -> None:
+    """Those of the origins that want the longest distance are kept."""
+    monkeypatch.setattr(preconditions, "MAX_DELAYS", 2)
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for number in (3, 5, 4):
+        fetcher.answers.put_nowait(rules(b"User-agent: *\nCrawl-delay: %d\n" % number))
+        await robots.visit(f"http://a.test:{number}/")
+    (delays,) = robots.process._delays.values()
+    assert sorted(delays.values()) == [4.0, 5.0]
+    assert [delay_s for _, delay_s in robots.delays] == [3.0, 5.0, 5.0]
+
+
 async def test_what_is_remembered_of_gates_is_bounded(monkeypatch) -> None:
     """Crawl-delays, and who was freed: the oldest is forgotten."""
     monkeypatch.setattr(preconditions, "MAX_GATES", 2)
@@ -517,6 +606,72 @@ async def test_after_more_redirects_than_five_there_are_no_rules() -> None:
         assert (await robots.visit())[0].ending is Ending.DEFERRED
         assert len(web.ledger.visits) == MAX_REDIRECTS + 1
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
+
+
+async def test_a_redirect_that_we_have_no_socket_for_is_no_refusal() -> None:
+    """Too many open files are our trouble; the redirect's body is given back."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    moved = replace(response(301, b"moved"), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+    for answer in (moved, OutOfFiles("x")):
+        fetcher.answers.put_nowait(answer)
+    assert isinstance((await robots.visit())[1], OutOfFiles)
+    assert moved.body.read() == b""
+    assert robots.process._cache.refused("http://a.test/") == 1
+
+
+async def test_a_robots_txt_that_many_hosts_lead_to_is_asked_for_once() -> None:
+    """Its host's gate is not asked for that, so it is left alone as long as the answer holds."""
+    there = "http://c.test/robots.txt"
+    hosts = {f"{name}.test": Host(pages={"/robots.txt": redirect(302, there, None)}) for name in "ab"}
+    web = SmallWeb(hosts | {"c.test": Host(pages={"/robots.txt": Page(body=RULES)})})
+    async with Opened(web) as robots:
+        for url in ("http://a.test/private", "http://b.test/private"):
+            await robots.visit(url)
+            assert (await robots.visit(url))[0].ending is Ending.EXCLUDED
+        await robots.visit("http://c.test/private")
+    assert web.ledger.count(there) == 2  # once for all who lead there, once for itself, which sets its Crawl-delay
+    assert robots.notes[1][1:] == ("http://b.test/robots.txt", 302)
+
+
+async def test_rules_that_are_known_of_a_host_hold_for_those_that_lead_there() -> None:
+    """www.a.test leads to a.test, which was crawled before."""
+    there = "http://a.test/robots.txt"
+    web = SmallWeb(
+        {
+            "a.test": Host(pages={"/robots.txt": Page(body=RULES)}),
+            "b.test": Host(pages={"/robots.txt": redirect(301, there, None)}),
+        }
+    )
+    async with Opened(web) as robots:
+        for url in ("http://a.test/private", "http://b.test/private"):
+            await robots.visit(url)
+        assert (await robots.visit("http://b.test/private"))[0].ending is Ending.EXCLUDED
+    assert web.ledger.count(there) == 1
+
+
+async def test_a_robots_txt_elsewhere_that_cannot_be_had_is_asked_for_again() -> None:
+    """One bad moment of that host must not shut all who lead there."""
+    there = "http://c.test/robots.txt"
+    web = SmallWeb(
+        {
+            "a.test": Host(pages={"/robots.txt": redirect(302, there, None)}),
+            "c.test": Host(pages={"/robots.txt": failure(503)}),
+        }
+    )
+    async with Opened(web) as robots:
+        for _ in range(2):
+            assert (await robots.visit())[0].ending is Ending.UNRULED
+    assert web.ledger.count(there) == 2
+
+
+async def test_a_redirect_to_a_private_address_is_not_followed(monkeypatch) -> None:
+    """What another host's robots.txt may be asked for, pages may: its addresses are judged like any other's."""
+    monkeypatch.setattr(connector, "is_public", lambda address: address == "127.0.0.1")
+    web = web_with({"/robots.txt": redirect(302, "http://127.0.0.2/robots.txt", None)})
+    async with Opened(web, fetch={"allow_private": False}) as robots:
+        one, _ = await robots.visit()
+    assert (one.ending, one.response.status) == (Ending.UNRULED, 302)
 
 
 async def test_rules_may_lie_on_another_host() -> None:

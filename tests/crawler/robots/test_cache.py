@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crawler.robots.cache import RobotsCache, robots_url, rules_of
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, parse_robots
+from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
 
 URL = "https://a.test/private/x"
 STRICT = parse_robots(b"User-agent: *\nDisallow: /", "anabranch")
@@ -96,6 +96,33 @@ def test_rules_of_thousands_of_hostile_hosts_do_not_fill_the_memory() -> None:
     small = RobotsCache(max_bytes=1)
     small.put(URL, large, 0.0)
     assert small.get(URL, 0.0) is large
+
+
+def large_rules(rules: int = 5000) -> RobotsRules:
+    lines = b"".join(b"Allow: /*/%d/*\n" % number for number in range(rules))
+    return parse_robots(b"User-agent: *\n" + lines, "x")
+
+
+def test_large_rules_make_room_for_each_other_before_others_do() -> None:
+    """A few hosts with very many rules do not cost all others theirs; of the large ones the least recently used goes."""
+    large = large_rules()
+    cache = RobotsCache(max_bytes=2 * large.size_bytes + 10_000)
+    cache.put("http://small.test/", STRICT, 0.0)
+    for name in "ab":
+        cache.put(f"http://{name}.test/", large, 0.0)
+    assert cache.get("http://a.test/", 0.0) is large
+    cache.put("http://c.test/", large, 0.0)
+    assert [name for name in ("small", *"abc") if cache.get(f"http://{name}.test/", 0.0)] == ["small", "a", "c"]
+
+
+def test_rules_that_are_larger_than_all_room_are_kept_alone() -> None:
+    """Whoever asked for them is asked about them most."""
+    large = large_rules()
+    cache = RobotsCache(max_bytes=1)
+    cache.put("http://small.test/", STRICT, 0.0)
+    cache.put(URL, large, 0.0)
+    assert cache.get(URL, 0.0) is large
+    assert (len(cache), cache.size_bytes) == (1, large.size_bytes)
 
 
 def test_refusals_are_counted_in_a_row_and_by_origin() -> None:

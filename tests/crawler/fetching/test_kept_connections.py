@@ -1,0 +1,190 @@
+"""Connections that are kept for a host's next fetch, and what happens when no more can be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from crawler.fetching.bodies import MEMORY_BYTES, Scratch
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.options import Site
+from crawler.network.descriptors import Connections
+from crawler.outcomes.failures import TROUBLES, ConnectionLost, OutOfFiles
+from tests.crawler.fetching.servers import OK, Web, saying
+
+
+class Kept:
+    """A server that keeps its connections and sees which are closed."""
+
+    def __init__(self, body: bytes = b"hi") -> None:
+        self.numbers: list[int] = []  #: the connection of each request, from 1
+        self.closed: list[int] = []
+        self.is_closed = asyncio.Event()
+        self._answer = OK + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        self._count = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._count += 1
+        number = self._count
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                self.numbers.append(number)
+                writer.write(self._answer)
+        finally:
+            self.closed.append(number)
+            self.is_closed.set()
+
+
+async def get_all(fetcher: Fetcher, *urls: str) -> None:
+    for url in urls:
+        (await fetcher.get(url)).body.close()
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Inside, the process may open no file and no socket."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def hosts(site: Web, server: Kept, count: int) -> list[str]:
+    """URLs of so many hosts, all on that server."""
+    port = await site.listen(server)
+    names = [f"h{number}.test" for number in range(count)]
+    site.hosts |= dict.fromkeys(names, f"127.0.0.1:{port}")
+    return [f"http://{name}/" for name in names]
+
+
+async def test_of_connections_that_wait_the_one_used_longest_ago_goes_first(site: Web) -> None:
+    """With room for two: a third host's connection closes the one that was not used since."""
+    server = Kept()
+    a, b, c = await hosts(site, server, 3)
+    await get_all(site.fetcher(connections=Connections(idle=2)), a, b, a, c)
+    await server.is_closed.wait()
+    assert (server.numbers, server.closed) == ([1, 2, 1, 3], [2])
+
+
+async def test_a_connection_that_was_dropped_is_made_anew(site: Web) -> None:
+    """It is not taken for one that can be used, and nothing of it is remembered."""
+    server = Kept()
+    a, b = await hosts(site, server, 2)
+    fetcher = site.fetcher(connections=Connections(idle=1))
+    await get_all(fetcher, a, b, a)
+    assert server.numbers == [1, 2, 3]
+    connector = fetcher._sessions.of(None).connector
+    assert connector is not None
+    assert [len(waiting) for waiting in connector._conns.values()] == [1]
+
+
+async def test_with_room_for_none_no_connection_is_kept(site: Web) -> None:
+    """Each fetch has its own."""
+    server = Kept()
+    (a,) = await hosts(site, server, 1)
+    await get_all(site.fetcher(connections=Connections(idle=0)), a, a)
+    assert server.numbers == [1, 2]
+
+
+async def test_connections_in_use_are_none_that_wait(site: Web) -> None:
+    """Both hosts are asked at once; each keeps its connection until its fetch has ended, then one may stay."""
+    server = Kept()
+    a, b = await hosts(site, server, 2)
+    fetcher = site.fetcher(connections=Connections(idle=1))
+    await asyncio.gather(get_all(fetcher, a), get_all(fetcher, b))
+    await server.is_closed.wait()
+    assert sorted(server.numbers) == [1, 2]
+    assert len(server.closed) == 1
+
+
+async def test_fetches_for_which_there_is_no_connection_wait_for_one(site: Web) -> None:
+    """Where few files may be open: three fetches at once, one connection at a time."""
+    open_now, most = 0, 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await saying(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n")(reader, writer)
+        open_now -= 1
+
+    port = await site.listen(talk)
+    fetcher = site.fetcher(connections=Connections(busy=1))
+    await asyncio.gather(*(get_all(fetcher, f"http://127.0.0.1:{port}/{number}") for number in range(3)))
+    assert (site.connections, most) == (3, 1)
+
+
+async def test_all_ways_out_share_one_bound(site: Web) -> None:
+    """A connection through a SOCKS proxy waits beside the others."""
+
+    async def socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        writer.write(b"\5\0")
+        await reader.readexactly(4 + 1 + len("b.test") + 2)
+        writer.write(b"\5\0\0\1" + bytes(6))
+        await server(reader, writer)
+
+    server = Kept()
+    (a,) = await hosts(site, server, 1)
+    proxy = f"socks5://127.0.0.1:{await site.listen(socks)}"
+    fetcher = site.fetcher(Site(surts=("b.test",), proxy=proxy), connections=Connections(idle=1))
+    await get_all(fetcher, a, "http://b.test/", a)
+    assert server.numbers == [1, 2, 3]
+
+
+async def test_kept_connections_that_proved_dead_are_all_passed_over(site: Web) -> None:
+    """A server that was started anew has closed every one of them; the fetch is made over a fresh one (RFC 9112 9.3.1)."""
+    served = asyncio.Barrier(2)
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if len(asked) <= 2:
+            await served.wait()  # both at once, so that there are two connections
+        writer.write(OK + b"Content-Length: 0\r\n\r\n")
+        if len(asked) <= 2 or b"/dead" in asked[-1]:
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.transport.abort()
+
+    port = await site.listen(talk)
+    fetcher = site.fetcher()
+    await asyncio.gather(*(get_all(fetcher, f"http://127.0.0.1:{port}/{n}") for n in range(2)))
+    await get_all(fetcher, f"http://127.0.0.1:{port}/last")
+    assert [request.split()[1] for request in asked] == [b"/0", b"/1", b"/last", b"/last", b"/last"]
+
+
+async def test_a_fresh_connection_that_breaks_is_not_tried_again_at_once(site: Web) -> None:
+    """That would be a fetch that the host's gate never saw."""
+    port = await site.listen(saying())
+    with pytest.raises(ConnectionLost):
+        await site.fetcher().get(f"http://127.0.0.1:{port}/")
+    assert site.connections == 1
+
+
+async def test_a_socket_that_cannot_be_made_is_our_trouble(site: Web) -> None:
+    """Too many open files: the fetch is tried again later, and nothing is told of the host."""
+    (a,) = await hosts(site, Kept(), 1)
+    with no_more_files(), pytest.raises(OutOfFiles, match=r"too many files are open; raise the limit \(ulimit -n\)"):
+        await site.fetcher().get(a)
+    assert OutOfFiles not in TROUBLES
+
+
+async def test_a_body_for_which_no_file_can_be_had_is_our_trouble(site: Web, tmp_path: Path) -> None:
+    """It ends its fetch, not the crawl."""
+    server = Kept(b"x" * (MEMORY_BYTES + 1))
+    (a,) = await hosts(site, server, 1)
+    fetcher = site.fetcher(scratch=Scratch(tmp_path), max_body_bytes=2 * MEMORY_BYTES)
+    await get_all(fetcher, a)
+    with no_more_files(), pytest.raises(OutOfFiles):
+        await fetcher.get(a)
+    assert server.numbers == [1, 1]

@@ -1,0 +1,47 @@
+"""Redirects of a robots.txt: what they may cost together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.fetching.options import Limits
+from crawler.fetching.response import Response
+from crawler.outcomes.failures import FetchTimeout
+from crawler.robots.parsing import MAX_ROBOTS_BYTES
+from crawler.robots.redirects import MAX_REDIRECTS, follow_redirects
+from tests.crawler.builder import response
+
+
+async def test_all_redirects_together_have_the_time_of_one_fetch() -> None:
+    """Each hop gets what is left; of a body no more is fetched than counts."""
+    given: list[Limits] = []
+
+    async def get(url: str, *, limits: Limits) -> Response:
+        given.append(limits)
+        await asyncio.sleep(0.001)
+        return replace(response(301), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+
+    found = await follow_redirects(get, "http://a.test/robots.txt", 60.0)
+    assert (found.response.status, found.url, found.is_lost) == (301, "http://a.test/next", False)
+    assert {limits.max_body_bytes for limits in given} == {MAX_ROBOTS_BYTES + 1}
+    times = [limits.timeout_s for limits in given]
+    assert times[0] == 60.0
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == MAX_REDIRECTS + 1
+
+
+async def test_a_redirect_for_which_no_time_is_left_is_a_refusal() -> None:
+    """The host took all of it; what is at the end of its redirects is not known."""
+    moved = replace(response(301), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+
+    async def get(url: str, *, limits: Limits) -> Response:
+        if limits.timeout_s == 0.0:
+            raise FetchTimeout("not done within 0 s")
+        await asyncio.sleep(2 * limits.timeout_s)
+        return moved
+
+    found = await follow_redirects(get, "http://a.test/robots.txt", 0.001)
+    assert (found.response, found.is_lost) == (moved, True)
