@@ -59,14 +59,14 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "sqlalchemy": (
         "frontier/stores/*",
         "dedup/similarity/url_db.py",
-        "crawler/archiving/payloads.py",
+        "crawler/jobs/databases.py",
+        "crawler/archiving/payload*",
         "crawler/reporting/account*",
     ),
     "sqlite3": (
         "frontier/stores/*",
         "dedup/similarity/url_db.py",
-        "crawler/archiving/payloads.py",
-        "crawler/reporting/account_tables.py",
+        "crawler/jobs/databases.py",
     ),
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/orders/*",),

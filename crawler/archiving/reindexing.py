@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.archiving.cdxj import write_sorted
-from crawler.archiving.files import INDEX, OPEN, WARC
+from crawler.archiving.growing import INDEX, OPEN, WARC
 from crawler.archiving.members import index_line, whole_members
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.jobs.checking import find_own_functions
@@ -68,9 +69,13 @@ def run_crawl(command: CrawlCommand) -> int:
 
 
 def tune_interpreter() -> None:
-    """Set what the interpreter does by itself, for a process that is a crawl: when threads switch, when cycles are sought."""
+    """Set what the interpreter does by itself, for a process that is a crawl.
+
+    When threads switch, when cycles are sought, when memory goes back to the system.
+    """
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECTION)
+    give_back_early()
 
 
 def _run(command: CrawlCommand) -> int:

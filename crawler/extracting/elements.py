@@ -55,6 +55,7 @@ DATA_URLS = (
     "data-full-src",
 )
 DATA_CANDIDATES = ("data-srcset", "data-original-set", "data-lazy-srcset")
+LATE = frozenset((*DATA_URLS, *DATA_CANDIDATES))
 
 #: Candidates of one image that are read.
 MAX_CANDIDATES = 1000

@@ -16,6 +16,7 @@ import struct
 import sys
 from typing import Any
 
+from crawler.allocation import give_back_early, give_back_now
 from crawler.extracting.links import Found
 from crawler.extracting.mediatypes import Kind
 from crawler.extracting.options import ExtractOptions
@@ -39,12 +40,14 @@ def main(parent: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM):  # they are for the crawl, which lets its last pages end
         signal.signal(number, signal.SIG_IGN)
+    give_back_early()
     _die_with_parent()
     if os.getppid() != parent:
         return
     with socket.socket(fileno=0) as channel:
         while (request := _receive(channel)) is not None:
             _answer(channel, *request)
+            give_back_now()  # until the next document, which may be long
 
 
 def _die_with_parent() -> None:

@@ -22,6 +22,7 @@ from crawler.extracting.elements import (
     DATA_CANDIDATES,
     DATA_URLS,
     EMBEDDED,
+    LATE,
     NEEDED,
     RULED,
     Attributes,
@@ -40,6 +41,11 @@ from crawler.urls.parsing import canonical
 
 #: What a selector finds by attribute: elements with one of these may have links.
 _ATTRIBUTES = ("href", "src", "srcset", "imagesrcset", "poster", "data", "content", "archive", "code")
+
+#: The attributes of an anchor that make it more than a plain link.
+_SPECIAL = LATE | {"rel", "style"}
+#: What a page has that has one of those; a page with another `data-` attribute, as most have, is not searched for them.
+_LATE = re.compile(rb"data-(?:%b)" % b"|".join(name.removeprefix("data-").encode() for name in sorted(LATE)))
 
 #: How much is kept of what `meta` elements say to robots.
 _MAX_ROBOTS = 16
@@ -64,7 +70,7 @@ def read_html(
     page = html_as_utf8(body, content_type)
     if media_type(content_type) == XHTML:
         page = _SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page)
-    reading = _Reading(options, page)
+    reading = _Reading(options)
     pieces = iter(tame(page, NEEDED))
     first = reading.references(next(pieces))
     base = (canonical(reading.base, url) or url) if reading.base else url
@@ -92,11 +98,9 @@ def _selector(css: bool, forms: bool, speculative: bool, data: bool, xlink: bool
 class _Reading:
     """One page while it is read."""
 
-    def __init__(self, options: ExtractOptions, page: bytes) -> None:
-        lower = page.lower()
+    def __init__(self, options: ExtractOptions) -> None:
         self._options = options
-        self._has_late = options.data_attributes and b"data-" in lower
-        self._selector = _selector(options.css, options.forms, options.speculative, self._has_late, b"xlink:" in lower)
+        self._has_late = False
         self._found: list[Reference] = []
         self.base: str | None = None  #: the `href` of the first base that has one
         self.robots: list[str] = []
@@ -107,24 +111,26 @@ class _Reading:
 
         In a template a base means nothing.
         """
+        options, lower = self._options, piece.lower()
+        self._has_late = options.data_attributes and b"data-" in lower and _LATE.search(lower) is not None
+        selector = _selector(options.css, options.forms, options.speculative, self._has_late, b"xlink:" in lower)
         tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
         found: list[Reference] = []
         self._found = found
-        for node in tree.css(self._selector):
-            attributes = node.attributes
+        for node in tree.css(selector):
+            attributes, tag = node.attributes, node.tag or ""
             # Most elements are plain links: they are taken here, where it costs least.
-            if node.tag == "a" and len(attributes) == 1 and (text := attributes.get("href")):
+            if tag == "a" and (text := attributes.get("href")) and _SPECIAL.isdisjoint(attributes):
                 found.append((text, NAVIGATION, "a/@href"))
             else:
-                self._take(node, attributes)
+                self._take(node, tag, attributes)
         base = self.base
-        for node in _in_templates(tree, self._selector):
-            self._take(node, node.attributes)
+        for node in _in_templates(tree, selector):
+            self._take(node, node.tag or "", node.attributes)
         self.base = base
         return found
 
-    def _take(self, node: LexborNode, attributes: Attributes) -> None:
-        tag = node.tag or ""
+    def _take(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         found = self._found
         if tag in ANCHORS:
             if (anchor := anchored(tag, attributes)) is not None:
@@ -138,7 +144,7 @@ class _Reading:
                 self._BY_TAG[tag](self, node, attributes)
         if "style" in attributes and self._options.css:
             found += styled(attributes)
-        if self._has_late:
+        if self._has_late and not LATE.isdisjoint(attributes):
             found += late(attributes)
 
     def _take_base(self, _: LexborNode, attributes: Attributes) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from types import MappingProxyType
 
 #: Below both sizes a document is not looked at: the worst that fits (`<b id=1><p><b id=2><p> …`, or one tag with thousands of
 #: attributes) costs 25 ms and 20 MB.
@@ -25,8 +26,8 @@ SMALL_TAGS = 500
 LIGHT_BYTES = 64 * 1024
 LIGHT_TAGS = 3000
 #: Above this a document is flattened unseen, and read in pieces of this size.
-HUGE_BYTES = 4 << 20
-PIECE_BYTES = 1 << 20
+HUGE_BYTES = 1 << 20
+PIECE_BYTES = 256 << 10
 #: Elements open at once, plus end tags that close nothing, that an honest page may have (browsers stop nesting at 512).
 MAX_DISORDER = 512
 #: Formatting elements that a tree builder may have to open again, summed over all tags, for each tag and for any document.
@@ -34,6 +35,9 @@ REOPENED_PER_TAG = 2
 REOPENED_ALWAYS = 50_000
 #: Bytes of a tag outside its quotes; what has more is a bomb of attributes and is dropped from a flattened document.
 MAX_BARE_BYTES = 2048
+
+#: How much of the content of one `style` is kept in a flattened document.
+MAX_STYLE_BYTES = 1 << 20
 
 #: Elements that may stay open (their next sibling closes them), and those that have no end tag.
 _UNCLOSED = frozenset(
@@ -57,6 +61,8 @@ _TAG = re.compile(
     |<(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+"[^"]*+(?:"|\Z)|=\s*+'[^']*+(?:'|\Z)|=)*+)(>|\Z)""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
+#: Where the content of such an element ends. Not found in a copy in lower case: documents are large here.
+_RAW_END = MappingProxyType({name: re.compile(b"</" + name, re.IGNORECASE) for name in _RAW})
 _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 
 
@@ -74,8 +80,8 @@ def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
     if len(body) > HUGE_BYTES:
         return _pieces(_needed_tags(body, needed, None))
     disorder = Disorder()
-    kept = list(_needed_tags(body, needed, disorder))
-    return _pieces(kept) if disorder.is_beyond_reason else (body,)
+    kept = list(_pieces(_needed_tags(body, needed, disorder)))
+    return kept if disorder.is_beyond_reason else (body,)
 
 
 def is_light(body: bytes) -> bool:
@@ -91,7 +97,7 @@ def _is_small(body: bytes) -> bool:
 
 
 def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
-    """The tags, joined to pieces of about a megabyte."""
+    """The tags, joined to pieces."""
     piece: list[bytes] = []
     size = 0
     for tag in tags:
@@ -119,7 +125,6 @@ def _needed_tags(body: bytes, needed: Collection[bytes], disorder: Disorder | No
 
 def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
     """All tags: name in lower case, whether it is an end tag, attributes, and for a style its content."""
-    lower = body.lower()
     tags = _TAG.finditer(body)
     while (tag := next(tags, None)) is not None:
         slash, name, attributes, end = tag.groups()
@@ -128,9 +133,9 @@ def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
         name = name.lower()
         content = b""
         if name in _RAW and not slash:
-            content_end = lower.find(b"</" + name, tag.end())
-            content_end = len(body) if content_end < 0 else content_end
-            content = body[tag.end() : content_end] if name == b"style" else b""
+            closing = _RAW_END[name].search(body, tag.end())
+            content_end = len(body) if closing is None else closing.start()
+            content = body[tag.end() : min(content_end, tag.end() + MAX_STYLE_BYTES)] if name == b"style" else b""
             tags = _TAG.finditer(body, content_end)
         yield name, slash != b"", attributes, content
 

@@ -55,7 +55,8 @@ def decoded(chunks: Iterable[bytes], codings: Sequence[str], limit: int) -> tupl
         for piece in pieces:
             found += piece
             if len(found) > limit:
-                return bytes(found[:limit]), True
+                del found[limit:]
+                return bytes(found), True
     except BrokenCoding:
         return bytes(found), True
     return bytes(found), False

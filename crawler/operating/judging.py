@@ -84,6 +84,9 @@ def opened_judge(directory: Path, order: CrawlOrder) -> Iterator[Judge]:
 
 @contextmanager
 def _similar(state: Path, order: CrawlOrder) -> Iterator[Similar | None]:
+    if not order.scope.similar:
+        yield None
+        return
     similar = asyncio.run(open_similar(state, order.scope))
     try:
         yield similar

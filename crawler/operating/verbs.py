@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from crawler.operating.arguments import Arguments, number, state_named, text, whole
 from crawler.outcomes.errors import CrawlerError, UsageError
 from crawler.outcomes.status import describe
 from crawler.urls.parsing import host_of, seed_url
@@ -25,9 +26,7 @@ from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
 from frontier.operating.explain import GateView, QueueView, explain_queue
 from frontier.operating.steps import Steps, asked, run
 from frontier.policies.groups import is_group
-from frontier.scheduling.lifecycle import QueueState
 
-Arguments = Mapping[str, Any]
 Facts = dict[str, Any]
 
 #: Queues that are looked at for those in one state.
@@ -40,9 +39,9 @@ _QUEUE_GATE = "queue:"
 
 def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """The queues with most URLs, and the totals. Arguments: limit; state, or none for all."""
-    limit = _whole(given, "limit", least=0)
+    limit = whole(given, "limit", least=0)
     name = given.get("state")
-    state = None if name is None else _state(name)
+    state = None if name is None else state_named(name)
     # First: it tells whether the store is behind, and whatever waits for the store ends that.
     sums = yield from totals(frontier)
     looking = frontier.operations.looking
@@ -65,7 +64,7 @@ def totals(frontier: Frontier) -> Steps[Facts]:
 
 def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Why a queue or a URL is where it is. Argument: subject. Raises: UnknownQueue."""
-    subject = _text(given, "subject")
+    subject = text(given, "subject")
     try:
         view = yield from frontier.operations.looking.view(QueueKey(subject))
     except UnknownQueue:
@@ -83,11 +82,11 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
     Raises: UsageError.
     """
-    typed = _text(given, "url")
+    typed = text(given, "url")
     url = seed_url(typed)
     if url is None:
         raise UsageError(f"{typed!r} is no http or https URL; correct it")
-    key = _text(given, "key").encode() if "key" in given else url.encode()
+    key = text(given, "key").encode() if "key" in given else url.encode()
     explanation = yield from frontier.operations.looking.explain(url, key)
     if explanation.state == UrlState.ENDED.value:
         record = yield from asked(frontier.get, key)
@@ -99,12 +98,12 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
 def block(frontier: Frontier, given: Arguments) -> Facts:
     """Let nothing through a host's gate: for_s, until_s (epoch seconds), or neither, until it is unblocked."""
-    gate = gate_key(_text(given, "host"))
+    gate = gate_key(text(given, "host"))
     until_s = math.inf
     if given.get("for_s") is not None:
-        until_s = frontier.now_s() + _number(given, "for_s")
+        until_s = frontier.now_s() + number(given, "for_s")
     elif given.get("until_s") is not None:
-        until_s = _number(given, "until_s")
+        until_s = number(given, "until_s")
     if until_s <= frontier.now_s():
         raise UsageError("--until: this time has passed; give one that is to come")
     frontier.block(gate, until_s)
@@ -113,7 +112,7 @@ def block(frontier: Frontier, given: Arguments) -> Facts:
 
 def unblock(frontier: Frontier, given: Arguments) -> Facts:
     """Take every block of a host back, and forget its troubles. Argument: host."""
-    gate = gate_key(_text(given, "host"))
+    gate = gate_key(text(given, "host"))
     frontier.unblock(gate)
     return _gate(frontier, gate)
 
@@ -135,7 +134,7 @@ def retire(frontier: Frontier, given: Arguments) -> Facts:
 
 def set_budget(frontier: Frontier, given: Arguments) -> Facts:
     """Give a queue a total budget of its own. Arguments: queue; units, -1 = without end, none = the order's."""
-    units = None if given.get("units") is None else _whole(given, "units", least=-1)
+    units = None if given.get("units") is None else whole(given, "units", least=-1)
     return _ordered(frontier, given, lambda queue: frontier.operations.set_budget(queue, units))
 
 
@@ -242,7 +241,7 @@ def _gate(frontier: Frontier, key: GateKey) -> Facts:
 
 def _ordered(frontier: Frontier, given: Arguments, order: Callable[[QueueKey], None]) -> Facts:
     """Do it; the queue as it is then."""
-    queue = QueueKey(_text(given, "queue"))
+    queue = QueueKey(text(given, "queue"))
     order(queue)
     return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
 
@@ -261,46 +260,3 @@ def _read_gates(frontier: Frontier) -> Steps[None]:
 
 def _opens_s(gate: GateView) -> float:
     return gate.opens_s if gate.group is None else max(gate.opens_s, gate.group.opens_s)
-
-
-# Arguments
-
-
-def _text(given: Arguments, name: str) -> str:
-    value = given.get(name)
-    if value == "":
-        raise UsageError(f"{name} is empty; give one")
-    if not isinstance(value, str):
-        raise UsageError(f"{name} must be text; it is {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{name} {value!r}: it is not UTF-8") from error
-    return value
-
-
-def _number(given: Arguments, name: str) -> float:
-    value = given.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    raise UsageError(f"{name} must be a number; it is {value!r}")
-
-
-def _whole(given: Arguments, name: str, *, least: int) -> int:
-    value = given.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53:
-        return value
-    raise UsageError(f"{name} must be a whole number from {least}, below 2^53; it is {value!r}")
-
-
-def _state(name: object) -> QueueState:
-    try:
-        return QueueState(name)
-    except ValueError as error:
-        states = ", ".join(state.value for state in _listed())
-        raise UsageError(f"state {name!r} is unknown; choose one of {states}") from error
-
-
-def _listed() -> Sequence[QueueState]:
-    """States of queues that are listed: an empty one is not."""
-    return [state for state in QueueState if state is not QueueState.EMPTY]

@@ -8,19 +8,10 @@ from typing import Any, Self
 
 from sqlalchemy import Select, func, select
 
-from crawler.reporting.account_tables import (
-    HOST,
-    MIME,
-    PROCESSOR,
-    RUN,
-    SOURCE,
-    STATUS,
-    TOTAL,
-    as_system_errors,
-    engine_for,
-)
+from crawler.jobs.databases import as_system_errors, engine_for
+from crawler.reporting.account_file import ACCOUNTS_FILE, totals_of
+from crawler.reporting.account_tables import HOST, MIME, PROCESSOR, RUN, SOURCE, STATUS, TOTAL
 from crawler.reporting.accounting import Totals
-from crawler.reporting.accounts import ACCOUNTS_FILE, totals_of
 
 #: Rows that are read at a time.
 _PAGE = 1000

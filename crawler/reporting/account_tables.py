@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Double,
-    Engine,
-    Integer,
-    MetaData,
-    NullPool,
-    String,
-    Table,
-    create_engine,
-    event,
-    func,
-)
+from sqlalchemy import Column, ColumnElement, Double, Integer, MetaData, String, Table, func
 from sqlalchemy.dialects.sqlite import Insert, insert
-from sqlalchemy.exc import DBAPIError
 
 from crawler.reporting.accounting import SUMS
 
@@ -95,53 +75,3 @@ def setting(table: Table) -> Insert:
     statement = insert(table)
     changed = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
     return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
-
-
-def engine_for(file: Path, *, is_reader: bool = False) -> Engine:
-    """Connections to the file, for any thread, one at a time each. A reader sees whole transactions and changes nothing.
-
-    Write-ahead log, synced by the system when it likes: what a power cut takes is counted again from crawl.log.
-    """
-    engine = create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(file, timeout=30.0, check_same_thread=False),
-        poolclass=NullPool,
-    )
-    pragmas: Sequence[str] = (
-        ("PRAGMA query_only = 1",) if is_reader else ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
-    )
-
-    def prepare(connection: sqlite3.Connection, _: object) -> None:
-        for pragma in pragmas:
-            connection.execute(pragma).close()
-
-    event.listen(engine, "connect", prepare)
-    return engine
-
-
-#: What SQLite's primary result codes are to the system.
-_SYSTEM_ERRORS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
-#: A file that is no database of ours, or is broken.
-_DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
-
-
-@contextmanager
-def as_system_errors(file: Path) -> Iterator[None]:
-    """Inside, an error of the database is raised as the OSError that it stands for."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.Error) as error:
-        number = _SYSTEM_ERRORS.get(_code(error), errno.EIO)
-        raise OSError(number, os.strerror(number), str(file)) from error
-
-
-def is_damaged(error: OSError) -> bool:
-    """The error says that the file is no database, or is broken: it must be made anew."""
-    cause = error.__cause__
-    return isinstance(cause, DBAPIError | sqlite3.Error) and _code(cause) in _DAMAGED
-
-
-def _code(error: DBAPIError | sqlite3.Error) -> int:
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    code: int = getattr(cause, "sqlite_errorcode", 0)
-    return code & 0xFF

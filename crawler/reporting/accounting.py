@@ -7,7 +7,7 @@ counted as it is written or after a crash. The columns are those of Heritrix's `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
 
 from crawler.outcomes.failures import HOST_BUSY
@@ -22,6 +22,12 @@ PREREQUISITE = "P"
 DNS = "dns:"
 #: What stands for the seed of a URL that has no source tag.
 NO_SOURCE = "-"
+#: Media types that are counted apart, how much of a name counts, and where all others are counted: sites send what they like.
+MAX_TYPES = 1000
+MAX_TYPE_CHARS = 100
+OTHER_TYPES = "other"
+#: The longest name of a host in the DNS; what is longer was never there, and is counted by its beginning.
+_MAX_HOST_CHARS = 255
 
 
 @dataclass(slots=True)
@@ -89,6 +95,7 @@ class Additions:
     mime_bytes: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     sources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (seed, host) -> URLs
+    types: set[str] = field(default_factory=set, compare=False)  #: that are counted apart; several may share it
     processors: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (processor, counter) -> number
 
     def count(self, entry: CrawlLogEntry) -> None:
@@ -99,7 +106,8 @@ class Additions:
         self.hosts.setdefault(host, Totals()).add(line)
         self.statuses[entry.status] += 1
         if entry.status > 0:
-            mime = entry.mime or NO_TYPE
+            mime = type_counted(entry.mime or NO_TYPE, self.types)
+            self.types.add(mime)
             self.mime_urls[mime] += 1
             self.mime_bytes[mime] += line.bytes
             self.sources[entry.source or NO_SOURCE, host] += 1
@@ -125,7 +133,13 @@ class Additions:
 
 def host_counted(url: str) -> str:
     """Under which host a URL counts: its own, `dns:` for a look-up."""
-    return DNS if url.startswith(DNS) else host_of(url)
+    return DNS if url.startswith(DNS) else host_of(url)[:_MAX_HOST_CHARS]
+
+
+def type_counted(mime: str, known: Collection[str]) -> str:
+    """Under which name a media type counts, where the `known` ones are counted already."""
+    name = mime[:MAX_TYPE_CHARS]
+    return name if name in known or len(known) < MAX_TYPES else OTHER_TYPES
 
 
 def _totals(entry: CrawlLogEntry) -> Totals:

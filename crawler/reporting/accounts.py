@@ -11,21 +11,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
-from sqlalchemy import Table, bindparam, delete, select
 
 from crawler.outcomes.errors import storage_errors
-from crawler.reporting import account_tables as tables
-from crawler.reporting.account_tables import adding, as_system_errors, engine_for, is_damaged, setting
-from crawler.reporting.accounting import SUMS, Additions, Totals
+from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
+from crawler.reporting.accounting import MAX_TYPES, Additions, Totals
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
 
 log = structlog.get_logger(__name__)
 
-#: The file's name in the state folder.
-ACCOUNTS_FILE = "accounts.sqlite"
 #: Rows that wait in memory, at most, and for how many seconds; and hosts whose totals are kept for quotas.
 MAX_WAITING = 10_000
 COMMIT_S = 5.0
@@ -73,10 +69,11 @@ class Accounts:
         self._file = state / ACCOUNTS_FILE
         self._now_s = now_s
         self._started_s = now_s()
-        self._pending = Additions()
+        self._types: set[str] = set()  # media types that are counted apart
+        self._pending = self._none()
         self._pending_bytes = 0
         self._changing = threading.Lock()  # guards the five below; never held while the disk is asked
-        self._added = Additions()  # not written yet
+        self._added = self._none()  # not written yet
         self._added_to = 0  # the log's length with them
         self._committing: tuple[Additions, int] | None = None  # being written, and the log's length with it
         self._committed_to = 0
@@ -84,9 +81,10 @@ class Accounts:
         self._writing = threading.Lock()  # one transaction at a time
         self._last_commit = monotonic()
         with storage_errors(self._file):
-            self._rows = _File(self._file)
+            self._rows = AccountsFile(self._file)
             try:
                 self._committed_to = self._added_to = self._rows.read("")[0]
+                self._types.update(self._rows.types(MAX_TYPES))
                 self._catch_up(crawl_log)
             except BaseException:
                 self._rows.close()
@@ -122,7 +120,7 @@ class Accounts:
 
     def take_back(self) -> None:
         """The group never was."""
-        self._pending, self._pending_bytes = Additions(), 0
+        self._pending, self._pending_bytes = self._none(), 0
 
     def close(self) -> None:
         """Write back what waits; what cannot be written is counted again when the job is opened. A second call does nothing."""
@@ -142,7 +140,7 @@ class Accounts:
         with self._writing:
             with self._changing:
                 added, end = self._added, self._added_to
-                self._added, self._committing = Additions(), (added, end)
+                self._added, self._committing = self._none(), (added, end)
             try:
                 self._write(added, end)
             except BaseException:
@@ -189,6 +187,9 @@ class Accounts:
                 del self._known[next(iter(self._known))]
             return totals.copy()
 
+    def _none(self) -> Additions:
+        return Additions(types=self._types)
+
     def _write(self, added: Additions, end: int) -> None:
         self._rows.write(added, end, run=(self._started_s, max(self._now_s(), self._started_s)))
 
@@ -198,6 +199,7 @@ class Accounts:
         if size < self._committed_to:
             log.warning("crawl.log is shorter than what was counted of it: it is counted anew", file=str(crawl_log))
             self._rows.forget()
+            self._types.clear()
             self._committed_to = self._added_to = 0
         unknown = 0
         for line in _whole_lines(crawl_log, self._committed_to):
@@ -208,80 +210,6 @@ class Accounts:
         self.sync()
         if unknown:
             log.warning("lines of crawl.log that are none were left out", lines=unknown, file=str(crawl_log))
-
-
-class _File:
-    """The rows: one connection writes them, another one reads. Raises: OSError, as for every file."""
-
-    def __init__(self, path: Path) -> None:
-        """Connect; a file that is broken is made anew, since all of it stands in the log."""
-        self._path = path
-        try:
-            self._connect()
-        except OSError as error:
-            if not is_damaged(error):
-                raise
-            log.warning("the accounts are damaged; they are counted again from crawl.log", file=str(path))
-            for part in (path, *(Path(f"{path}{ending}") for ending in ("-wal", "-shm"))):
-                part.unlink(missing_ok=True)
-            self._connect()
-
-    def read(self, host: str) -> tuple[int, Totals]:
-        """How much of the log the rows count, and a host's row, both of one moment."""
-        with as_system_errors(self._path):
-            row = self._reader.execute(_ROW_OF_HOST, {"asked": host}).one_or_none()
-            self._reader.rollback()
-        if row is None:
-            return 0, Totals()
-        return row[0], totals_of(row[1:]) if row[1] is not None else Totals()
-
-    def write(self, added: Additions, end: int, run: tuple[float, float]) -> None:
-        """Add to the rows, in one transaction: they count the log up to `end` then; `run` is when this one began and is now."""
-        with as_system_errors(self._path), self._writer.begin():
-            for table, rows in _rows(added):
-                if rows:
-                    self._writer.execute(_ADD[table.name], rows)
-            self._writer.execute(_SET_RUN, {"started_s": run[0], "until_s": run[1]})
-            self._writer.execute(_SET_COVERED, {"id": 0, "bytes": end})
-
-    def forget(self) -> None:
-        """No rows but those of the runs."""
-        with as_system_errors(self._path), self._writer.begin():
-            for table in tables.METADATA.sorted_tables:
-                if table is not tables.RUN:
-                    self._writer.execute(delete(table))
-
-    def fold(self) -> None:
-        """Leave one file, without a log beside it."""
-        with as_system_errors(self._path):
-            self._writer.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            self._writer.commit()
-
-    def close(self) -> None:
-        """Let go of the file. A second call does nothing."""
-        self._writer.close()
-        self._reader.close()
-
-    @property
-    def is_closed(self) -> bool:
-        """Nothing can be read or written any more."""
-        return self._writer.closed
-
-    def _connect(self) -> None:
-        with as_system_errors(self._path):
-            self._writer = engine_for(self._path).connect()
-            try:
-                with self._writer.begin():
-                    tables.METADATA.create_all(self._writer)
-                self._reader = engine_for(self._path, is_reader=True).connect()
-            except BaseException:
-                self._writer.close()
-                raise
-
-
-def totals_of(row: Sequence[float | None]) -> Totals:
-    """The columns of a row of `host` or `total`, behind its key."""
-    return Totals(*row)  # type: ignore[arg-type]
 
 
 def _count(line: bytes, additions: Additions) -> bool:
@@ -302,29 +230,3 @@ def _whole_lines(file: Path, start: int) -> Iterator[bytes]:
         for line in lines:
             if line.endswith(b"\n"):
                 yield line
-
-
-def _columns(totals: Totals) -> dict[str, float | None]:
-    return {name: getattr(totals, name) for name in (*SUMS, tables.FIRST, tables.LAST)}
-
-
-def _rows(added: Additions) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
-    yield tables.HOST, [{"host": host, **_columns(totals)} for host, totals in added.hosts.items()]
-    yield tables.TOTAL, [{"id": 0, **_columns(added.total)}]
-    mimes = added.mime_urls.items()
-    yield tables.MIME, [{"mime": mime, "urls": urls, "bytes": added.mime_bytes[mime]} for mime, urls in mimes]
-    yield tables.STATUS, [{"status": status, "urls": urls} for status, urls in added.statuses.items()]
-    yield tables.SOURCE, [{"source": tag, "host": host, "urls": urls} for (tag, host), urls in added.sources.items()]
-    numbers = added.processors.items()
-    yield tables.PROCESSOR, [{"processor": of, "counter": what, "number": number} for (of, what), number in numbers]
-
-
-_ADD = {
-    table.name: adding(table)
-    for table in (tables.HOST, tables.TOTAL, tables.MIME, tables.STATUS, tables.SOURCE, tables.PROCESSOR)
-}
-_SET_RUN = setting(tables.RUN)
-_SET_COVERED = setting(tables.COVERED)
-_ROW_OF_HOST = select(
-    tables.COVERED.c.bytes, *(column for column in tables.HOST.columns if not column.primary_key)
-).select_from(tables.COVERED.outerjoin(tables.HOST, tables.HOST.c.host == bindparam("asked")))

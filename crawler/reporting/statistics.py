@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
+from crawler.reporting.accounting import type_counted
+from crawler.reporting.crawl_log import NO_TYPE
 from crawler.visit import Visit
 from frontier.models import OutcomeKind
+
+#: How much of why a seed failed is kept: a server's words may stand in it.
+_MAX_REASON_CHARS = 500
 
 
 @dataclass(slots=True)
@@ -37,7 +42,7 @@ class CrawlStatistics:
         if visit.failure is None:
             self.seed_failures.pop(visit.lease.url, None)
         elif not visit.lease.hops:
-            self.seed_failures[visit.lease.url] = str(visit.failure)
+            self.seed_failures[visit.lease.url] = str(visit.failure)[:_MAX_REASON_CHARS]
         match kind:
             case OutcomeKind.RETRY:
                 self.retries += 1
@@ -46,7 +51,7 @@ class CrawlStatistics:
                 return
             case OutcomeKind.DONE:
                 self.pages += 1
-                self.by_mime[visit.mime or "no-type"] += 1
+                self.by_mime[type_counted(visit.mime or NO_TYPE, self.by_mime)] += 1
             case OutcomeKind.FAILED:
                 self.failed += 1
             case OutcomeKind.DISREGARDED:

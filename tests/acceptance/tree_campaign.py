@@ -28,7 +28,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(REPOSITORY)
 
 from tests.site.ledger import Ledger
-from tests.site.oracle import tree_urls
+from tests.site.tree_oracle import tree_and_requisites
 
 #: Seconds that one campaign may take before its crawler is ended.
 TIME_LIMIT_S = 900.0
@@ -87,7 +87,7 @@ def run(campaign: Campaign, work: Path) -> Result:
     ledger_file.touch()
     with served(campaign, ledger_file) as port:
         base = f"http://127.0.0.1:{port}/"
-        expected = tree_urls(campaign.root, campaign.start, base)
+        expected = tree_and_requisites(campaign.root, campaign.start, base)
         begun_s = time.monotonic()
         chance = random.Random(campaign.seed)
         codes, killed_at = [], []

@@ -28,18 +28,32 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> bytes:
+    """The command line of a process; empty if there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 class Peak:
-    """The most that a process ever had, and the most that its children had together, seen by looking often."""
+    """The most that a process ever had, that its children had together, and that all had, seen by looking often."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self.own_bytes = 0
         self.children_bytes = 0
+        self.all_bytes = 0  #: of both at one time
 
     def look(self) -> None:
         """Take one sample."""
-        self.own_bytes = max(self.own_bytes, anonymous_bytes(self._pid))
-        self.children_bytes = max(self.children_bytes, sum(map(anonymous_bytes, children_of(self._pid))))
+        own = anonymous_bytes(self._pid)
+        # A process that is just being started still has its parent's memory, and its parent's command.
+        command = command_of(self._pid)
+        children = [child for child in children_of(self._pid) if command_of(child) != command]
+        below = sum(map(anonymous_bytes, children))
+        self.own_bytes = max(self.own_bytes, own)
+        self.children_bytes = max(self.children_bytes, below)
+        self.all_bytes = max(self.all_bytes, own + below)
 
     async def watch(self) -> None:
         """Sample until cancelled."""

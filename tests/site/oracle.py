@@ -1,15 +1,11 @@
 """What a complete crawl must fetch, found without any code of the crawler.
 
-For the small web the page table itself says it: each link states where it leads, so no HTML is read
-and no URL is parsed. For a tree of real files it is an independent reader: lxml and urllib.
+The page table itself says it: each link states where it leads, so no HTML is read and no URL is parsed. For a tree of real
+files see `tree_oracle`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Literal
-from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
-
-from lxml import etree, html  # type: ignore[import-untyped]  # lxml ships no types
 
 from tests.site.page import MIB, Fault, Link, Page, Web, plain_body
 from tests.site.pages import WEB
@@ -28,20 +24,6 @@ _FAULT_STATUS: Mapping[Fault, int] = {
     Fault.STALL: -4,
     Fault.SILENCE: -4,
 }
-
-_ATTRIBUTES = {
-    "a": "href",
-    "area": "href",
-    "link": "href",
-    "iframe": "src",
-    "frame": "src",
-    "img": "src",
-    "script": "src",
-}
-_IGNORED_RELS = {"pingback", "dns-prefetch", "preconnect"}
-_HTML_SUFFIXES = {".html", ".htm", ".xhtml", ".xht"}
-_PATH_SAFE = "/:@!$&'()*+,;=-._~%|[]\\^"
-_QUERY_SAFE = _PATH_SAFE + "?{}`"
 
 
 def expected(
@@ -149,92 +131,3 @@ def _prefix_bound(url: str) -> str:
 
 
 _BOUNDS = {"host": _host_bound, "prefix": _prefix_bound}
-
-
-def tree_urls(root: Path, start: str, base_url: str) -> set[str]:
-    """The URLs that a crawl of a folder of files, served at `base_url`, gets answered with 200.
-
-    `start` is the first URL's path below `base_url` (a folder URL that ends in "/"). Links are href or
-    src of a, area, link, iframe, frame, img, script; the first `base[href]` of a page counts; `link`
-    counts by its rel. Scope is the host and port of `base_url`. A URL counts if its path is an existing
-    file or a folder (with "/") that holds an index.html; queries make URLs of their own.
-
-    Limits: only files named .html, .htm, .xhtml or .xht are read. URLs are joined by RFC 3986, not by the
-    URL standard: backslashes, "%2e" and upper-case hosts in links are not understood. lxml reads HTML as
-    libxml2 does: the content of `template` counts as links, and text is UTF-8, or else Latin-1.
-    """
-    first = _normal(base_url, start)
-    todo, found, seen = [first], set(), {first}
-    while todo:
-        url = todo.pop()
-        path = _file_of(root, url, base_url)
-        if path is not None and path.is_file():
-            found.add(url)
-            targets = _links(path, url) if path.suffix.lower() in _HTML_SUFFIXES else []
-        else:
-            targets = [_with_slash(url)] if path is not None and path.is_dir() else []
-        fresh = {target for target in targets if _origin(target) == _origin(base_url)} - seen
-        seen |= fresh
-        todo += sorted(fresh)
-    return found
-
-
-def _file_of(root: Path, url: str, base_url: str) -> Path | None:
-    """The file that a static server answers with; a folder stands for a redirect; None = nothing."""
-    below = urlsplit(base_url).path.rstrip("/") + "/"
-    path = urlsplit(url).path
-    if not path.startswith(below):
-        return None
-    wanted = root / unquote(path.removeprefix(below))
-    return wanted / "index.html" if path.endswith("/") else wanted
-
-
-def _with_slash(url: str) -> str:
-    return urlsplit(url)._replace(path=urlsplit(url).path + "/", query="").geturl()
-
-
-def _origin(url: str) -> tuple[str, str]:
-    return urlsplit(url)[:2]
-
-
-def _normal(base: str, raw: str) -> str:
-    """The absolute URL without its fragment; "" if it is none."""
-    text = raw.strip(" \t\n\r\f").replace("\t", "").replace("\n", "").replace("\r", "")
-    try:
-        parts = urlsplit(urljoin(base, text))
-    except ValueError:
-        return ""
-    path = quote(parts.path or "/", safe=_PATH_SAFE)
-    return urlunsplit((parts.scheme, parts.netloc, path, quote(parts.query, safe=_QUERY_SAFE), ""))
-
-
-def _links(path: Path, url: str) -> list[str]:
-    data = path.read_bytes()
-    try:
-        document = html.document_fromstring(data, parser=_parser(data))
-    except etree.ParserError:  # an empty file
-        return []
-    bases = document.xpath("//base/@href")
-    base = _normal(url, bases[0]) if bases else url
-    return [_normal(base, value) for value in _values(document)]
-
-
-def _parser(data: bytes) -> html.HTMLParser:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return html.HTMLParser(encoding="iso-8859-1", huge_tree=True)
-    return html.HTMLParser(encoding="utf-8", huge_tree=True)
-
-
-def _values(document: html.HtmlElement) -> Iterator[str]:
-    for element in document.iter(*_ATTRIBUTES):
-        value = element.get(_ATTRIBUTES[element.tag])
-        if value is not None and (element.tag != "link" or _counts(element.get("rel"))):
-            yield value
-
-
-def _counts(rel: str | None) -> bool:
-    """Heritrix's rule for `link`: no rel = no link; three rels name no page."""
-    words = (rel or "").lower().split()
-    return bool(words) and _IGNORED_RELS.isdisjoint(words)

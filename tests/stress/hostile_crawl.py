@@ -46,6 +46,7 @@ class Summary:
     seeds: tuple[str, ...]
     peak_bytes: int
     children_bytes: int
+    all_bytes: int  #: the crawler and its children at one time
     errors: str
 
     def final(self) -> Mapping[str, int]:
@@ -59,7 +60,7 @@ class Summary:
         rules = {
             "it did not end by itself": self.code is None,
             f"exit code {self.code}: {self.errors[-500:]}": self.code not in (None, 0),
-            f"{self.peak_bytes / 1e6:.0f} MB of anonymous memory": self.peak_bytes > memory_bytes,
+            f"{self.all_bytes / 1e6:.0f} MB of anonymous memory, helpers included": self.all_bytes > memory_bytes,
             f"fetched, without a line: {some(asked - set(final))}": bool(asked - set(final)),
             f"seeds without a line: {some(set(self.seeds) - set(final))}": bool(set(self.seeds) - set(final)),
             f"traps asked for: {some({url for url in asked if TRAP in url})}": any(TRAP in url for url in asked),
@@ -82,7 +83,8 @@ class Summary:
             f"{'ended by itself' if self.code is not None else 'DID NOT END'} with {self.code} after {self.seconds:.0f} s; "
             f"{urls} URLs, {sum(counts.values()) / max(urls, 1):.3f} lines per URL; "
             f"statuses {dict(counts.most_common())}; "
-            f"peak RssAnon {self.peak_bytes / 1e6:.0f} MB, helpers {self.children_bytes / 1e6:.0f} MB"
+            f"peak RssAnon {self.peak_bytes / 1e6:.0f} MB, helpers {self.children_bytes / 1e6:.0f} MB, "
+            f"together {self.all_bytes / 1e6:.0f} MB"
         )
 
 
@@ -155,6 +157,7 @@ async def crawl(
         seeds=seeds,
         peak_bytes=peak.own_bytes,
         children_bytes=peak.children_bytes,
+        all_bytes=peak.all_bytes,
         errors=(folder / "stderr").read_text(errors="replace"),
     )
 
@@ -164,7 +167,10 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--many", type=int, default=10_000, help="further hosts that all are one server")
     parser.add_argument(
-        "--memory", type=parse_size, default=300_000_000, help="bytes of RssAnon that the crawler may have"
+        "--memory",
+        type=parse_size,
+        default=300_000_000,
+        help="bytes of RssAnon that the crawler and its helpers may have",
     )
     parser.add_argument("--folder", type=Path, help="keep the job here")
     parser.add_argument("--sections", help="further sections of the order, as JSON")

@@ -28,6 +28,7 @@ def well() -> Summary:
         seeds=tuple(seeds),
         peak_bytes=100,
         children_bytes=0,
+        all_bytes=100,
         errors="",
     )
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,45 +16,15 @@ from crawler.archiving.files import WarcFiles, WarcOptions
 from crawler.jobs.journal import Entry, Journal, LineFile
 from crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
 from tests.crawler.archiving.exchanges import (
-    OPTIONS,
-    START_S,
     exchange,
     read_by_fastwarc,
     read_by_warcio,
     urls_in,
     warcs,
 )
+from tests.crawler.archiving.folders import clock, index_of, opened, write
 
 ROOT = Path(__file__).parents[3]
-
-
-def clock() -> float:
-    return START_S
-
-
-def opened(folder: Path, **options: object) -> WarcFiles:
-    return WarcFiles(folder / "warc", replace(OPTIONS, **options), clock)
-
-
-def write(files: WarcFiles, *urls: str, data: bytes = b"") -> None:
-    """One group that is kept: a page of its own for each URL."""
-    files.append([Entry(exchange=exchange(url, data + url.encode())) for url in urls])
-    files.keep()
-
-
-def index_of(folder: Path) -> list[dict[str, str]]:
-    """The lines of all indexes; each is sorted, and each line names a member that holds the record."""
-    found = []
-    for path in sorted((folder / "warc").glob("*.cdxj")):
-        lines = path.read_bytes().splitlines()
-        assert lines == sorted(lines)
-        for line in lines:
-            fields = json.loads(line.split(b" ", 2)[2])
-            offset, length = int(fields["offset"]), int(fields["length"])
-            member = gzip.decompress((folder / "warc" / fields["filename"]).read_bytes()[offset : offset + length])
-            assert f"WARC-Target-URI: {fields['url']}\r\n".encode() in member
-            found.append(fields)
-    return found
 
 
 def test_both_readers_find_all_records_and_every_digest_right(tmp_path: Path) -> None:
@@ -158,70 +125,6 @@ def test_what_could_not_be_taken_back_is_cut_before_the_file_is_finished(
     files.close()
     assert urls_in(tmp_path / "warc") == ["http://a.test/1"]
     assert len(index_of(tmp_path)) == 1
-
-
-def leave(folder: Path, *urls: str) -> tuple[Path, Path]:
-    """What a killed process leaves: an open file and its index."""
-    files = opened(folder)
-    write(files, *urls)
-    path = files.path
-    return path, path.with_name(path.name.replace(".warc.gz", ".cdxj"))
-
-
-@pytest.mark.parametrize("cut", [1, 10, 300, 1200])
-@pytest.mark.parametrize("lines", [0, 1, 2, 3])
-def test_a_torn_file_is_cut_after_its_last_whole_record_and_finished(tmp_path: Path, cut: int, lines: int) -> None:
-    """Whatever the index knew, it is complete afterwards, and the file has its name."""
-    warc, index = leave(tmp_path, *(f"http://a.test/{n}" for n in range(3)))
-    os.truncate(warc, warc.stat().st_size - cut)
-    index.write_bytes(b"".join(index.read_bytes().splitlines(keepends=True)[:lines]))
-    opened(tmp_path).close()
-    found = urls_in(tmp_path / "warc")
-    assert found == [f"http://a.test/{n}" for n in range(len(found))]
-    assert len(found) == (3 if cut < 1200 else 2)
-    assert sorted(fields["url"] for fields in index_of(tmp_path)) == found
-    assert not list((tmp_path / "warc").glob("*.open"))
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda warc, index: index.unlink(),
-        lambda warc, index: index.write_bytes(bytes(500)),
-        lambda warc, index: index.write_bytes(index.read_bytes() + b"torn"),
-        lambda warc, index: index.write_bytes(index.read_bytes().replace(b'"offset":"', b'"offset":"1')),
-        lambda warc, index: warc.write_bytes(warc.read_bytes() + bytes(70_000)),
-        lambda warc, index: warc.write_bytes(warc.read_bytes() + os.urandom(70_000)),
-    ],
-)
-def test_what_a_power_failure_leaves_behind_is_not_believed(
-    tmp_path: Path, spoil: Callable[[Path, Path], object]
-) -> None:
-    """Zeros, noise, an index that lies or is gone: the records decide."""
-    spoil(*leave(tmp_path, "http://a.test/1", "http://a.test/2"))
-    opened(tmp_path).close()
-    assert urls_in(tmp_path / "warc") == ["http://a.test/1", "http://a.test/2"]
-    assert len(index_of(tmp_path)) == 2
-
-
-def test_an_open_file_without_a_whole_record_is_removed(tmp_path: Path) -> None:
-    """Nobody was told that anything in it counts."""
-    warc, _ = leave(tmp_path, "http://a.test/1")
-    os.truncate(warc, 20)
-    opened(tmp_path).close()
-    assert list((tmp_path / "warc").iterdir()) == []
-
-
-def test_finishing_that_was_broken_off_is_gone_on_with(tmp_path: Path) -> None:
-    """The sorted index was there already, or the file had its name already."""
-    warc, index = leave(tmp_path, "http://a.test/1")
-    warc.with_name(index.name.removesuffix(".open")).write_bytes(b"half")
-    opened(tmp_path).close()
-    assert len(index_of(tmp_path)) == 1
-    index.write_bytes(b"left behind")
-    opened(tmp_path).close()
-    assert len(index_of(tmp_path)) == 1
-    assert not index.exists()
 
 
 WRITERS = """
@@ -326,7 +229,7 @@ async def test_a_file_that_cannot_be_finished_is_finished_by_the_next_run(
     files = opened(tmp_path)
     write(files, "http://a.test/1")
     with monkeypatch.context() as patch:
-        patch.setattr("crawler.archiving.files.write_sorted", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr("crawler.archiving.finishing.write_sorted", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         files.close()
     assert warcs(tmp_path / "warc") == []
     opened(tmp_path).close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler.archiving import payload_rows
 from crawler.archiving import payloads as module
 from crawler.archiving.payloads import Payloads
 from crawler.archiving.records import SAME_PAYLOAD, Exchange, Original, Revisit
@@ -120,7 +121,7 @@ async def test_a_file_that_cannot_be_written_now_is_written_later(
     """The crawl goes on; meanwhile a payload may be written twice."""
     digest = Payload(b"data").digest
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_ADD_PAYLOAD", "INSERT INTO gone VALUES (?, ?, ?)")
+        patch.setattr(payload_rows, "_ADD_PAYLOAD", "INSERT INTO gone VALUES (?, ?, ?)")
         keep(memory, exchange("http://a.test/1", b"data"))
         assert await memory.original(digest) is None
     keep(memory)
@@ -142,7 +143,7 @@ def test_a_file_that_is_none_of_ours_is_refused(path: Path, spoil: bytes) -> Non
 def test_a_file_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older program does not guess."""
     with monkeypatch.context() as patch:
-        patch.setattr(module, "VERSION", 2)
+        patch.setattr(payload_rows, "VERSION", 2)
         Payloads(path).close()
     with pytest.raises(StorageError, match="written in version 2, this one reads 1"):
         Payloads(path)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.archiving.payloads import Fetched
+from crawler.archiving.payload_rows import Fetched
 from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
 from crawler.fetching.options import Validators
 from crawler.processors.write import Archivist, notes_of

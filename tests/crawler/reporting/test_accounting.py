@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.reporting.accounting import DNS, PROCESSOR_COUNTERS, Additions, Totals, host_counted
+from crawler.reporting.accounting import (
+    DNS,
+    MAX_TYPE_CHARS,
+    MAX_TYPES,
+    OTHER_TYPES,
+    PROCESSOR_COUNTERS,
+    Additions,
+    Totals,
+    host_counted,
+)
 from crawler.reporting.crawl_log import CrawlLogEntry
 
 
@@ -116,3 +125,21 @@ def test_additions_add_up() -> None:
     halves.merge(counted(*lines[2:]))
     assert halves == counted(*lines)
     assert halves.total.copy() == halves.total
+
+
+def test_media_types_beyond_a_number_are_counted_together() -> None:
+    """A site that sends a new type with each page gets no row for each; those that are known go on being counted."""
+    additions = counted(*(entry(mime=f"a/{number}") for number in range(MAX_TYPES + 50)), entry(mime="a/7"))
+    assert len(additions.mime_urls) == MAX_TYPES + 1
+    assert (additions.mime_urls[OTHER_TYPES], additions.mime_bytes[OTHER_TYPES]) == (50, 500)
+    assert additions.mime_urls["a/7"] == 2
+
+
+def test_a_long_media_type_counts_by_its_beginning() -> None:
+    """It may be as long as a header."""
+    assert list(counted(entry(mime="x" * 5000)).mime_urls) == ["x" * MAX_TYPE_CHARS]
+
+
+def test_a_host_longer_than_a_name_can_be_counts_by_its_beginning() -> None:
+    """A URL may have 8,000 characters of host; nothing was ever fetched there."""
+    assert host_counted(f"http://{'a' * 8000}.test/") == "a" * 255

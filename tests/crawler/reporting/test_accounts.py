@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from crawler.outcomes.errors import StorageError
 from crawler.reporting import accounts as accounts_module
+from crawler.reporting.account_file import ACCOUNTS_FILE
+from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounting import Additions, Totals
-from crawler.reporting.accounts import ACCOUNTS_FILE, Accounts
+from crawler.reporting.accounts import Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 
@@ -29,10 +31,10 @@ def entries(*lines):
     return [Entry(line) for line in lines]
 
 
-def line(url="http://a.test/", status=200, size=10, **more):
+def line(url="http://a.test/", status=200, size=10, mime="a/b", **more):
     return crawl_log_line(
         CrawlLogEntry(
-            logged_s=0.0, status=status, size_bytes=size if status > 0 else None, url=url, worker=1, mime="a/b", **more
+            logged_s=0.0, status=status, size_bytes=size if status > 0 else None, url=url, worker=1, mime=mime, **more
         )
     )
 
@@ -168,6 +170,20 @@ def test_memory_holds_a_bounded_number_of_rows(job, monkeypatch) -> None:
         assert len(accounts._known) <= 5
     assert [accounts.of_host(f"{number}.test").urls for number in (0, 6, 7, 99)] == [16, 15, 1, 1]
     accounts.close()
+
+
+def test_media_types_are_bounded_over_commits_and_runs(job, monkeypatch) -> None:
+    """The table has no more rows than types are counted apart, and one for all others."""
+    monkeypatch.setattr("crawler.reporting.accounting.MAX_TYPES", 3)
+    monkeypatch.setattr(accounts_module, "MAX_TYPES", 3)
+    for run in ("a", "b"):
+        accounts = job.open()
+        job.write(accounts, *(line(mime=f"{run}/{number}") for number in range(2)), line(mime="a/0"))
+        accounts.sync()
+        job.write(accounts, line(mime=f"{run}/2"))
+        accounts.close()
+    with AccountsView(job.state) as view:
+        assert set(view.mime_types()) == {("a/0", 3, 30), ("a/1", 1, 10), ("a/2", 1, 10), ("other", 3, 30)}
 
 
 def test_a_host_that_is_asked_for_during_a_commit_is_whole(job, monkeypatch) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from crawler.outcomes.failures import ConnectFailed
 from crawler.processors.page import ExtractPage, FetchPage
+from crawler.reporting.accounting import MAX_TYPES, OTHER_TYPES
 from crawler.reporting.statistics import (
     CrawlStatistics,
     Rates,
@@ -55,6 +56,13 @@ def test_visits_add_up() -> None:
     """Two pages of a kind are two."""
     statistics = counted((PAGE, OutcomeKind.DONE), (PAGE, OutcomeKind.DONE))
     assert (statistics.pages, statistics.by_status[404], statistics.by_mime["text/html"]) == (2, 2, 2)
+
+
+def test_media_types_beyond_a_number_are_counted_together() -> None:
+    """Sites send what they like."""
+    pages = [visit(answer=response(200, Content_Type=f"a/{number}")) for number in range(MAX_TYPES + 5)]
+    by_mime = counted(*((page, OutcomeKind.DONE) for page in pages)).by_mime
+    assert (len(by_mime), by_mime[OTHER_TYPES]) == (MAX_TYPES + 1, 5)
 
 
 def test_only_a_seeds_failure_is_kept_in_words() -> None:

@@ -69,3 +69,24 @@ def test_the_resolver_is_bounded() -> None:
         "http://a.test/99/", ["x" * (LinkResolver.MAX_KEPT_CHARS + 1), "ä" * (LinkResolver.MAX_KEPT_CHARS // 3)]
     )
     assert len(resolver) == kept
+
+
+@pytest.mark.parametrize("place", ["http://a.test/{}/", "http://{}.test/"])
+def test_long_links_and_directories_are_bounded_by_their_bytes(place: str) -> None:
+    """A site that makes every link and every directory as long as it may does not get more memory for it."""
+    resolver = LinkResolver(max_bytes=100_000)
+    for number in range(1000):
+        directory = place.format(str(number) + "x" * 400)
+        resolver.resolve(directory, [f"{number}-{link}-" + "y" * 50 for link in range(10)])
+        assert resolver.held_bytes < 102_000
+
+
+def test_a_directory_that_is_too_long_is_not_remembered() -> None:
+    """Its links are resolved all the same; what is of its origin is kept."""
+    resolver = LinkResolver()
+    base = "http://a.test/" + "d" * LinkResolver.MAX_KEPT_CHARS + "/"
+    resolver.resolve("http://a.test/", ["/x"])
+    kept = len(resolver)
+    for number in range(10):
+        assert resolver.resolve(base, ["../y", "/x"]) == ["http://a.test/y", "http://a.test/x"], number
+    assert len(resolver) == kept

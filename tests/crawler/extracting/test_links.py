@@ -1,0 +1,56 @@
+"""From references to links: how many, how long, and what is counted of the rest."""
+
+from __future__ import annotations
+
+from crawler.extracting.links import CHARS_A_LINK, EMBED, NAVIGATION, RESOLVED_A_KEPT, Link, Reference, gathered, merged
+from crawler.urls.links import LinkResolver
+
+BASE = "http://a.test/"
+LONG_BASE = f"http://a.test/{'x' * 8000}/"
+
+
+def references(*texts: str) -> list[Reference]:
+    return [(text, NAVIGATION, "a/@href") for text in texts]
+
+
+def test_each_url_is_a_link_once_and_the_first_hop_wins() -> None:
+    """However it is written."""
+    found = [("b", EMBED, "img/@src"), ("/b#x", NAVIGATION, "a/@href"), ("mailto:x", NAVIGATION, "a/@href")]
+    assert gathered(found, BASE, 10, LinkResolver()) == ([Link("http://a.test/b", EMBED, "img/@src")], 0)
+
+
+def test_what_is_too_much_is_counted_by_its_spelling() -> None:
+    """The first so many are links."""
+    links, dropped = gathered(references(*map(str, range(1000))), BASE, 10, LinkResolver())
+    assert [link.url for link in links] == [f"{BASE}{number}" for number in range(10)]
+    assert dropped == 990
+
+
+def test_a_long_base_does_not_make_much_of_little() -> None:
+    """Six thousand short links under a base of 8,000 characters would be 48 MB, a quarter of a second of the loop's time."""
+    links, dropped = gathered(references(*map(str, range(6000))), LONG_BASE, 6000, LinkResolver())
+    assert sum(len(link.url) for link in links) < 2 * 6000 * CHARS_A_LINK
+    assert len(links) + dropped == 6000
+
+
+def test_links_that_are_none_or_all_the_same_do_not_cost_more(monkeypatch) -> None:
+    """A reference that has to be parsed costs as much as its base is long, whatever comes of it."""
+    parsed = []
+    monkeypatch.setattr("crawler.urls.links.canonical", lambda link, base: parsed.append(link))
+    for text in ("mailto:{}", "?{}"):
+        parsed.clear()
+        gathered(references(*(text.format(number) for number in range(50_000))), LONG_BASE, 6000, LinkResolver())
+        assert len(parsed) * len(LONG_BASE) < 1.5 * RESOLVED_A_KEPT * 6000 * CHARS_A_LINK
+
+
+def test_links_of_usual_length_are_all_taken() -> None:
+    """Six thousand of a hundred characters, each twice."""
+    texts = [f"/{number:0100}" for number in range(6000) for _ in range(2)]
+    links, _ = gathered(references(*texts), BASE, 6000, LinkResolver())
+    assert len(links) == 6000
+
+
+def test_the_links_of_the_header_come_first() -> None:
+    """Each URL once."""
+    header, body = [Link("http://a.test/1", "R")], [Link("http://a.test/1", "L"), Link("http://a.test/2", "L")]
+    assert merged(header, body) == [header[0], body[1]]

@@ -1,0 +1,65 @@
+"""How soon free memory goes back to the system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from crawler.allocation import GIVE_BACK_BYTES, _is_glibc
+
+#: Frees a large block, after which glibc would keep such blocks for itself; then takes and frees many, beside one that stays.
+_PROGRAM = """
+import sys
+from crawler.allocation import give_back_early
+if sys.argv[1] == "early":
+    assert give_back_early()
+from tests.site.memory import anonymous_bytes
+import os
+large = bytearray(b"x") * (30 << 20)
+del large
+held = []
+blocks = []
+for _ in range(20):
+    blocks.append(bytearray(b"x") * (2 << 20))
+    held.append(bytearray(b"x") * 100_000)
+before = anonymous_bytes(os.getpid())
+del blocks
+print(before - anonymous_bytes(os.getpid()))
+"""
+
+
+#: Leaves free blocks between blocks in use, none of them large.
+_SCATTERED = """
+import sys
+from crawler.allocation import give_back_now
+from tests.site.memory import anonymous_bytes
+import os
+blocks = [bytearray(b"x") * 20_000 for _ in range(1000)]
+kept = blocks[::100]
+before = anonymous_bytes(os.getpid())
+del blocks
+if sys.argv[1] == "now":
+    give_back_now()
+print(before - anonymous_bytes(os.getpid()))
+"""
+
+
+def given_back(program: str, how: str) -> int:
+    return int(subprocess.run([sys.executable, "-c", program, how], check=True, capture_output=True).stdout)
+
+
+@pytest.mark.skipif(not _is_glibc(), reason="another allocator")
+def test_large_blocks_go_back_the_moment_they_are_free() -> None:
+    """Also after one of them was freed, which makes glibc keep the next ones: beside small ones they would stay."""
+    assert given_back(_PROGRAM, "late") < 10 << 20
+    assert given_back(_PROGRAM, "early") > 38 << 20
+    assert GIVE_BACK_BYTES <= 2 << 20
+
+
+@pytest.mark.skipif(not _is_glibc(), reason="another allocator")
+def test_what_lies_between_blocks_in_use_goes_back_when_it_is_asked_for() -> None:
+    """By itself it would stay until the last of them is free."""
+    assert given_back(_SCATTERED, "later") < 10 << 20
+    assert given_back(_SCATTERED, "now") > 15 << 20
