@@ -91,7 +91,8 @@ class CrawlController:
             telling = self._telling(frontier, opened)
             self._status.look_at(frontier.core, lambda: telling.looked)
             running = self._running(parts)
-            verbs = CrawlVerbs(self._course, frontier, seeding, self._status.facts, partial(answer_report, running))
+            report = partial(answer_report, running)
+            verbs = CrawlVerbs(self._course, frontier, seeding, parts.judge, self._status.facts, report)
             async with Control(self._job.state, verbs.answer):
                 await seeding.begin(self._seeds)
                 self._outside.say(opening_line(self._job, frontier.core.counts()))

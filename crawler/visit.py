@@ -10,6 +10,7 @@ from crawler.extracting.links import Link
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY, FetchError
 from crawler.outcomes.status import FetchStatus
+from crawler.robots.directives import NOTHING, Directives
 from frontier.models import Candidate, Lease
 
 
@@ -37,6 +38,7 @@ class Visit:
     links: list[Link] = field(default_factory=list)
     dropped_links: int = 0  #: links beyond the limit of outlinks
     notes: tuple[str, ...] = ()  #: annotations of crawl.log that the reading of the page gave
+    asked: Directives = NOTHING  #: what the page asks of robots
     exchange: Exchange | None = None  #: what is archived of it
     discovered: list[Candidate] = field(default_factory=list)
 

@@ -72,9 +72,9 @@ class AsyncFrontier:
             except Drained:
                 return
 
-    def schedule(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def schedule(self, candidates: Sequence[Candidate], found_on: Lease | None = None) -> list[Verdict]:
         """As `Frontier.schedule`; wakes waiting tasks."""
-        return self._then_pump(lambda: self.core.schedule(candidates))
+        return self._then_pump(lambda: self.core.schedule(candidates, found_on))
 
     async def lease(self) -> Lease:
         """The next URL that may be fetched; waits as long as there is hope.

@@ -74,12 +74,19 @@ class Frontier:
 
     # URLs in
 
-    def schedule(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        """Enqueue what is new; one verdict per candidate, in order. BUSY for all while the store is behind."""
+    def schedule(self, candidates: Sequence[Candidate], found_on: Lease | None = None) -> list[Verdict]:
+        """Enqueue what is new; one verdict per candidate, in order. BUSY for all while the store is behind.
+
+        `found_on` is the page of very many links, of which some are sent before its end.
+        """
         self._drain()
         if self._books.backlog.is_full:
             return [BUSY] * len(candidates)
-        verdicts = self._books.accept(candidates, 0)
+        if found_on is None:
+            verdicts = self._books.accept(candidates, 0)
+        else:
+            self._leases.remember(found_on)
+            verdicts = self._books.accept(candidates, found_on.ordinal, found_on.url)
         self._books.say()
         return verdicts
 

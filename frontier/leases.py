@@ -15,6 +15,9 @@ _new: Final = tuple.__new__
 _FOREVER: Final = math.inf
 
 
+#: Pages that sent links ahead of their end and are remembered: those of the last minutes.
+MAX_PAGES = 1000
+
 #: What the Frontier keeps of a lease beside what the host got. A plain tuple, because one is made for every page.
 Held = tuple[Lease, Lane, Head]
 
@@ -31,6 +34,7 @@ class Leases:
         self.may_expire = lease_s is not None  #: leases are lost when their time is over
         self._held: dict[int, Held] = {}
         self._expiries: list[tuple[float, int]] = []  #: heap; may hold stale entries
+        self._pages: dict[int, str] = {}  #: URLs of pages whose links may be read before their end is written
         self.lost = 0  #: leases that expired
 
     def __len__(self) -> int:
@@ -48,10 +52,18 @@ class Leases:
         held = self._held.get(ordinal)
         return None if held is None else held[0]
 
+    def remember(self, page: Lease) -> None:
+        """Some links of this page go ahead of its end: until that is written, the store does not know the page's URL."""
+        self._pages[page.ordinal] = page.url
+        if len(self._pages) > MAX_PAGES:
+            del self._pages[next(iter(self._pages))]
+
     def hand_out(self, lane: Lane, head: Head, now_s: float) -> Lease:
         """Make the lease of a head that was taken from its lane."""
         row, via = head
-        _, _, _, ordinal, url, key, hops, _, attempts, _, payload = row
+        _, _, _, ordinal, url, key, hops, page, attempts, _, payload = row
+        if via is None and page:
+            via = self._pages.get(page)
         if key is None:
             key = url.encode()
         until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s

@@ -180,3 +180,4 @@ class UrlRecord(NamedTuple):
     queue: int = 0  #: id of its work queue, while it is queued
     gate: int = 0  #: id of its gate, while it is queued
     due_s: float | None = None  #: the earliest next try of one that waits
+    hops: str | None = None  #: the path from the seed, while it is queued; None = not kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -46,6 +47,11 @@ def _version(wanted: bool) -> None:
 
         typer.echo(f"anabranch {VERSION}")
         raise typer.Exit
+
+
+def flags_of(parameters: Mapping[str, object]) -> dict[str, object]:
+    """The parameters of `crawl` that are keys of the order; None if not given (a list that is not given comes empty)."""
+    return {key: None if value == () else value for key, value in parameters.items() if key not in NO_KEYS}
 
 
 @app.callback()
@@ -103,7 +109,15 @@ def crawl(
     min_delay: Annotated[Text, typer.Option(help="Least rest, as in 3s.", rich_help_panel=_FRONTIER)] = None,
     max_delay: Annotated[Text, typer.Option(help="Longest rest, as in 30s.", rich_help_panel=_FRONTIER)] = None,
     robots: Annotated[Text, typer.Option(help="obey or ignore robots.txt.", rich_help_panel=_FRONTIER)] = None,
-    scope: Annotated[Text, typer.Option(help="Stay on the seeds' host or prefix.", rich_help_panel=_LIMITS)] = None,
+    scope: Annotated[
+        Text, typer.Option(help="What a seed opens: host, prefix, domain, surt, page or any.", rich_help_panel=_LIMITS)
+    ] = None,
+    include: Annotated[
+        Texts, typer.Option(metavar="REGEX", help="In is also what matches; repeatable.", rich_help_panel=_LIMITS)
+    ] = None,
+    exclude: Annotated[
+        Texts, typer.Option(metavar="REGEX", help="Out is what matches; repeatable.", rich_help_panel=_LIMITS)
+    ] = None,
     max_hops: Annotated[Whole, typer.Option(help="Links from a seed.", rich_help_panel=_LIMITS)] = None,
     limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
     size_limit: Annotated[Text, typer.Option(help="Fetched bytes, as in 10GB.", rich_help_panel=_LIMITS)] = None,
@@ -139,7 +153,7 @@ def crawl(
         yes=yes,
         verbosity=-1 if quiet else verbose,
         settings=tuple(settings or ()),
-        flags={key: value for key, value in ctx.params.items() if key not in NO_KEYS},
+        flags=flags_of(ctx.params),
     )
     raise typer.Exit(run_crawl(command))
 

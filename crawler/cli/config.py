@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crawler.cli.app import NO_KEYS
+from crawler.cli.app import flags_of
 from crawler.cli.frontier import guarded, put
 from crawler.cli.frontier_tables import escaped
 from crawler.cli.saying import say
@@ -45,7 +45,7 @@ def _init(arguments: Arguments) -> None:
 
 def _show(arguments: Arguments) -> None:
     parameters: Arguments = arguments["parameters"]
-    flags = {key: value for key, value in parameters.items() if key not in NO_KEYS}
+    flags = flags_of(parameters)
     file, settings = parameters["order_file"], tuple(parameters["settings"] or ())
     order = load_order(file, flags, settings)
     layers = read_layers(file, flags, settings)

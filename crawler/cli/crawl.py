@@ -18,6 +18,7 @@ import structlog
 from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
+from crawler.jobs.checking import find_own_functions
 from crawler.jobs.job import JobFolder, job_name
 from crawler.jobs.opening import frontier_order, has_seeds
 from crawler.jobs.seeds import Seed, read_seeds
@@ -90,11 +91,10 @@ def _run(command: CrawlCommand) -> int:
 def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:
     sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
     frontier_order(order)  # a policy that does not exist must not leave a folder behind
+    find_own_functions(order)  # nor a function
     directory = _directory(command, order)
-    if command.again and order.dedup.leaves:
-        raise UsageError(
-            "--again: the filter of [dedup] leaves has the job's own URLs, a round would end at its seeds; leave it out"
-        )
+    if command.again:
+        _check_round(order)
     seeds = _seeds(sources, directory)
     if sources:
         order = with_sources(order, sources)
@@ -102,6 +102,15 @@ def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))
+
+
+def _check_round(order: CrawlOrder) -> None:
+    """Raises: UsageError for what counts, or knows, the URLs of earlier rounds: the next one would end at its seeds."""
+    limits = order.limits
+    if order.dedup.leaves:
+        raise UsageError("--again: the filter of [dedup] leaves has the job's own URLs; leave it out")
+    if any((limits.pages_per_host, limits.bytes_per_host, limits.time_per_host_s)):
+        raise UsageError("--again: limits per host count the whole job, earlier rounds too; leave them out")
 
 
 def _directory(command: CrawlCommand, order: CrawlOrder) -> Path:

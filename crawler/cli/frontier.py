@@ -23,6 +23,7 @@ from crawler.cli.saying import say
 from crawler.jobs.job import JobFolder, is_job
 from crawler.jobs.opening import open_job
 from crawler.operating.control import ControlRefused, ask
+from crawler.operating.judging import ABOUT_URLS, opened_judge
 from crawler.operating.verbs import answer
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
@@ -30,6 +31,7 @@ from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import UsageError, storage_error
 from crawler.outcomes.exits import ExitCode
 from crawler.reporting.logs import configure_logs
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue
@@ -100,7 +102,14 @@ def _run(command: FrontierCommand) -> None:
         if prepared is not None:
             prepared(frontier, order)
         else:
-            _show(command, answer(frontier, command.verb, command.arguments), is_running=False)
+            _show(command, _answered(command, directory, frontier, order), is_running=False)
+
+
+def _answered(command: FrontierCommand, directory: Path, frontier: Frontier, order: CrawlOrder) -> Facts:
+    if command.verb not in ABOUT_URLS:
+        return answer(frontier, command.verb, command.arguments)
+    with opened_judge(directory, order) as judge:
+        return judge.told(command.verb, answer(frontier, command.verb, judge.keyed(command.verb, command.arguments)))
 
 
 def find_job(typed: str) -> Path:
@@ -142,7 +151,7 @@ def _prepared(command: FrontierCommand) -> Callable[[Frontier, CrawlOrder], None
         return lambda frontier, order: _dump(frontier, order, arguments["file"])
     if command.verb == "load":
         is_journal(Path(arguments["file"]))
-        return lambda frontier, _: _load(frontier, arguments)
+        return lambda frontier, order: _load(frontier, order, arguments)
     if command.verb == "rm":
         matches = _pattern(arguments["url"])
         return lambda frontier, _: _remove(frontier, arguments, matches)
@@ -162,9 +171,13 @@ def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
         raise storage_error(error, Path("standard output")) from error
 
 
-def _load(frontier: Frontier, arguments: Facts) -> None:
+def _load(frontier: Frontier, order: CrawlOrder, arguments: Facts) -> None:
     report = load_file(
-        frontier, Path(arguments["file"]), failures=arguments["failures"], disregarded=arguments["disregarded"]
+        frontier,
+        Path(arguments["file"]),
+        Canonicalizer(order.urls.canonicalization).key,
+        failures=arguments["failures"],
+        disregarded=arguments["disregarded"],
     )
     for refusal in report.refusals:
         say(f"anabranch: {escaped(f'{refusal.place}: {refusal.url}: {refusal.reason}')}; not loaded")

@@ -14,6 +14,7 @@ from typing import IO
 
 from crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
 from crawler.outcomes.errors import UsageError, storage_error, storage_errors
+from crawler.urls.canonicalization import KeyOf
 from crawler.urls.parsing import canonical
 from frontier.core import Frontier
 from frontier.operating.dumpreading import load_dump
@@ -87,13 +88,13 @@ def is_journal(file: Path) -> bool:
     raise UsageError(f"{file}: neither a dump nor a Heritrix recovery journal; nothing was loaded")
 
 
-def load_file(frontier: Frontier, file: Path, *, failures: bool, disregarded: bool) -> LoadReport:
-    """Load a dump or a journal; the latter's URLs are made canonical (blocks).
+def load_file(frontier: Frontier, file: Path, key: KeyOf, *, failures: bool, disregarded: bool) -> LoadReport:
+    """Load a dump, which has its keys for dedup, or a journal, whose URLs are made canonical and get them (blocks).
 
     Raises: UsageError, DumpDamaged, FormatMismatch, StorageError, StoreUnavailable.
     """
     if is_journal(file):
-        journal = Journal([file], failures=failures, disregarded=disregarded, canonical=canonical)
+        journal = Journal([file], failures=failures, disregarded=disregarded, canonical=canonical, key=key)
         with storage_errors(file, "FILE"):
             return load_journal(journal, frontier.loading)
     if failures or disregarded:

@@ -53,6 +53,8 @@ def explained(facts: Facts) -> str:
     said: Mapping[str, Any] = facts["explanation"]
     given: dict[str, Any] = {key: escaped(value) if isinstance(value, str) else value for key, value in said.items()}
     text = text_of(Explanation(**given), facts["now_s"])
+    if "scope" in facts:
+        text = "\n  ".join([text, *map(escaped, facts["scope"].splitlines())])
     gates: Sequence[Facts] = facts.get("gates", ())
     if not gates:
         return text

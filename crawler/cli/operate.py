@@ -25,6 +25,7 @@ from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
 from crawler.operating.verbs import answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
+from crawler.urls.canonicalization import Canonicalizer
 
 #: Between two looks of `--watch`.
 WATCH_S = 2.0
@@ -140,8 +141,8 @@ def _add(directory: Path, command: OperateCommand) -> None:
 
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
     _refuse_if_held(directory)
-    with opened(directory) as (frontier, _), SeedBook(directory / "state" / SEED_BOOK) as book:
-        return add_to_stopped(frontier, book, seeds)
+    with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
+        return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 
 
 def _seeds(sources: Sequence[str]) -> tuple[Seed, ...]:

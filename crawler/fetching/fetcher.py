@@ -101,6 +101,10 @@ class Fetcher:
         finally:
             DIAL.reset(token)
 
+    def uses_proxy(self, url: str) -> bool:
+        """Whether a proxy fetches this URL, and so looks its host up."""
+        return self._sites.of(url).proxy is not None
+
     async def close(self) -> None:
         """Close all connections."""
         await self._sessions.close()

@@ -5,10 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from crawler.jobs.opening import frontier_order
 from crawler.jobs.seeds import read_seeds
 from crawler.orders.order import CrawlOrder
+from crawler.outcomes.errors import OrderError
+from crawler.outcomes.ownfunctions import is_own
+from crawler.processors.own import own_processor
+from crawler.scope.rules import own as own_rule
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.errors import PolicyError
 
 #: Section -> keys that name a policy, or are a table of them. Each is tried by itself, the others left at their defaults.
@@ -60,6 +66,30 @@ def _together(order: CrawlOrder) -> Iterator[str]:
     yield from _refused(order)
 
 
+def _own_functions(order: CrawlOrder) -> Iterator[str]:
+    """Each function of the operator's own by itself."""
+    for find in _searches(order):
+        try:
+            find()
+        except OrderError as error:
+            yield str(error)
+
+
+def find_own_functions(order: CrawlOrder) -> None:
+    """Import what the order names as `package.module:function`, as a run will. Raises: OrderError for the first that fails."""
+    for find in _searches(order):
+        find()
+
+
+def _searches(order: CrawlOrder) -> Iterator[Callable[[], object]]:
+    for name in filter(is_own, order.urls.canonicalization):
+        yield partial(Canonicalizer, [name])
+    for name in order.scope.rules:
+        yield partial(own_rule, name)
+    for name in order.job.processors:
+        yield partial(own_processor, name)
+
+
 def _refused(order: CrawlOrder) -> Iterator[str]:
     try:
         frontier_order(order)
@@ -68,4 +98,4 @@ def _refused(order: CrawlOrder) -> Iterator[str]:
 
 
 #: What looks for faults; each may find any number.
-FINDERS: tuple[Callable[[CrawlOrder], Iterator[str]], ...] = (_policies, _overrides, _together)
+FINDERS: tuple[Callable[[CrawlOrder], Iterator[str]], ...] = (_policies, _overrides, _together, _own_functions)

@@ -1,70 +1,112 @@
-"""Seeds in, seeds accounted for: what is scheduled at the start of a run, and how each seed fared."""
+"""Seeds in, seeds accounted for: what is scheduled at the start of a run, and how each seed fared.
+
+The Frontier knows a seed by its key for dedup, as it knows every URL; the book knows it as it was written.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
+from crawler.extracting.links import MANIFEST
+from crawler.jobs.scheduling import schedule_all
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.jobs.sourcetags import SourceTags
+from crawler.outcomes.errors import OrderError
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import FetchStatus
 from crawler.reporting.reports import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.ruling import Scope
+from crawler.urls.canonicalization import KeyOf
+from crawler.urls.parsing import canonical
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
-from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict, VerdictKind
+from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict
 
-#: Seeds that are scheduled at a time.
-CHUNK = 1000
+#: Where sites keep their sitemap if no robots.txt names one.
+SITEMAP = "/sitemap.xml"
+
+#: Statuses of URLs that were not wanted: the order, or what it allows, may have changed.
+_UNWANTED = frozenset({FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatus.OVER_QUOTA, FetchStatus.OVER_TIME})
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a candidate carries beside its URL: its key for dedup, and the tag of the seed that leads to it."""
+
+    key: KeyOf = lambda _: None
+    tags: SourceTags = field(default_factory=SourceTags)
+
+    def candidate(self, url: str, seed: str, hops: str = "", *, force: bool = False) -> Candidate:
+        """A candidate that this seed leads to. Raises: OwnFunctionFailed."""
+        return Candidate(url, self.key(url), hops, self.tags.payload_of(seed), force=force)
+
+    def seed(self, seed: Seed, ended: UrlRecord | None) -> Candidate:
+        """What to schedule for a seed that the operator names: one that was never answered is tried again."""
+        return self.candidate(seed.url, seed.url, force=ended is not None and unanswered(ended))
 
 
 class Seeding:
-    """The seeds of a job: those given, and the targets of their redirects."""
+    """The seeds of a job: those given, and the targets of their redirects; with `sitemaps` the usual place of one beside each.
 
-    def __init__(self, book: SeedBook, scope: Scope, frontier: AsyncFrontier, tags: SourceTags | None = None) -> None:
+    `given` is told of the candidates that the Frontier was given.
+    """
+
+    def __init__(
+        self,
+        book: SeedBook,
+        scope: Scope,
+        frontier: AsyncFrontier,
+        marks: Marks | None = None,
+        *,
+        sitemaps: bool = False,
+        given: Callable[[list[Candidate]], Awaitable[None]] | None = None,
+    ) -> None:
         self._book = book
         self._scope = scope
         self._frontier = frontier
-        self._tags = SourceTags() if tags is None else tags
+        self._marks = Marks() if marks is None else marks
+        self._sitemaps = sitemaps
+        self._given = given
         self._writing = asyncio.Lock()
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
         self._book.add_all(given)
         seeds = list(self._book)
-        self._tags.note(seeds)
+        self._marks.tags.note(seeds)
         for seed in seeds:
             self._scope.add_seed(seed.url)
-        ended = await self._ended(seeds)
-        again = [(seed, ended.get(seed.url)) for seed in seeds]
-        candidates = [self._candidate(seed, record) for seed, record in again if _is_due(seed, record)]
-        for start in range(0, len(candidates), CHUNK):
-            await self._schedule(candidates[start : start + CHUNK])
+        with _own_functions_told():
+            ended = await self._ended(seeds)
+            again = [(seed, ended.get(seed.url)) for seed in seeds]
+            candidates = [self._marks.seed(seed, record) for seed, record in again if _is_due(seed, record)]
+            candidates += self._maps(seeds)
+        await self._schedule(candidates)
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
         async with self._writing:
             new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
-            self._tags.note(new)
+            self._marks.tags.note(new)
         for seed in given:
             self._scope.add_seed(seed.url)
-        ended = await self._ended(given)
-        candidates = [self._candidate(seed, ended.get(seed.url)) for seed in given]
-        verdicts = [
-            verdict
-            for start in range(0, len(candidates), CHUNK)
-            for verdict in await self._schedule(candidates[start : start + CHUNK])
-        ]
+        with _own_functions_told():
+            ended = await self._ended(given)
+            candidates = [self._marks.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
+        verdicts = await self._schedule(candidates)
         await self._frontier.flush()
-        return verdicts
+        return verdicts[: len(given)]
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
         seed = Seed(url=url, source="redirect", via=via)
         async with self._writing:
             if await to_the_end(asyncio.to_thread(self._book.add, seed)):
-                self._tags.note([seed])
+                self._marks.tags.note([seed])
         self._scope.add_seed(url)
 
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
@@ -82,34 +124,46 @@ class Seeding:
 
     async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
         """What is known of the seeds that have ended, by URL; one question, off the loop."""
-        keys = [seed.url.encode() for seed in seeds]
-        ended = await asyncio.to_thread(self._frontier.core.ended, keys)
-        return {key.decode(): record for key, record in ended.items()}
-
-    def _candidate(self, seed: Seed, ended: UrlRecord | None) -> Candidate:
-        return candidate_again(seed, ended, self._tags)
+        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
+        ended = await asyncio.to_thread(self._frontier.core.ended, list(keys.values()))
+        return {url: ended[key] for url, key in keys.items() if key in ended}
 
     async def _schedule(self, candidates: list[Candidate]) -> list[Verdict]:
-        """Schedule, again and again what the store is too busy for; the verdicts in the order of the candidates."""
-        verdicts = self._frontier.schedule(candidates)
-        while busy := [number for number, verdict in enumerate(verdicts) if verdict.kind is VerdictKind.BUSY]:
-            await self._frontier.flush()
-            again = self._frontier.schedule([candidates[number] for number in busy])
-            for number, verdict in zip(busy, again, strict=True):
-                verdicts[number] = verdict
+        verdicts = await schedule_all(self._frontier, candidates)
+        if self._given is not None:
+            await self._given(candidates)
         return verdicts
+
+    def _maps(self, seeds: Iterable[Seed]) -> list[Candidate]:
+        """The place of a sitemap on each seed's host, if the order asks for sitemaps and its scope takes it."""
+        if not self._sitemaps:
+            return []
+        found = {canonical(SITEMAP, seed.url): seed for seed in reversed(list(seeds)) if seed.via is None}
+        return [
+            self._marks.candidate(url, seed.url, MANIFEST)
+            for url, seed in found.items()
+            if url is not None and self._scope.accepts(url, MANIFEST)
+        ]
+
+
+@contextmanager
+def _own_functions_told() -> Iterator[None]:
+    """A function of the order's that fails for a seed is the operator's to mend. Raises: OrderError."""
+    try:
+        yield
+    except OwnFunctionFailed as error:
+        raise OrderError(f"a seed cannot be taken: {error}") from error
+
+
+def key_of(url: str, key: KeyOf) -> bytes:
+    """The bytes by which the Frontier knows a URL."""
+    return key(url) or url.encode()
 
 
 def unanswered(record: UrlRecord) -> bool:
     """An ended URL was given up without an HTTP answer: worth another try, the site or the order may have changed."""
     failed = record.outcome == OutcomeKind.FAILED.value and record.status <= 0
-    return failed or record.status == FetchStatus.BLOCKED
-
-
-def candidate_again(seed: Seed, ended: UrlRecord | None, tags: SourceTags) -> Candidate:
-    """What to schedule for a seed that the operator names: one that was never answered is tried again."""
-    is_again = ended is not None and unanswered(ended)
-    return Candidate(url=seed.url, payload=tags.payload_of(seed.url), force=is_again)
+    return failed or record.status in _UNWANTED
 
 
 def _is_due(seed: Seed, ended: UrlRecord | None) -> bool:

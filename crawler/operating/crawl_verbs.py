@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from crawler.jobs.seeding import Seeding, candidate_again
+from crawler.jobs.seeding import Marks, Seeding, key_of
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.operating.course import Cause, Course, Phase
+from crawler.operating.judging import Judge
 from crawler.operating.verbs import answer_beside
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
+from crawler.urls.canonicalization import KeyOf
 from crawler.urls.parsing import canonical
 from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
@@ -37,12 +39,14 @@ class CrawlVerbs:
         course: Course,
         frontier: AsyncFrontier,
         seeding: Seeding,
+        judge: Judge,
         status: Callable[[], Facts],
         report: Callable[[Arguments], Awaitable[Facts]],
     ) -> None:
         self._course = course
         self._frontier = frontier
         self._seeding = seeding
+        self._judge = judge
         self._status = status
         self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
             PAUSE: self._pause,
@@ -56,7 +60,9 @@ class CrawlVerbs:
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError for what makes no sense; as `answer_beside`."""
         ask = self._verbs.get(verb)
-        return await (answer_beside(self._frontier, verb, given) if ask is None else ask(given))
+        if ask is not None:
+            return await ask(given)
+        return self._judge.told(verb, await answer_beside(self._frontier, verb, self._judge.keyed(verb, given)))
 
     async def _pause(self, given: Arguments) -> Facts:
         self._refuse_at_the_end("pause")
@@ -112,12 +118,13 @@ def added(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
     }
 
 
-def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed]) -> Facts:
+def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
     book.add_all(seeds)
-    ended = frontier.ended([seed.url.encode() for seed in seeds])
-    tags = SourceTags(book)
-    candidates = [candidate_again(seed, ended.get(seed.url.encode()), tags) for seed in seeds]
+    marks = Marks(key, SourceTags(book))
+    keys = [key_of(seed.url, key) for seed in seeds]
+    ended = frontier.ended(keys)
+    candidates = [marks.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added(seeds, verdicts)

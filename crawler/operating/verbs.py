@@ -70,7 +70,7 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     except UnknownQueue:
         if "://" not in subject:
             raise
-        return (yield from why(frontier, {"url": subject}))
+        return (yield from why(frontier, {**given, "url": subject}))
     now_s = frontier.now_s()
     gates = [gate_facts(gate, now_s) for gate in view.gates]
     explanation = explain_queue(view, now_s)._asdict()
@@ -78,14 +78,18 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
 
 def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
-    """Why a URL is where it is. Argument: url, as a seed is written. Raises: UsageError."""
+    """Why a URL is where it is. Arguments: url, as a seed is written; its key for dedup, if that is not the URL.
+
+    Raises: UsageError.
+    """
     typed = text(given, "url")
     url = seed_url(typed)
     if url is None:
         raise UsageError(f"{typed!r} is no http or https URL; correct it")
-    explanation = yield from frontier.operations.looking.explain(url)
+    key = text(given, "key").encode() if "key" in given else url.encode()
+    explanation = yield from frontier.operations.looking.explain(url, key)
     if explanation.state == UrlState.ENDED.value:
-        record = yield from asked(frontier.get, url.encode())
+        record = yield from asked(frontier.get, key)
         if record is not None and record.status:
             words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
             explanation = explanation._replace(reason=words)

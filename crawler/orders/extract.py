@@ -15,7 +15,7 @@ class ExtractSection(Section):
 
     max_outlinks: Positive = 6000  #: links of a page; the others are counted in crawl.log (`dol:`)
     css: bool = True  #: style sheets, `<style>` and `style` attributes
-    sitemaps: bool = False  #: sitemaps, also those that robots.txt names, and feeds
+    sitemaps: bool = False  #: sitemaps and feeds; those that robots.txt names, and /sitemap.xml of the seeds' hosts
     forms: bool = False  #: the targets of forms that are sent by GET
     speculative: bool = False  #: what looks like a URL in scripts and JSON
     data_attributes: bool = True  #: `data-src` and its like, by which scripts load images late

@@ -28,7 +28,7 @@ from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.limits import LimitsSection
 from crawler.orders.reporting import LogsSection, ReportSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, FolderName, Section, SeedFile
+from crawler.orders.types import Connections, FolderName, OwnFunction, Section, SeedFile
 from crawler.orders.write import WriteSection
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
@@ -46,6 +46,7 @@ class JobSection(Section):
     seeds: tuple[str, ...] = ()  #: URLs
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
     source_tags: bool = True  #: crawl.log says which seed led to a URL
+    processors: tuple[OwnFunction, ...] = ()  #: own processors, package.module:function, before a page is written
 
 
 class AgentSection(Section):

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from crawler.orders.types import Count, Name, Positive, Section
-from crawler.outcomes.ownfunctions import is_own, shown
+from crawler.orders.types import Count, Name, OwnFunction, Positive, Section
+from crawler.outcomes.ownfunctions import shown
 from crawler.urls.canonicalization import DEFAULT, check_names
 
 
@@ -31,12 +31,6 @@ def _surt(text: str) -> str:
     return text
 
 
-def _own(name: str) -> str:
-    if not is_own(name):
-        raise ValueError(f"has {shown(name)!r}, which is not of the form package.module:function")
-    return name
-
-
 def _canonicalization(names: tuple[str, ...]) -> tuple[str, ...]:
     try:
         check_names(names)
@@ -47,7 +41,6 @@ def _canonicalization(names: tuple[str, ...]) -> tuple[str, ...]:
 
 _Pattern = Annotated[str, Field(min_length=1), AfterValidator(_pattern)]
 _Surt = Annotated[str, AfterValidator(_surt)]
-_Own = Annotated[Name, AfterValidator(_own)]
 
 
 class UrlsSection(Section):
@@ -77,4 +70,4 @@ class ScopeSection(Section):
         ""  #: drop URLs like those taken before, by dedup's similarity filter
     )
     similar_expect: Positive = 1_000_000  #: URLs that this filter is made for
-    rules: tuple[_Own, ...] = ()  #: own rules, package.module:function, after all others
+    rules: tuple[OwnFunction, ...] = ()  #: own rules, package.module:function, after all others

@@ -18,6 +18,7 @@ from pydantic import (
 
 from crawler.network.addresses import parse_address
 from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
+from crawler.outcomes.ownfunctions import is_own, shown
 
 
 def _checked_endpoint(text: str) -> str:
@@ -58,6 +59,16 @@ Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
 # The folder of an order that was dumped is another one, so paths are dumped in full.
 SeedFile = Annotated[Path, PlainSerializer(lambda path: str(path.absolute()))]
+
+
+def _own(name: str) -> str:
+    if not is_own(name):
+        raise ValueError(f"has {shown(name)!r}, which is not of the form package.module:function")
+    return name
+
+
+#: A function of the operator's own.
+OwnFunction = Annotated[Name, AfterValidator(_own)]
 
 
 class Section(BaseModel):

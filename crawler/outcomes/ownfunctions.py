@@ -51,7 +51,12 @@ def call_own(name: str, function: Callable[..., Any], argument: object) -> Any:
     try:
         return function(argument)
     except Exception as error:  # it is the operator's function, which may raise anything
-        raise OwnFunctionFailed(f"{name} failed: {_words(error)}") from error
+        raise failed(name, error) from error
+
+
+def failed(name: str, error: Exception) -> OwnFunctionFailed:
+    """What is raised in place of what the function of that name raised."""
+    return OwnFunctionFailed(f"{name} failed: {_words(error)}")
 
 
 def _words(error: Exception) -> str:

@@ -15,18 +15,23 @@ NoteLookup = Callable[[Visit, Lookup], Awaitable[None]]
 
 
 class NamePrecondition:
-    """Lets a visit pass if its host has an address. Not for a crawl through a proxy, which looks names up itself.
+    """Lets a visit pass if its host has an address, or a proxy fetches its URL (`uses_proxy`), which looks names up itself.
 
     `note` makes the line of a lookup durable that was made for the visit (hop P, as Heritrix's `dns:` URLs); what stands in
     the cache or in the order's table, or is an address by itself, was not looked up.
     """
 
-    def __init__(self, resolver: Resolver, note: NoteLookup) -> None:
+    def __init__(
+        self, resolver: Resolver, note: NoteLookup, uses_proxy: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self._resolver = resolver
         self._note = note
+        self._uses_proxy = uses_proxy
 
     async def __call__(self, visit: Visit) -> Step:
         """Look the host up. Raises: NameNotFound, NameTimeout, without times: no slot of the host was used."""
+        if self._uses_proxy(visit.lease.url):
+            return Step.PROCEED
         host = host_of(visit.lease.url)
         try:
             await self._resolver.resolve(host)

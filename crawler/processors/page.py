@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Protocol
 
@@ -10,7 +10,11 @@ from crawler.chain import Step
 from crawler.extracting.dispatch import Extractor
 from crawler.fetching.options import Validators
 from crawler.fetching.response import Response
+from crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
 from crawler.visit import Visit
+
+#: An answer, and what its robots `meta` elements say -> what the page asks of us.
+Heed = Callable[[Response, Iterable[str]], Directives]
 
 
 class Get(Protocol):
@@ -54,17 +58,38 @@ class FetchPage:
         return Step.PROCEED
 
 
-class ExtractPage:
-    """Read the links of pages that were answered with 2xx, now or before a 304; other answers have none of interest."""
+def heeding(product: str, clock: Callable[[], float]) -> Heed:
+    """Take what a page asks of everybody, and what it asks of our product, in its header and in its `meta` elements."""
 
-    def __init__(self, extract: Extractor) -> None:
+    def heed(response: Response, metas: Iterable[str]) -> Directives:
+        fields = response.headers.getall("X-Robots-Tag", ())
+        said = [("robots", content) for content in metas]  # the reader has picked those that are for us
+        if not fields and not said:
+            return NOTHING
+        now_s = clock()
+        return header_directives(fields, product, now_s) | meta_directives(said, product, now_s)
+
+    return heed
+
+
+class ExtractPage:
+    """Read the links of pages that were answered with 2xx, now or before a 304; other answers have none of interest.
+
+    Without `heed` nothing that a page says to robots is obeyed.
+    """
+
+    def __init__(self, extract: Extractor, heed: Heed | None = None) -> None:
         self._extract = extract
+        self._heed = heed
 
     async def __call__(self, visit: Visit) -> Step:
-        """Fill `visit.links`, `visit.dropped_links` and `visit.notes`."""
+        """Fill `visit.links`, `visit.dropped_links`, `visit.notes` and `visit.asked`."""
         response = visit.earlier or visit.response
         if response is None or not response.is_success:
             return Step.PROCEED
         found = await self._extract(response, visit.lease.url, visit.lease.hops)
         visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
+        if self._heed is not None:
+            visit.asked = self._heed(response, found.robots)
+            visit.notes += visit.asked.annotations
         return Step.PROCEED

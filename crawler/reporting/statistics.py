@@ -139,6 +139,7 @@ class WorkerBoard:
 _STEP_NAMES = {
     "RobotsPrecondition": "preconditions",
     "NoRobots": "preconditions",
+    "Unlike": "similar",
     "FetchPage": "fetch",
     "ExtractPage": "extract",
     "NamePrecondition": "names",

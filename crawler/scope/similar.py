@@ -21,6 +21,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Self, TypeVar
 
+from crawler.orders.scope import ScopeSection
 from crawler.outcomes.errors import OrderError, storage_errors
 from dedup.errors import DedupError
 from dedup.similarity.filter import Mode, SimilarityFilter, SimilarityParameters
@@ -105,6 +106,13 @@ class Similar:
                 await _in(self._thread, self._known.close)
             finally:
                 self._thread.shutdown(wait=False)
+
+
+async def open_similar(state: Path, section: ScopeSection) -> Similar | None:
+    """The filter that the order asks for, in the job's state folder; None if it asks for none. Raises: as `Similar.open`."""
+    if not section.similar:
+        return None
+    return await Similar.open(state / "similar", section.similar, section.similar_expect)
 
 
 async def _chunks(urls: Sequence[str]) -> AsyncIterator[Sequence[str]]:

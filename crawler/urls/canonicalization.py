@@ -54,6 +54,10 @@ _SESSION = re.compile(
 _COLD_FUSION = {"cfid", "cftoken"}
 
 
+#: URL -> the bytes by which dedup knows it; None = the URL itself. As `Canonicalizer.key`.
+KeyOf = Callable[[str], bytes | None]
+
+
 class Parts(NamedTuple):
     """An absolute URL in its parts; put together they are the URL."""
 

@@ -71,11 +71,14 @@ class Explanation(NamedTuple):
     earliest_s: float | None  #: it will not be leased before; None = no time is known, or nothing will ever lease it
     highest_rate: float | None  #: URLs a second that its gates allow; infinity = no rest is due; None = not known
     ahead: int | None  #: URLs that stand before it, if known
+    hops: str | None = None  #: the path from the seed, while it is queued; it is not kept of one that has ended
 
 
 def explain_url(facts: UrlFacts, now_s: float) -> Explanation:
     """Where a URL is, why it is not being fetched, and when it can be at the earliest."""
     state, reasons = _url_state(facts, now_s)
+    if facts.record is not None and facts.record.url != facts.url:
+        reasons.insert(0, f"it is known as {facts.record.url}, which has the same key")
     is_queued = state in {"queued", "waiting"}
     gate = facts.gate
     return Explanation(
@@ -89,6 +92,7 @@ def explain_url(facts: UrlFacts, now_s: float) -> Explanation:
         earliest_s=_url_earliest(facts, now_s) if is_queued else None,
         highest_rate=_rate(gate) if gate else None,
         ahead=facts.ahead if is_queued else None,
+        hops=None if facts.record is None else facts.record.hops,
     )
 
 

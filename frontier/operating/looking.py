@@ -72,8 +72,11 @@ class Looking:
         yield from self.flush()
         return (yield from self._views.gate(gate))
 
-    def explain(self, subject: str) -> Steps[Explanation]:
-        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
+    def explain(self, subject: str, key: bytes | None = None) -> Steps[Explanation]:
+        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue.
+
+        `key` is what dedup knows the URL by; the URL in UTF-8 if None.
+        """
         if not isinstance(subject, str):
             raise TypeError(f"a URL or a queue's key is text; not {subject!r}")
         if "://" not in subject:
@@ -81,7 +84,7 @@ class Looking:
         self._parts.books.drain()
         is_behind = self._parts.books.backlog.is_full
         yield from self.flush()
-        facts = yield from self._views.url(subject)
+        facts = yield from self._views.url(subject, key)
         return explain_url(facts._replace(store_behind=is_behind), self._clock())
 
     def facts(self, queue: QueueKey) -> Steps[QueueFacts]:

@@ -51,9 +51,12 @@ class Operations:
         """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
         return run(self.looking.gate(gate))
 
-    def explain(self, subject: str) -> Explanation:
-        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue."""
-        return run(self.looking.explain(subject))
+    def explain(self, subject: str, key: bytes | None = None) -> Explanation:
+        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue.
+
+        `key` is what dedup knows the URL by; the URL in UTF-8 if None, as in a `Candidate`.
+        """
+        return run(self.looking.explain(subject, key))
 
     def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
         """How many URLs `remove` would end. Costs a look at every queued row, or at those of the queue."""

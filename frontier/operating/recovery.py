@@ -50,7 +50,8 @@ class Journal:
     """The entries of one journal; a journal of several files (Heritrix begins a new one at a checkpoint) is read as one.
 
     `failures` and `disregarded`: these, too, are known and not tried again. `canonical` is what URLs are changed by before
-    they are compared with others; None from it means that the URL cannot be fetched: it is skipped.
+    they are compared with others; None from it means that the URL cannot be fetched: it is skipped. `key` is what dedup knows
+    the result by, None = the URL itself.
     Memory: one line. Errors: OSError for a file that cannot be read.
     """
 
@@ -61,12 +62,14 @@ class Journal:
         failures: bool = False,
         disregarded: bool = False,
         canonical: Callable[[str], str | None] = lambda url: url,
+        key: Callable[[str], bytes | None] = lambda _: None,
     ) -> None:
         self.cuts: dict[Path, str] = {}  #: where a file ends too early, in words; complete after a pass
         self.skipped = 0  #: queued lines of the last pass whose URL is not to be fetched
         self.unknown = 0  #: lines of the last pass that begin as no line of a journal does
         self._paths = tuple(paths)
         self._canonical = canonical
+        self._key = key
         self._known_tags = {*_INCLUDED}
         if failures:
             self._known_tags.add(_FAILED)
@@ -83,7 +86,7 @@ class Journal:
         for place, tag, fields in self._lines(self._known_tags):
             url = self._url(fields)
             if url is not None:
-                yield Known(place, url, outcome=_OUTCOMES.get(tag, OutcomeKind.DONE))
+                yield Known(place, url, self._key(url), outcome=_OUTCOMES.get(tag, OutcomeKind.DONE))
 
     def queued(self) -> Iterator[Queued]:
         """The second pass: URLs that were queued, known ones among them."""
@@ -95,7 +98,7 @@ class Journal:
                 self.skipped += 1
             else:
                 via = fields[2] if len(fields) > 2 and len(fields[2]) > 1 else None
-                yield Queued(place, Candidate(url, hops=hops), via)
+                yield Queued(place, Candidate(url, self._key(url), hops), via)
 
     def _url(self, fields: list[str]) -> str | None:
         return self._canonical(fields[0]) if "://" in fields[0] else None

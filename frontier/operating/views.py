@@ -37,13 +37,13 @@ class Views:
         self._parts = parts
         self._clock = clock
 
-    def url(self, url: str) -> Steps[UrlFacts]:
-        """All that is known of a URL."""
+    def url(self, url: str, given_key: bytes | None = None) -> Steps[UrlFacts]:
+        """All that is known of a URL; `given_key` is what dedup knows it by, if that is not the URL."""
         place = self._parts.intake.assign(url)
         if place is None:
             return UrlFacts(url, None, seen=False, refused="it has no host; an absolute URL is needed")
         queue_key, gate_key = place
-        key = url.encode("utf-8", "surrogatepass")
+        key = url.encode("utf-8", "surrogatepass") if given_key is None else given_key
         record = yield from asked(self._store.look_up, key, (name_id(queue_key), name_id(gate_key)))
         facts = None if record is None or not record.queue else (yield from asked(self._store.queue, record.queue))
         lease = None if record is None else self._parts.leases.get(record.ordinal)

@@ -247,9 +247,13 @@ async def test_the_commands_of_the_page_about_warc_files_do_what_it_says(tmp_pat
 
 
 async def test_what_makes_no_sense_with_another_round_is_refused(tmp_path, small_web):
-    """One line and 2: starting over removes what a round begins with; a shared filter has the job's own URLs."""
+    """One line and 2: starting over, a shared filter, limits per host."""
     command = crawl_of(tmp_path, small_web, "--again")
-    for more, word in ((("--fresh",), "--fresh"), (("-s", 'dedup.leaves=["redis://127.0.0.1:1/0"]'), "leaves")):
+    for more, word in (
+        (("--fresh",), "--fresh"),
+        (("-s", 'dedup.leaves=["redis://127.0.0.1:1/0"]'), "leaves"),
+        (("-s", "limits.pages_per_host=9"), "per host"),
+    ):
         run = await anabranch(*command, *more, cwd=tmp_path)
         assert run.code == 2, run.err
         assert word in run.err

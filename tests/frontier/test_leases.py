@@ -7,7 +7,7 @@ import math
 import pytest
 
 from frontier.errors import LeaseLost
-from frontier.leases import Leases
+from frontier.leases import MAX_PAGES, Leases
 from frontier.models import GateKey, Head, Lease, QueueKey
 from frontier.scheduling.gatelines import GateHeap, Line
 from frontier.scheduling.gates import Gate, Politeness
@@ -16,12 +16,12 @@ from frontier.turns import Turn
 from tests.frontier.builder import row
 
 
-def hand_out(leases: Leases, ordinal: int = 7, now_s: float = 12.5) -> Lease:
+def hand_out(leases: Leases, ordinal: int = 7, now_s: float = 12.5, via: str | None = "http://a.test/") -> Lease:
     queue = WorkQueue(1, 1)
     queue.key = QueueKey("bkdr:1")
     lane = Lane(queue, Line(Gate(2, GateKey("a.test"), Politeness()), GateHeap()), Turn(1), 3000)
     taken = row(ordinal)._replace(hops="LL", attempts=2, key=b"own", payload=b"\0", via=3)
-    return leases.hand_out(lane, Head(taken, "http://a.test/"), now_s)
+    return leases.hand_out(lane, Head(taken, via), now_s)
 
 
 def lost(leases: Leases, now_s: float) -> list[int]:
@@ -109,3 +109,15 @@ def test_a_lost_lease_cannot_be_renewed() -> None:
     assert lost(leases, 60.0) == [7]
     with pytest.raises(LeaseLost):
         leases.renew(lease, 61.0)
+
+
+def test_a_page_that_sent_links_ahead_of_its_end_is_remembered_as_their_via() -> None:
+    """The store tells a page's URL only when its end is written; so many pages are kept, the oldest goes first."""
+    leases = Leases()
+    page = hand_out(leases, 3)
+    assert hand_out(leases, 8, via=None).via is None
+    leases.remember(page)
+    assert hand_out(leases, 9, via=None).via == page.url
+    for ordinal in range(100, 100 + MAX_PAGES):
+        leases.remember(page._replace(ordinal=ordinal))
+    assert hand_out(leases, 10, via=None).via is None

@@ -46,6 +46,8 @@ FLAGS = {
     "warc": (None, True),
     "warc_size": ("10MiB", "10MiB"),
     "links": (None, True),
+    "include": (r"/wiki/\d+", [r"/wiki/\d+"]),
+    "exclude": (r"\.zip$", [r"\.zip$"]),
 }
 
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
@@ -59,14 +61,13 @@ NO_FLAGS = {
     *(
         "canonicalization",
         "max_embeds",
-        "include",
-        "exclude",
         "accept",
         "reject",
         "block",
         "max_path_repeats",
         "schemes",
     ),
+    *("processors", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
     *("exact", "expect", "false_positive", "leaves", "leaves_name"),

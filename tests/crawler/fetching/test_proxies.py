@@ -103,6 +103,7 @@ async def test_a_site_may_have_a_proxy_of_its_own(site: Web) -> None:
     direct: list[bytes] = []
     site.hosts["b.test"] = (await http_proxy(site, direct)).partition("@")[2]
     fetcher = site.fetcher(Site(surts=("a.test",), proxy=await http_proxy(site, seen)))
+    assert (fetcher.uses_proxy("http://a.test/"), fetcher.uses_proxy("http://b.test/")) == (True, False)
     assert (await fetcher.get("http://a.test/")).address == ""
     assert (await fetcher.get("http://b.test/")).address == "127.0.0.1"
     assert (seen[0].split()[1], direct[0].split()[1]) == (b"http://a.test/", b"/")

@@ -2,8 +2,10 @@
 
 import pytest
 
-from crawler.jobs.checking import check
+from crawler.jobs.checking import check, find_own_functions
 from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import load_order
+from crawler.outcomes.errors import OrderError
 
 
 def faults(**sections):
@@ -46,6 +48,24 @@ def test_all_of_them_are_told_at_once() -> None:
     )
     assert len(found) == 5
     assert sum("override http://" in fault for fault in found) == 2
+
+
+def test_functions_of_ones_own_are_imported_one_by_one() -> None:
+    """As many faults as there are; rules by name are no functions."""
+    found = faults(
+        urls={"canonicalization": ["www", "nosuch:key"]},
+        scope={"rules": ["nosuch:rule", "os:getcwd"]},
+        job={"processors": ["nosuch:processor", "os:getcwd"]},
+    )
+    assert [fault.partition(" cannot")[0] for fault in found] == [
+        "[urls] canonicalization nosuch:key",
+        "[scope] rules nosuch:rule",
+        "[job] processors nosuch:processor",
+        "[job] processors os:getcwd is not async; write `async def getcwd(visit)`",
+    ]
+    with pytest.raises(OrderError, match=r"\[urls\] canonicalization nosuch:key"):
+        find_own_functions(load_order(None, {}, ["urls.canonicalization=nosuch:key"]))
+    find_own_functions(load_order(None, {}, []))
 
 
 def test_what_contradicts_itself_only_as_a_whole_is_told() -> None:

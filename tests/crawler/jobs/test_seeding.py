@@ -5,13 +5,16 @@ import threading
 
 import pytest
 
-from crawler.jobs import seeding as seeding_module
-from crawler.jobs.seeding import Seeding
+from crawler.jobs import scheduling
+from crawler.jobs.seeding import Marks, Seeding
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.scope import ScopeSection
+from crawler.outcomes.errors import OrderError
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.reporting.reports import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.opening import open_scope
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate, Outcome, OutcomeKind
 from frontier.stores.memory import MemoryStore
@@ -163,7 +166,7 @@ async def test_the_seeds_are_asked_about_once_and_off_the_loop(book, scope) -> N
 
 async def test_many_seeds_go_in_by_and_by(seeding, frontier, monkeypatch) -> None:
     """More seeds than one batch takes are all scheduled."""
-    monkeypatch.setattr(seeding_module, "CHUNK", 2)
+    monkeypatch.setattr(scheduling, "CHUNK", 2)
     await seeding.begin(given(*(f"http://a.test/{number}" for number in range(5))))
     assert frontier.core.pending == 5
 
@@ -278,3 +281,75 @@ async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding,
     assert [seed.url for seed in book] == [A, B, C]
     assert scope.accepts(f"{C}1", "L")
     assert frontier.core.durable == frontier.core.said
+
+
+# Keys, sitemaps, order's functions
+
+
+def failing(url):
+    raise OwnFunctionFailed("own:key failed")
+
+
+def marks(key=None):
+    return Marks(key or Canonicalizer().key)
+
+
+async def test_a_seed_is_known_by_its_key(book, scope, frontier) -> None:
+    """Under another session id it is the same URL: its end is found, it is not fetched again, and each has its line."""
+    first, second = (f"{A}p;jsessionid={number:032x}" for number in (1, 2))
+    seeding = Seeding(book, scope, frontier, marks())
+    await seeding.begin(given(first))
+    await end(frontier, DONE, 200)
+    await seeding.begin(given(second))
+    assert frontier.core.pending == 0
+    facts = await seeding.facts(CrawlStatistics(started_s=clock()))
+    assert [(fact.url, fact.status) for fact in facts] == [(first, 200), (second, 200)]
+
+
+@pytest.mark.parametrize("status", [-5000, -5001, -5003, -5004])
+async def test_a_seed_that_was_not_wanted_is_tried_again(seeding, frontier, status) -> None:
+    """The scope, or the limits, may be others now."""
+    await seeding.begin(given(A))
+    await end(frontier, DISREGARDED, status)
+    await seeding.begin(given(A))
+    assert frontier.core.pending == 1
+
+
+async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_host(book, scope, frontier) -> None:
+    """Once a host, with the hop M and the tag of its first seed; targets of redirects have none; nor have later ones twice."""
+    book.add(Seed(url=C, source="redirect", via=A))
+    mapping = Seeding(book, scope, frontier, marks(), sitemaps=True)
+    await mapping.begin(given(f"{A}1", f"{A}2"))
+    assert len(await mapping.add(given(B, f"{B}1"))) == 2
+    leases = []
+    while frontier.core.pending:
+        leases.append(await frontier.lease())
+        frontier.finish(leases[-1], Outcome(kind=DONE, status=200))
+    maps = {lease.url: (lease.hops, lease.payload) for lease in leases if lease.url.endswith(".xml")}
+    payloads = {lease.url: lease.payload for lease in leases}
+    assert maps == {f"{A}sitemap.xml": ("M", payloads[f"{A}1"]), f"{B}sitemap.xml": ("M", payloads[B])}
+    assert len(leases) == 6
+
+
+async def test_a_sitemap_out_of_scope_is_not_asked_for(book, frontier) -> None:
+    """A prefix does not hold what lies above it."""
+    seeding = Seeding(book, open_scope(ScopeSection(scope="prefix")), frontier, marks(), sitemaps=True)
+    await seeding.begin(given(f"{A}wiki/"))
+    assert frontier.core.pending == 1
+
+
+async def test_what_the_frontier_was_given_is_told(book, scope, frontier) -> None:
+    """The similarity filter learns the seeds."""
+    told = []
+
+    async def note(candidates) -> None:
+        told.extend(candidate.url for candidate in candidates)
+
+    await Seeding(book, scope, frontier, marks(), given=note).begin(given(A, B))
+    assert told == [A, B]
+
+
+async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(book, scope, frontier) -> None:
+    """The crawl does not begin with a seed that has no key."""
+    with pytest.raises(OrderError, match="a seed cannot be taken: own:key failed"):
+        await Seeding(book, scope, frontier, marks(failing)).begin(given(A))

@@ -6,10 +6,12 @@ from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.course import Course, Phase
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, CrawlVerbs, add_to_stopped
+from crawler.operating.judging import Judge
 from crawler.orders.scope import ScopeSection
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
 from crawler.scope.opening import open_scope
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier
 
@@ -26,7 +28,10 @@ class Crawl:
         self.scope = open_scope(ScopeSection())
         self.book = book
         seeding = Seeding(book, self.scope, frontier)
-        self.verbs = CrawlVerbs(self.course, frontier, seeding, lambda: {"phase": self.course.phase.value}, self.report)
+        judge = Judge(self.scope, Canonicalizer().key, book)
+        self.verbs = CrawlVerbs(
+            self.course, frontier, seeding, judge, lambda: {"phase": self.course.phase.value}, self.report
+        )
 
     async def report(self, given):
         return {"rows": [given["name"]]}
@@ -116,7 +121,7 @@ async def test_a_job_that_is_stopped_takes_seeds_in_the_same_way(tmp_path) -> No
     async with memory_frontier() as frontier:
         frontier.schedule([Candidate(url=A)])
         with SeedBook(tmp_path / "seeds.jsonl") as book:
-            facts = add_to_stopped(frontier.core, book, given)
+            facts = add_to_stopped(frontier.core, book, given, Canonicalizer().key)
             assert list(book) == given
         assert [seed["verdict"] for seed in facts["seeds"]] == ["seen", "new"]
         assert frontier.core.durable == frontier.core.said

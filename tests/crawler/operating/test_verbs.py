@@ -109,6 +109,20 @@ def test_show_knows_queues_and_urls(frontier: Frontier) -> None:
         answer(frontier, "show", {"subject": "c.test"})
 
 
+def test_why_finds_a_url_by_its_key(frontier: Frontier) -> None:
+    """Ended or queued, under whatever spelling it is asked for; a key that is none is refused."""
+    frontier.schedule([Candidate("http://d.test/p;jsessionid=1", key=b"http://d.test/p")])
+    asked = {"url": "http://d.test/p;jsessionid=2", "key": "http://d.test/p"}
+    assert "known as http://d.test/p;jsessionid=1" in answer(frontier, "why", asked)["explanation"]["reason"]
+    assert answer(frontier, "show", {"subject": asked["url"], "key": asked["key"]})["explanation"]["state"] == "queued"
+    while (lease := frontier.lease()) is not None:
+        now_s = frontier.now_s()
+        frontier.finish(lease, Outcome(OutcomeKind.DONE, 404, now_s, now_s))
+    assert "; it is done with status 404 Not Found" in answer(frontier, "why", asked)["explanation"]["reason"]
+    with pytest.raises(UsageError, match="key must be text"):
+        answer(frontier, "why", {"url": "http://d.test/", "key": 3})
+
+
 def test_why_takes_a_url_as_a_seed_is_written(frontier: Frontier) -> None:
     """Canonical or not; a status comes with its words."""
     fetch_one(frontier)

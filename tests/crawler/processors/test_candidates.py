@@ -1,14 +1,19 @@
 """From links and redirects to candidates in scope."""
 
+import asyncio
+
 import pytest
 
 from crawler.chain import Step
 from crawler.extracting.links import Link
 from crawler.orders.scope import ScopeSection
-from crawler.processors.candidates import Candidates, is_seed_redirect, redirect_of
+from crawler.processors import candidates as module
+from crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
+from crawler.robots.directives import Directives
 from crawler.scope.opening import open_scope
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import Candidate
-from tests.crawler.builder import response, visit
+from tests.crawler.builder import memory_frontier, response, visit
 
 
 class Crawl:
@@ -18,7 +23,7 @@ class Crawl:
         self.scope = open_scope(ScopeSection(max_hops=max_hops, max_embeds=0))
         self.scope.add_seed("http://a.test/")
         self.new_seeds = []
-        self.process = Candidates(self.scope, self._new_seed)
+        self.process = Candidates(self.scope, Canonicalizer().key, self._new_seed)
 
     async def _new_seed(self, url, via) -> None:
         self.new_seeds.append((url, via))
@@ -101,3 +106,67 @@ async def test_a_location_that_is_no_web_address_is_ignored(location) -> None:
 def test_a_redirect_is_a_3xx_with_a_location(answer, target) -> None:
     """Nothing else says where to go."""
     assert redirect_of(visit(url="http://a.test/d/e", answer=answer)) == target
+
+
+# Keys, what pages ask, many links
+
+
+async def test_a_candidate_carries_the_key_by_which_dedup_knows_it() -> None:
+    """None if that is the URL itself."""
+    one = visit(answer=response())
+    session = "http://a.test/p;jsessionid=0123456789abcdef"
+    one.links = [Link("http://a.test/1", "L"), Link(session, "L")]
+    assert [found.key for found in await Crawl().found(one)] == [None, b"http://a.test/p"]
+
+
+async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it() -> None:
+    """The links stay with the visit: they are what the page says."""
+    crawl = Crawl()
+    crawl.scope = open_scope(ScopeSection(scope="any"))
+    crawl.process = Candidates(crawl.scope, Canonicalizer().key, crawl._new_seed)
+    one = visit(answer=response())
+    one.asked = Directives(nofollow=True)
+    one.links = [Link(f"http://a.test/{hop}", hop) for hop in "LERXIMS"]
+    assert [found.hops for found in await crawl.found(one)] == ["E", "R", "I"]
+    assert len(one.links) == 7
+
+
+async def test_many_links_leave_the_loop_its_turn(monkeypatch) -> None:
+    """They are judged in chunks, in order."""
+    monkeypatch.setattr(module, "CHUNK", 2)
+    one = visit(answer=response())
+    one.links = [Link(f"http://a.test/{number}", "M") for number in range(7)]
+    turn = asyncio.create_task(asyncio.sleep(0))
+    found = await Crawl().found(one)
+    assert turn.done()
+    assert [candidate.url for candidate in found] == [link.url for link in one.links]
+
+
+def test_the_sitemaps_of_a_robots_txt_are_the_hosts() -> None:
+    """Hop M, resolved, in scope; not behind the sitemap that happened to be asked for first; at most so many."""
+    crawl = Crawl()
+    one = visit(url="http://a.test/x/y", hops="LM")
+    crawl.process.announce(one, ["/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x"])
+    assert one.discovered == [Candidate(url="http://a.test/map.xml", hops="LM")]
+    many = visit()
+    crawl.process.announce(many, [f"/{number}.xml" for number in range(3000)])
+    assert len(many.discovered) == module.MAX_SITEMAPS
+
+
+async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) -> None:
+    """They are queued when the step is over, found on this page; the last chunk is left to the end."""
+    monkeypatch.setattr(module, "CHUNK", 3)
+    told = []
+
+    async def given(candidates) -> None:
+        told.extend(candidates)
+
+    async with memory_frontier("http://a.test/map.xml") as frontier:
+        one = visit()
+        one.lease = await frontier.lease()
+        candidates = [Candidate(f"http://b.test/{number}", hops="M") for number in range(8)]
+        one.discovered = list(candidates)
+        assert await Ahead(frontier, given)(one) is Step.PROCEED
+        assert (one.discovered, told) == (candidates[5:], candidates[:5])
+        assert frontier.core.pending == 5
+        assert (await frontier.lease()).via == "http://a.test/map.xml"

@@ -96,3 +96,12 @@ async def test_an_answer_that_is_too_old_is_looked_up_and_noted_again() -> None:
             named.clock.advance(later_s)
             await named.process(visit(url=f"http://a.test/{later_s}"))
         assert [via for via, _, _ in named.notes] == ["http://a.test/0.0", "http://a.test/2.0"]
+
+
+async def test_a_host_that_a_proxy_asks_for_is_not_looked_up() -> None:
+    """The proxy does that; whatever we knew of the name would be of no use."""
+    async with opened({}) as named:
+        process = NamePrecondition(named.resolver, named._note, lambda url: url.startswith("http://far.test/"))
+        assert await process(visit(url="http://far.test/")) is Step.PROCEED
+        with pytest.raises(NameNotFound):
+            await process(visit(url="http://near.test/"))

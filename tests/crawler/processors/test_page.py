@@ -11,10 +11,10 @@ from crawler.extracting.options import ExtractOptions
 from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.options import Validators
 from crawler.outcomes.failures import ConnectFailed
-from crawler.processors.page import ExtractPage, FetchPage
+from crawler.processors.page import ExtractPage, FetchPage, heeding
 from crawler.processors.recorder import annotations_of
 from crawler.visit import Visit
-from tests.crawler.builder import lease, response, visit
+from tests.crawler.builder import clock, lease, response, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
 LINKS = [Link("http://a.test/1", "L", "a/@href"), Link("http://a.test/2.png", "E", "img/@src")]
@@ -24,10 +24,10 @@ def answered(status=200, body=BODY, **headers):
     return visit(answer=response(status, body, **({"Content_Type": "text/html"} | headers)))
 
 
-async def extract(one, **options):
+async def extract(one, heed=None, **options):
     sandbox = Sandbox()
     try:
-        return await ExtractPage(Extractor(ExtractOptions(**options), sandbox))(one)
+        return await ExtractPage(Extractor(ExtractOptions(**options), sandbox), heed)(one)
     finally:
         await sandbox.close()
 
@@ -173,3 +173,30 @@ async def test_a_coded_body_is_decoded_first() -> None:
     one = answered(body=gzip.compress(BODY + b" " * 1000), Content_Encoding="gzip")
     await extract(one)
     assert one.links == LINKS
+
+
+ASKING = b'<meta name="robots" content="noarchive"><meta name="other" content="nofollow"><a href="/1">one</a>'
+
+
+@pytest.mark.parametrize(
+    ("header", "notes"),
+    [
+        ("", ("noarchive",)),
+        ("nofollow", ("nofollow", "noarchive")),
+        ("anabranch: noindex", ("noindex", "noarchive")),
+        ("otherbot: nofollow", ("noarchive",)),
+    ],
+)
+async def test_what_a_page_asks_of_robots_is_kept_and_noted(header, notes) -> None:
+    """In its header and in its meta elements together; what is for others is not for us."""
+    one = answered(body=ASKING, X_Robots_Tag=header)
+    await extract(one, heeding("anabranch", clock))
+    assert (one.asked.annotations, one.notes) == (notes, notes)
+    assert [link.url for link in one.links] == ["http://a.test/1"]
+
+
+async def test_without_heed_a_page_may_ask_what_it_likes() -> None:
+    """`[robots] meta = false`."""
+    one = answered(body=ASKING, X_Robots_Tag="nofollow")
+    await extract(one)
+    assert (one.asked.nofollow, one.notes) == (False, ())

@@ -283,3 +283,18 @@ def test_every_case_has_a_reason_and_no_time_that_the_gates_contradict(
     earliest_s = explain_url(facts, NOW_S).earliest_s
     if earliest_s is not None:
         assert earliest_s >= max(NOW_S, gate.opens_s, due_s or 0, gate.group.opens_s if gate.group else 0)
+
+
+def test_a_url_that_is_known_under_another_spelling_says_under_which() -> None:
+    """Its key is the same; what is said besides is said of the one that is known."""
+    other = record(UrlState.ENDED, url="http://portal.example/b", status=200, outcome="done")
+    assert url(record=other).reason == (
+        "it is known as http://portal.example/b, which has the same key; it is done with status 200"
+    )
+
+
+def test_the_hops_are_those_of_the_queued_row() -> None:
+    """Of one that has ended they are not kept."""
+    assert url(record=record(hops="LE")).hops == "LE"
+    assert url(record=record(UrlState.ENDED)).hops is None
+    assert url(record=None).hops is None

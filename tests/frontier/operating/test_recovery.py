@@ -223,3 +223,12 @@ def test_a_journal_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -
     """Nothing is loaded from nothing."""
     with pytest.raises(FileNotFoundError, match=r"missing\.gz"):
         list(Journal([tmp_path / "missing.gz"]))
+
+
+def test_entries_carry_the_keys_that_they_are_known_by(tmp_path: Path) -> None:
+    """Known and queued ones alike."""
+    file = tmp_path / "recover"
+    file.write_text("Fs http://a.test/1  \nF+ http://a.test/2 L http://a.test/\n")
+    journal = Journal([file], key=lambda url: url[-1].encode())
+    assert [entry.key for entry in journal.known()] == [b"1"]
+    assert [entry.candidate.key for entry in journal.queued()] == [b"2"]

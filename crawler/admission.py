@@ -1,0 +1,65 @@
+"""Builds what decides which URLs a run takes: the scope, the keys for dedup, the similarity filter, the quotas of hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler.orders.limits import LimitsSection
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.errors import storage_errors
+from crawler.processors.alike import Unlike
+from crawler.processors.preselect import OverQuotaOf
+from crawler.reporting.accounts import Accounts
+from crawler.scope.opening import open_scope
+from crawler.scope.quotas import OverQuota, Quotas, Used, over_quota
+from crawler.scope.ruling import Scope
+from crawler.scope.similar import Similar, open_similar
+from crawler.urls.canonicalization import Canonicalizer, KeyOf
+from frontier.aio import AsyncFrontier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Which URLs are taken, and what counts as one."""
+
+    scope: Scope
+    key: KeyOf
+    similar: Similar | None  #: None: the order asks for none
+    unlike: Unlike | None  #: the same as a step of the chain
+
+
+async def open_admission(order: CrawlOrder, state: Path, frontier: AsyncFrontier, opened: AsyncExitStack) -> Admission:
+    """Open all that the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
+    scope, key = open_scope(order.scope), Canonicalizer(order.urls.canonicalization).key
+    similar = await open_similar(state, order.scope)
+    if similar is None:
+        return Admission(scope=scope, key=key, similar=None, unlike=None)
+    unlike = Unlike(similar, frontier.flush)
+    opened.push_async_callback(unlike.close)
+    return Admission(scope=scope, key=key, similar=similar, unlike=unlike)
+
+
+def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], float]) -> OverQuotaOf | None:
+    """What each host may still be asked for, by the job's accounts; None if hosts have no limits.
+
+    A crawl's own limits are not among these: they end or pause it. Asking raises StorageError.
+    """
+    quotas = Quotas(
+        pages_per_host=limits.pages_per_host,
+        bytes_per_host=limits.bytes_per_host,
+        time_per_host=limits.time_per_host_s,
+    )
+    if quotas == Quotas():
+        return None
+
+    def over(host: str) -> OverQuota | None:
+        with storage_errors(accounts.path):
+            totals = accounts.of_host(host)
+        since_s = totals.first_success_s
+        used = Used(totals.pages, totals.bytes, 0.0 if since_s is None else clock() - since_s)
+        return over_quota(quotas, Used(), used)
+
+    return over

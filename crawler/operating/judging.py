@@ -1,0 +1,95 @@
+"""What `anabranch why` says of a URL beside the Frontier's words: by which rule of the scope it is in the crawl, or is not.
+
+A crawl that runs asks its own scope; for one that is stopped `opened_judge` makes it again, out of the job's order and seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from crawler.extracting.links import NAVIGATION
+from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.seeding import key_of
+from crawler.jobs.seeds import SeedBook
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.scope.explaining import explain_scope
+from crawler.scope.opening import open_scope
+from crawler.scope.ruling import Scope
+from crawler.scope.similar import Similar, open_similar
+from crawler.urls.canonicalization import Canonicalizer, KeyOf
+from crawler.urls.parsing import seed_url
+
+Facts = dict[str, Any]
+
+#: The verbs that may be about a URL, and the argument that names it.
+ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
+
+
+class Judge:
+    """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one."""
+
+    def __init__(self, scope: Scope, key: KeyOf, seeds: Container[str], similar: Similar | None = None) -> None:
+        self._scope = scope
+        self._key = key
+        self._seeds = seeds
+        self._similar = similar
+
+    def keyed(self, verb: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a verb, with the key for dedup of the URL that they name, if they name one."""
+        typed = given.get(ABOUT_URLS.get(verb, ""))
+        url = seed_url(typed) if isinstance(typed, str) and (verb == "why" or "://" in typed) else None
+        return given if url is None else {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
+
+    def told(self, verb: str, facts: Facts) -> Facts:
+        """The facts that the verb answered, with what the scope says of the URL that they are about, if they are about one."""
+        if verb not in ABOUT_URLS or "queue" in facts:
+            return facts
+        said = facts["explanation"]
+        return {**facts, "scope": self.words(said["subject"], said["hops"])}
+
+    def words(self, url: str, hops: str | None) -> str:
+        """Which rule decides, and all that speak; what the similarity filter says. `hops` are None if they are not known."""
+        is_seed = url in self._seeds
+        taken = "" if is_seed else NAVIGATION if hops is None else hops
+        try:
+            lines = [explain_scope(self._scope, url, taken, None)]
+        except OwnFunctionFailed as error:
+            lines = [f"whether it is in scope cannot be told: {error}"]
+        if hops is None and not is_seed:
+            lines[0] = f"how it was found is not known; as a link of a seed: {lines[0]}"
+        if self._similar is not None and not is_seed and self._similar.is_similar(url):
+            lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
+        return "\n".join(lines)
+
+
+@contextmanager
+def opened_judge(directory: Path, order: CrawlOrder) -> Iterator[Judge]:
+    """The judge of a job that nobody crawls, by the order that it was crawled by last; the caller has the job's lock.
+
+    Raises: OrderError if a function of the order's cannot be imported; SeedBookDamaged; StorageError.
+    """
+    scope = open_scope(order.scope)
+    with SeedBook(directory / "state" / SEED_BOOK) as book:
+        for seed in book:
+            scope.add_seed(seed.url)
+        with _similar(directory / "state", order) as similar:
+            yield Judge(scope, Canonicalizer(order.urls.canonicalization).key, book, similar)
+
+
+@contextmanager
+def _similar(state: Path, order: CrawlOrder) -> Iterator[Similar | None]:
+    if not order.scope.similar:
+        yield None
+        return
+    similar = asyncio.run(open_similar(state, order.scope))
+    try:
+        yield similar
+    finally:
+        if similar is not None:
+            asyncio.run(similar.close())

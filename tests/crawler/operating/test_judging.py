@@ -1,0 +1,97 @@
+"""What `why` says of a URL beside the Frontier's words."""
+
+import pytest
+
+from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.judging import Judge, opened_judge
+from crawler.orders.order import CrawlOrder
+from crawler.orders.scope import ScopeSection
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.scope.opening import open_scope
+from crawler.urls.canonicalization import Canonicalizer
+
+SEED = "http://a.test/"
+SESSION = "http://a.test/p;jsessionid=0123456789abcdef"
+
+
+@pytest.fixture
+def judge():
+    scope = open_scope(ScopeSection(max_hops=2))
+    scope.add_seed(SEED)
+    return Judge(scope, Canonicalizer().key, {SEED})
+
+
+@pytest.mark.parametrize(
+    ("url", "hops", "first"),
+    [
+        (SEED, None, "in scope as a seed, by rule 2 (seeds)"),
+        (SEED, "LLL", "in scope as a seed, by rule 2 (seeds)"),
+        ("http://a.test/1", "LL", "in scope after 2 hops (LL), by rule 2 (seeds)"),
+        ("http://a.test/1", "LLL", "out of scope after 3 hops (LLL), by rule 3 (max_hops)"),
+        ("http://b.test/", "E", "in scope after 1 hop (E), by rule 4 (embeds)"),
+        (
+            "http://b.test/",
+            None,
+            "how it was found is not known; as a link of a seed: out of scope after 1 hop (L), by rule 1 (all)",
+        ),
+    ],
+)
+def test_the_rule_that_decides_is_said_for_the_way_it_was_found(judge, url, hops, first) -> None:
+    """A seed is one whatever led to it, too; where nothing is known, a link is taken for granted and said to be."""
+    assert judge.words(url, hops).splitlines()[0] == first
+
+
+def test_a_rule_that_fails_is_said_to(judge) -> None:
+    """`why` still tells the rest."""
+
+    class Failing:
+        def decide(self, target):
+            raise OwnFunctionFailed("ours:rule failed")
+
+    assert Judge(Failing(), Canonicalizer().key, ()).words(SEED, "L") == (  # type: ignore[arg-type]
+        "whether it is in scope cannot be told: ours:rule failed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "key"),
+    [
+        ("why", {"url": SESSION}, "http://a.test/p"),
+        ("why", {"url": "A.test#top"}, SEED),
+        ("why", {"url": "mailto:x"}, None),
+        ("why", {"url": 3}, None),
+        ("why", {}, None),
+        ("show", {"subject": SESSION}, "http://a.test/p"),
+        ("show", {"subject": "a.test"}, None),
+        ("ls", {"url": SESSION}, None),
+    ],
+)
+def test_a_verb_about_a_url_gets_its_key(judge, verb, given, key) -> None:
+    """A queue is no URL, and what is none is left to the verb to refuse."""
+    assert judge.keyed(verb, given) == given | ({} if key is None else {"key": key})
+
+
+@pytest.mark.parametrize(
+    ("verb", "facts", "is_told"),
+    [
+        ("why", {"explanation": {"subject": SEED, "hops": None}}, True),
+        ("show", {"explanation": {"subject": SEED, "hops": "L"}}, True),
+        ("show", {"explanation": {"subject": "queue", "hops": None}, "queue": {}}, False),
+        ("ls", {"queues": []}, False),
+    ],
+)
+def test_the_scope_is_told_of_urls_alone(judge, verb, facts, is_told) -> None:
+    """What is about a queue, or about all, stays as it is."""
+    assert ("scope" in judge.told(verb, facts)) is is_told
+
+
+def test_a_job_that_nobody_crawls_is_judged_by_its_own_order_and_seeds(tmp_path) -> None:
+    """Its book opens the places; its filter is opened and let go of."""
+    (tmp_path / "state").mkdir()
+    with SeedBook(tmp_path / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=SEED, source="command line"))
+    order = CrawlOrder(scope=ScopeSection(similar="published"))
+    for _ in range(2):
+        with opened_judge(tmp_path, order) as judge:
+            assert judge.words(f"{SEED}1", "L").startswith("in scope after 1 hop (L)")
+            assert judge.words(SEED, None).startswith("in scope as a seed")

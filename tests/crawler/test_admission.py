@@ -1,0 +1,99 @@
+"""What decides which URLs a run takes is opened by the order, and closed before the Frontier."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from crawler.admission import host_quotas, open_admission
+from crawler.orders.limits import LimitsSection
+from crawler.orders.order import CrawlOrder
+from crawler.orders.scope import ScopeSection, UrlsSection
+from crawler.outcomes.errors import StorageError
+from crawler.outcomes.status import FetchStatus
+from crawler.reporting.accounts import Accounts
+from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from crawler.scope.quotas import OverQuota
+from frontier.models import Candidate
+from tests.crawler.builder import END_S, START_S, memory_frontier
+from tests.crawler.reporting.test_accounts import Entry
+
+
+@pytest.fixture
+def accounts(tmp_path):
+    made = Accounts(tmp_path, tmp_path / "crawl.log", lambda: START_S)
+    yield made
+    made.close()
+
+
+def fetched(accounts, *urls) -> None:
+    """These were answered with 10 bytes each."""
+    lines = [
+        crawl_log_line(
+            CrawlLogEntry(
+                logged_s=END_S, status=200, size_bytes=10, url=url, worker=1, start_s=START_S, end_s=END_S, hops=hops
+            )
+        )
+        for url, hops in urls
+    ]
+    accounts.append([Entry(line) for line in lines])
+    accounts.keep()
+
+
+URLS = [("http://a.test/robots.txt", "P"), ("http://a.test/", ""), ("http://a.test:81/1", "L"), ("http://b.test/", "")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "over"),
+    [
+        ({"pages_per_host": 2}, OverQuota(FetchStatus.OVER_QUOTA, "Q:pages_per_host")),
+        ({"pages_per_host": 3}, None),
+        ({"bytes_per_host": 30}, OverQuota(FetchStatus.OVER_QUOTA, "Q:bytes_per_host")),
+        ({"bytes_per_host": 31}, None),
+        ({"time_per_host": 60.0}, OverQuota(FetchStatus.OVER_TIME, "Q:time_per_host")),
+        ({"time_per_host": 61.0}, None),
+    ],
+)
+def test_a_host_is_judged_by_what_the_jobs_accounts_have_of_it(accounts, limits, over) -> None:
+    """Pages without robots.txt, bytes of all, the time since its first answer; all its ports; what others used is theirs."""
+    fetched(accounts, *URLS)
+    over_of = host_quotas(LimitsSection(**limits), accounts, lambda: START_S + 60.0)
+    assert over_of is not None
+    assert over_of("a.test") == over
+    assert over_of("new.test") is None
+
+
+def test_without_limits_of_hosts_nobody_is_asked(accounts) -> None:
+    """Those of the crawl are another matter: they end it."""
+    assert host_quotas(LimitsSection(pages=1, bytes="1B", time="1s"), accounts, lambda: START_S) is None
+
+
+def test_accounts_that_cannot_be_read_end_the_crawl_and_not_the_url(accounts, monkeypatch) -> None:
+    """It is the disk's fault, not the site's."""
+    over_of = host_quotas(LimitsSection(pages_per_host=1), accounts, lambda: START_S)
+    monkeypatch.setattr(accounts, "of_host", lambda host: (_ for _ in ()).throw(OSError(5, "no disk")))
+    assert over_of is not None
+    with pytest.raises(StorageError):
+        over_of("a.test")
+
+
+async def test_without_the_key_there_is_no_similarity_filter(tmp_path) -> None:
+    """And no folder of it; scope and keys are always there."""
+    order = CrawlOrder(urls=UrlsSection(canonicalization=("www",)))
+    async with memory_frontier() as frontier, AsyncExitStack() as opened:
+        admission = await open_admission(order, tmp_path, frontier, opened)
+        assert (admission.similar, admission.unlike) == (None, None)
+        assert not (tmp_path / "similar").exists()
+        assert admission.key("http://www.a.test/1") == b"http://a.test/1"
+
+
+async def test_the_filter_of_the_order_is_written_down_when_all_is_closed(tmp_path) -> None:
+    """Before the Frontier: what it has learnt must be durable there first."""
+    order = CrawlOrder(scope=ScopeSection(similar="site-bound"))
+    async with memory_frontier() as frontier:
+        for known in (False, True):
+            async with AsyncExitStack() as opened:
+                admission = await open_admission(order, tmp_path, frontier, opened)
+                assert admission.similar is not None
+                assert admission.unlike is not None
+                assert admission.similar.is_similar("http://a.test/") is known
+                await admission.unlike.keep([Candidate("http://a.test/")])
