@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from crawler.admission import Admission, host_quotas, open_admission
-from crawler.archiving.recalling import Archive
+from crawler.admission import Admission, open_admission
 from crawler.chain import Processor
-from crawler.extracting.dispatch import Extractor
-from crawler.extracting.options import ExtractOptions
 from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
@@ -34,18 +31,13 @@ from crawler.operating.limits import Limits
 from crawler.orders.fetch import fetch_options, site_of
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import storage_errors
-from crawler.processors.candidates import Ahead, Candidates
 from crawler.processors.disposition import Disposition
-from crawler.processors.naming import NamePrecondition
-from crawler.processors.own import own_processors
-from crawler.processors.page import ExtractPage, FetchPage, heeding
-from crawler.processors.preconditions import NoRobots, RobotsOptions, RobotsPrecondition
-from crawler.processors.preselect import Preselect
 from crawler.processors.recorder import Recorder
-from crawler.processors.write import Archivist, Write
+from crawler.processors.write import Archivist
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from crawler.steps import Tools, steps
 from crawler.workers import Dispose, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
@@ -77,53 +69,49 @@ class Parts:
 
 async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
     """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
+    book = opened.enter_context(SeedBook(run.job.state / SEED_BOOK))
+    tools = await _open_tools(run, book, opened)
+    admission = tools.admission
+    dispose = tools.dispose if admission.unlike is None else admission.unlike.keeping(tools.dispose)
+    return Parts(
+        frontier=tools.frontier,
+        seeding=tools.seeding,
+        accounts=tools.accounts,
+        fetched_bytes=await asyncio.to_thread(_begun_with, run.job.state),
+        pool=_pool(run, tools.frontier, tuple(steps(run.order, tools)), dispose),
+        judge=Judge(admission.scope, admission.key, book, admission.similar),
+    )
+
+
+async def _open_tools(run: Run, book: SeedBook, opened: AsyncExitStack) -> Tools:
     order, job = run.order, run.job
-    book = opened.enter_context(SeedBook(job.state / SEED_BOOK))
     resolver = resolver_of(order, run.clock)
     opened.push_async_callback(resolver.close)
     frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, run, resolver)))
     accounts, writing = await asyncio.to_thread(_open_files, run)
     opened.push_async_callback(writing.journal.close)
-    fetched_bytes = await asyncio.to_thread(_begun_with, job.state)
     fetcher = _fetcher(run, resolver)
     opened.push_async_callback(fetcher.close)
     sandbox = Sandbox()
     opened.push_async_callback(sandbox.close)
     admission = await open_admission(order, job.state, frontier, opened)
     tags = SourceTags()
-    seeding = _seeding(order, book, admission, frontier, tags)
     archivist = None if writing.payloads is None else Archivist(writing.payloads, revisit=order.write.revisit)
-    recorder = Recorder(
-        writing.journal,
-        run.clock,
-        archivist=archivist,
-        source_of=tags.tag_of if order.job.source_tags else lambda _: None,
-        links=order.write.links,
-        extra_info=order.logs.extra_info,
-    )
-    dispose = Disposition(frontier, recorder, run.statistics, run.clock)
-    reading: tuple[Processor, ...] = (
-        FetchPage(fetcher.get, None if writing.payloads is None else Archive(job.warc, writing.payloads, job.state)),
-        _extraction(run, Extractor(_extract_options(order), sandbox)),
-        *own_processors(order.job.processors),
-        *([] if archivist is None else [Write(archivist)]),
-    )
-    candidates = Candidates(admission.scope, admission.key, seeding.redirected)
-    chain: tuple[Processor, ...] = (
-        Preselect(admission.scope, order.scope.block, host_quotas(order.limits, accounts, run.clock)),
-        NamePrecondition(resolver, recorder.lookup, fetcher.uses_proxy),
-        _robots(run, frontier, fetcher, dispose, candidates),
-        *reading,
-        candidates,
-        *_towards_frontier(admission, frontier),
-    )
-    return Parts(
+    recorder = _recorder(run, writing, archivist, tags)
+    return Tools(
+        job=job,
+        clock=run.clock,
         frontier=frontier,
-        seeding=seeding,
+        resolver=resolver,
+        fetcher=fetcher,
+        sandbox=sandbox,
+        admission=admission,
+        seeding=_seeding(order, book, admission, frontier, tags),
         accounts=accounts,
-        fetched_bytes=fetched_bytes,
-        pool=_pool(run, frontier, chain, dispose if admission.unlike is None else admission.unlike.keeping(dispose)),
-        judge=Judge(admission.scope, admission.key, book, admission.similar),
+        writing=writing,
+        archivist=archivist,
+        recorder=recorder,
+        dispose=Disposition(frontier, recorder, run.statistics, run.clock),
     )
 
 
@@ -152,19 +140,16 @@ def _seeding(
     )
 
 
-def _extract_options(order: CrawlOrder) -> ExtractOptions:
-    return order.extract.options(robot=order.agent.product, nofollow_links=order.robots.nofollow_links)
-
-
-def _extraction(run: Run, extract: Extractor) -> ExtractPage:
-    return ExtractPage(extract, heeding(run.order.agent.product, run.clock) if run.order.robots.meta else None)
-
-
-def _towards_frontier(admission: Admission, frontier: AsyncFrontier) -> Sequence[Processor]:
-    """What the candidates of a page pass before its end."""
-    if admission.unlike is None:
-        return [Ahead(frontier)]
-    return [admission.unlike, Ahead(frontier, admission.unlike.keep)]
+def _recorder(run: Run, writing: Writing, archivist: Archivist | None, tags: SourceTags) -> Recorder:
+    order = run.order
+    return Recorder(
+        writing.journal,
+        run.clock,
+        archivist=archivist,
+        source_of=tags.tag_of if order.job.source_tags else lambda _: None,
+        links=order.write.links,
+        extra_info=order.logs.extra_info,
+    )
 
 
 def _open_frontier(run: Run, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
@@ -193,21 +178,6 @@ def _begun_with(state: Path) -> int:
         return total - current_round(state).bytes_before
 
 
-def _robots(
-    run: Run, frontier: AsyncFrontier, fetcher: Fetcher, dispose: Disposition, candidates: Candidates
-) -> Processor:
-    if run.order.robots.robots != "obey":
-        return NoRobots(frontier.set_delay)
-    return RobotsPrecondition(
-        fetcher,
-        robots_options(run.order),
-        clock=run.clock,
-        set_delay=frontier.set_delay,
-        note=dispose.note_robots,
-        announce=candidates.announce if run.order.extract.sitemaps else None,
-    )
-
-
 def _pool(run: Run, frontier: AsyncFrontier, chain: Sequence[Processor], dispose: Dispose) -> WorkerPool:
     limits = run.limits
     tickets = limits.pages(frontier.core.counts().done)
@@ -223,15 +193,4 @@ def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
         clock=clock,
         timeout_s=dns.timeout_s,
         options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
-    )
-
-
-def robots_options(order: CrawlOrder) -> RobotsOptions:
-    """How the order takes robots.txt."""
-    return RobotsOptions(
-        product=order.agent.product,
-        max_crawl_delay_s=order.robots.max_crawl_delay_s,
-        cache_s=order.robots.cache_s,
-        unreachable_s=order.robots.unreachable_s,
-        timeout_s=order.fetch.timeout_s,
     )
