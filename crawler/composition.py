@@ -175,7 +175,7 @@ def _begun_with(state: Path) -> int:
     with storage_errors(state), AccountsView(state) as view:
         total = view.total().bytes
         begin_round(state, total)
-        return total - current_round(state).bytes_before
+        return max(total - current_round(state).bytes_before, 0)  # less than before: crawl.log was cut meanwhile
 
 
 def _pool(run: Run, frontier: AsyncFrontier, chain: Sequence[Processor], dispose: Dispose) -> WorkerPool:

@@ -49,6 +49,9 @@ class Marks:
         return self.candidate(seed.url, seed.url, force=ended is not None and unanswered(ended))
 
 
+NOT_TAKEN = "a seed cannot be taken"
+
+
 class Seeding:
     """The seeds of a job: those given, and the targets of their redirects; with `sitemaps` the usual place of one beside each.
 
@@ -75,12 +78,14 @@ class Seeding:
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
+        given = tuple(given)
+        self._refuse_unkeyed(given)
         self._book.add_all(given)
         seeds = list(self._book)
         self._marks.tags.note(seeds)
         for seed in seeds:
             self._scope.add_seed(seed.url)
-        with _own_functions_told():
+        with own_functions_told(NOT_TAKEN):
             ended = await self._ended(seeds)
             again = [(seed, ended.get(seed.url)) for seed in seeds]
             candidates = [self._marks.seed(seed, record) for seed, record in again if _is_due(seed, record)]
@@ -89,17 +94,24 @@ class Seeding:
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
+        self._refuse_unkeyed(given)
         async with self._writing:
             new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
             self._marks.tags.note(new)
         for seed in given:
             self._scope.add_seed(seed.url)
-        with _own_functions_told():
+        with own_functions_told(NOT_TAKEN):
             ended = await self._ended(given)
             candidates = [self._marks.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
         verdicts = await self._schedule(candidates)
         await self._frontier.flush()
         return verdicts[: len(given)]
+
+    def _refuse_unkeyed(self, seeds: Iterable[Seed]) -> None:
+        """Before they are in the book, which every later run takes its seeds from. Raises: OrderError."""
+        with own_functions_told(NOT_TAKEN):
+            for seed in seeds:
+                self._marks.key(seed.url)
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
@@ -147,12 +159,12 @@ class Seeding:
 
 
 @contextmanager
-def _own_functions_told() -> Iterator[None]:
-    """A function of the order's that fails for a seed is the operator's to mend. Raises: OrderError."""
+def own_functions_told(what: str) -> Iterator[None]:
+    """A function of the order's that fails is the operator's to mend; `what` cannot be done. Raises: OrderError."""
     try:
         yield
     except OwnFunctionFailed as error:
-        raise OrderError(f"a seed cannot be taken: {error}") from error
+        raise OrderError(f"{what}: {error}") from error
 
 
 def key_of(url: str, key: KeyOf) -> bytes:

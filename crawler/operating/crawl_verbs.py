@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from crawler.jobs.seeding import Marks, Seeding, key_of
+from crawler.jobs.seeding import NOT_TAKEN, Marks, Seeding, key_of, own_functions_told
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.operating.course import Cause, Course, Phase
@@ -120,9 +120,10 @@ def added(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
 
 def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
+    with own_functions_told(NOT_TAKEN):  # first: what cannot be keyed must not get into the book
+        keys = [key_of(seed.url, key) for seed in seeds]
     book.add_all(seeds)
     marks = Marks(key, SourceTags(book))
-    keys = [key_of(seed.url, key) for seed in seeds]
     ended = frontier.ended(keys)
     candidates = [marks.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy

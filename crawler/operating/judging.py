@@ -14,7 +14,7 @@ from typing import Any
 
 from crawler.extracting.links import NAVIGATION
 from crawler.jobs.opening import SEED_BOOK
-from crawler.jobs.seeding import key_of
+from crawler.jobs.seeding import key_of, own_functions_told
 from crawler.jobs.seeds import SeedBook
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
@@ -41,10 +41,13 @@ class Judge:
         self._similar = similar
 
     def keyed(self, verb: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a verb, with the key for dedup of the URL that they name, if they name one."""
+        """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
         typed = given.get(ABOUT_URLS.get(verb, ""))
         url = seed_url(typed) if isinstance(typed, str) and (verb == "why" or "://" in typed) else None
-        return given if url is None else {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
+        if url is None:
+            return given
+        with own_functions_told("its key cannot be told"):
+            return {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
 
     def told(self, verb: str, facts: Facts) -> Facts:
         """The facts that the verb answered, with what the scope says of the URL that they are about, if they are about one."""

@@ -46,6 +46,7 @@ class Candidates:
         redirect = redirect_of(visit)
         if redirect is not None:
             if is_seed_redirect(visit.lease.hops):
+                self._key(redirect)  # what cannot be keyed must not get into the book: every later run would fail on it
                 await self._new_seed(redirect, visit.lease.url)
             visit.links.append(Link(redirect, REDIRECT))
         hops = visit.lease.hops

@@ -5,10 +5,9 @@ All of it is durable before the URL is finished: after a crash a line may stand 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 
-from crawler.archiving.records import response_head
+from crawler.archiving.records import digest_text, response_head
 from crawler.fetching.bodies import Body
 from crawler.fetching.response import Response
 from crawler.jobs.journal import Entry, Journal
@@ -47,7 +46,7 @@ class Recorder:
         """What is kept of a try: an ended URL has its lines, and one that failed a line of errors."""
         errors = self._error_line(visit, kind)
         if kind in ENDING:
-            digest = None if visit.response is None else digest_of(visit.response.body)
+            digest = None if visit.response is None else digest_text(visit.response.body.digest)
             entry = Entry(
                 crawl_log=self._log_line(visit, digest),
                 pages=page_line_of(visit, digest),
@@ -75,7 +74,7 @@ class Recorder:
             worker=visit.worker,
             start_s=response.start_s,
             end_s=response.end_s,
-            digest=digest_of(response.body),
+            digest=digest_text(response.body.digest),
             source=self._source(visit),
             extra=self._extra(response),
         )
@@ -97,7 +96,7 @@ class Recorder:
             worker=visit.worker,
             start_s=made.start_s,
             end_s=made.end_s,
-            digest=digest_of(Body.of(made.body)) if made.records else None,
+            digest=digest_text(Body.of(made.body).digest) if made.records else None,
             source=self._source(visit),
             extra=self._extra(None),
         )
@@ -186,8 +185,3 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         more=(*([failure.annotation] if failure is not None else []), *visit.notes),
     )
     return listed(noted)
-
-
-def digest_of(body: Body) -> str:
-    """`sha1:` and the Base32 of the body's SHA-1, as Heritrix and WARC write it."""
-    return "sha1:" + base64.b32encode(body.digest).decode()

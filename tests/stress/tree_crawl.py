@@ -33,6 +33,8 @@ from tests.site.tree_oracle import tree_and_requisites
 TIME_LIMIT_S = 3600.0
 #: Deep enough for any chain of pages: what the tree links must be found, however far away.
 MAX_HOPS = 10_000
+#: The largest index of Rust's library links 7,000 pages; by default a page's first 6,000 are read, as in Heritrix.
+MAX_OUTLINKS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,12 @@ def run(root: Path, start: str, work: Path, workers: int = 64) -> Result:
         base = f"http://127.0.0.1:{port}/"
         expected = tree_and_requisites(root, start, base)
         order = write_order(
-            work, {}, crawl={"workers": workers}, scope={"max_hops": MAX_HOPS}, politeness={"max_connections": 16}
+            work,
+            {},
+            crawl={"workers": workers},
+            scope={"max_hops": MAX_HOPS},
+            politeness={"max_connections": 16},
+            extract={"max_outlinks": MAX_OUTLINKS},
         )
         command = [
             sys.executable,

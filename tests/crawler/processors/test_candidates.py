@@ -7,6 +7,7 @@ import pytest
 from crawler.chain import Step
 from crawler.extracting.links import Link
 from crawler.orders.scope import ScopeSection
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.processors import candidates as module
 from crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
 from crawler.robots.directives import Directives
@@ -68,6 +69,19 @@ async def test_the_target_of_a_seeds_redirect_becomes_a_seed_and_is_in_scope() -
     crawl = Crawl()
     assert await crawl.found(moved("http://b.test/")) == [Candidate(url="http://b.test/", hops="R")]
     assert crawl.new_seeds == [("http://b.test/", "http://a.test/")]
+
+
+async def test_a_seeds_redirect_that_cannot_be_keyed_makes_no_seed() -> None:
+    """The book is for ever: the job could never be opened again."""
+    crawl = Crawl()
+
+    def key(url):
+        raise OwnFunctionFailed("the function fails")
+
+    process = Candidates(crawl.scope, key, crawl._new_seed)
+    with pytest.raises(OwnFunctionFailed):
+        await process(moved("http://b.test/"))
+    assert crawl.new_seeds == []
 
 
 async def test_the_redirect_of_a_page_makes_no_seed() -> None:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from crawler.archiving.records import digest_text
 from crawler.fetching.bodies import Body
 from crawler.fetching.response import Cut
 from crawler.jobs.journal import Journal, LineFile
@@ -20,7 +21,7 @@ from crawler.outcomes.failures import (
     Unfetchable,
 )
 from crawler.processors.disposition import Disposition, decide
-from crawler.processors.recorder import Recorder, annotations_of, digest_of
+from crawler.processors.recorder import Recorder, annotations_of
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
 from frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
@@ -189,7 +190,7 @@ def test_dropped_links_are_counted_in_the_annotations() -> None:
 @pytest.mark.parametrize(("body", "digest"), [(b"", EMPTY_DIGEST), (b"abc", ABC_DIGEST)])
 def test_the_digest_is_sha_1_in_base_32(body, digest) -> None:
     """As published."""
-    assert digest_of(Body.of(body)) == digest
+    assert digest_text(Body.of(body).digest) == digest
 
 
 # Lines
@@ -358,7 +359,7 @@ async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, 
         one.lease = one.lease._replace(hops="L")
         await ended.recorder.lookup(one, made)
         assert (ended.statistics.robots, ended.statistics.pages) == (0, 0)
-    assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_of(Body.of(made.body)))], [])
+    assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_text(Body.of(made.body).digest))], [])
 
 
 @pytest.mark.parametrize("left", [{"response": response(200, b"abc")}, {"ending": Ending.RELEASED}])
