@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from crawler.archiving.records import Exchange
+from crawler.archiving.exchanges import Exchange
 from crawler.extracting.links import Link
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY, FetchError

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import structlog
 
+from crawler.archiving.exchanges import Place
 from crawler.archiving.finishing import finish, finish_left_over, remove
 from crawler.archiving.growing import WARC, OpenWarc
-from crawler.archiving.records import Place
 from crawler.jobs.durablefiles import sync_folder
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import storage_errors

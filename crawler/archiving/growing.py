@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from crawler.archiving.cdxj import IndexLine
-from crawler.archiving.records import Exchange, Place, Record, digest_text, exchange_records, warcinfo_record
+from crawler.archiving.exchanges import Exchange, Place
+from crawler.archiving.records import Record, digest_text, exchange_records, warcinfo_record
 from crawler.jobs.durablefiles import AppendOnlyFile
 
 WARC = ".warc.gz"

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import BinaryIO, NamedTuple
 
 from crawler.archiving.cdxj import IndexLine
-from crawler.archiving.records import NOT_MODIFIED
+from crawler.archiving.exchanges import NOT_MODIFIED
 
 #: How much of a record is looked at for its fields and those of the answer in it.
 HEAD_BYTES = 1 << 17

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from crawler.archiving.records import Exchange, Original, Place
+from crawler.archiving.exchanges import Exchange, Original, Place
 from crawler.fetching.options import Validators
 from crawler.outcomes.errors import StorageError
 

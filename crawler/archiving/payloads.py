@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from crawler.archiving.exchanges import Original
 from crawler.archiving.payload_rows import (
     ADVICE,
     GET_FETCHED,
@@ -31,7 +32,6 @@ from crawler.archiving.payload_rows import (
     make_tables,
     payload_row,
 )
-from crawler.archiving.records import Original
 from crawler.jobs.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError, storage_error

@@ -18,11 +18,11 @@ from typing import BinaryIO
 
 import structlog
 
+from crawler.archiving.exchanges import Place
 from crawler.archiving.growing import OPEN
 from crawler.archiving.members import HEAD_BYTES
 from crawler.archiving.payload_rows import Fetched
 from crawler.archiving.payloads import Payloads
-from crawler.archiving.records import Place
 from crawler.fetching.bodies import Body, Scratch
 from crawler.fetching.options import Validators
 from crawler.fetching.response import Response, header_fields

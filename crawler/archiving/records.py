@@ -15,157 +15,20 @@ import hashlib
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from enum import Enum
 from functools import lru_cache
 from itertools import chain
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-SAME_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
-NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
-
-#: Why a body ends early: our annotation in crawl.log -> the word of `WARC-Truncated`.
-TRUNCATED: Mapping[str, str] = MappingProxyType(
-    {"lenTrunc": "length", "timeTrunc": "time", "midFetchTrunc": "disconnect", "headerTrunc": "unspecified"}
-)
+from crawler.archiving.exchanges import NOT_MODIFIED, TRUNCATED, Answer, Body, Exchange, warc_date
 
 #: Request fields that open doors: an archive is for others to read, so they are left out.
 SECRET_FIELDS = frozenset([b"authorization", b"proxy-authorization", b"cookie"])
 
 _BODILESS = frozenset([204, 304])
 _CHUNK_BYTES = 1 << 16
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNFIT_IN_URL = re.compile(r"[^!-~]")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
 _BREAKS_IN_BYTES = re.compile(rb"[\r\n\x00]+")
-
-
-class Body(Protocol):
-    """A payload as it came; it may be a file."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-1 of all of it."""
-
-    def chunks(self, size: int = _CHUNK_BYTES) -> Iterator[bytes]:
-        """All of it from the beginning, piece by piece; may be asked for twice, one after the other."""
-
-
-class Answer(Protocol):
-    """The part of a response that is archived."""
-
-    @property
-    def status(self) -> int:
-        """As HTTP says."""
-
-    @property
-    def reason(self) -> str:
-        """The status in words, as sent; may be empty."""
-
-    @property
-    def version(self) -> str:
-        """`1.0` or `1.1`."""
-
-    @property
-    def raw_headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """As received, in order."""
-
-    @property
-    def request(self) -> bytes:
-        """Request line and fields as sent, up to and with the empty line; empty if it is not known."""
-
-    @property
-    def body(self) -> Body:
-        """The payload: transfer coding removed, content coding kept."""
-
-    @property
-    def cuts(self) -> Sequence[Enum]:
-        """Why the body is not whole; their values are annotations of crawl.log."""
-
-    @property
-    def address(self) -> str:
-        """IP address of the server; empty if it is not known."""
-
-    @property
-    def start_s(self) -> float:
-        """Epoch seconds; begin of the fetch."""
-
-    @property
-    def end_s(self) -> float:
-        """Epoch seconds; its end."""
-
-
-class Outlink(Protocol):
-    """A link as an extractor found it."""
-
-    @property
-    def url(self) -> str:
-        """The canonical URL."""
-
-    @property
-    def hop(self) -> str:
-        """How it is followed: a letter."""
-
-    @property
-    def context(self) -> str:
-        """Where it stood: `a/@href`; may be empty."""
-
-
-class Place(NamedTuple):
-    """Where a record stands."""
-
-    filename: str  #: as the file is called when it is finished
-    offset: int  #: of the record's gzip member
-
-
-class Original(NamedTuple):
-    """The record that a revisit stands for."""
-
-    url: str  #: its WARC-Target-URI
-    date: str  #: its WARC-Date
-    digest: bytes  #: SHA-1 of its payload
-    place: Place | None = None  #: None if nobody has said it
-
-
-class Revisit(NamedTuple):
-    """Why a payload is not written again."""
-
-    profile: str  #: `SAME_PAYLOAD` or `NOT_MODIFIED`
-    original: Original
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """What is archived of one visit."""
-
-    url: str  #: as fetched
-    response: Answer
-    hops: str = ""  #: path from the seed, a letter a hop
-    via: str | None = None  #: the page it was found on
-    outlinks: Sequence[Outlink] = ()
-    revisit: Revisit | None = None
-
-    @property
-    def is_cut(self) -> bool:
-        """The payload is not all that the server would have sent."""
-        return any(cut.value in TRUNCATED for cut in self.response.cuts)
-
-    @property
-    def may_be_original(self) -> bool:
-        """Its payload is worth a revisit: whole, not empty, and no redirect's (pywb replays those without their payload)."""
-        answer = self.response
-        return bool(answer.body.size) and not self.is_cut and not 300 <= answer.status < 400
-
-    @property
-    def date(self) -> str:
-        """The WARC-Date of its records: when the fetch began."""
-        return warc_date(self.response.start_s)
 
 
 class Record(NamedTuple):
@@ -280,11 +143,6 @@ def metadata_block(exchange: Exchange) -> bytes:
     fields.append(("fetchTimeMs", str(max(round((answer.end_s - answer.start_s) * 1000), 0))))
     outlinks = (("outlink", f"{_url(link.url)} {link.hop} {link.context}".rstrip()) for link in exchange.outlinks)
     return _warc_fields(chain(fields, outlinks))
-
-
-def warc_date(time_s: float) -> str:
-    """`yyyy-mm-ddThh:mm:ss.ffffffZ`: WARC 1.1 allows fractions of a second."""
-    return (_EPOCH + timedelta(seconds=time_s)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=1024)  # a payload's is written in five places, and the coding is Python's own

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import structlog
 
-from crawler.archiving.records import Exchange, Place
+from crawler.archiving.exchanges import Exchange, Place
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
 from frontier.cancellation import to_the_end

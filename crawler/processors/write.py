@@ -10,8 +10,8 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Protocol
 
+from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Answer, Exchange, Original, Outlink, Revisit
 from crawler.archiving.payload_rows import Fetched
-from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Answer, Exchange, Original, Outlink, Revisit
 from crawler.chain import Step
 from crawler.reporting.annotations import DUPLICATE_DIGEST
 from crawler.reporting.annotations import NOT_MODIFIED as SERVER_NOT_MODIFIED

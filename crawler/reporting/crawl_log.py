@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict, Unpack
 
-from crawler.archiving.records import Place
+from crawler.archiving.exchanges import Place
 
 #: Fields of a line, without the thirteenth.
 FIELDS = 12

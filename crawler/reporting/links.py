@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from crawler.archiving.records import Outlink
+from crawler.archiving.exchanges import Outlink
 
 
 def links_line(url: str, hops: str, links: Sequence[Outlink]) -> bytes:

@@ -9,8 +9,8 @@ import pytest
 
 from crawler.archiving import payload_rows
 from crawler.archiving import payloads as module
+from crawler.archiving.exchanges import SAME_PAYLOAD, Exchange, Original, Place, Revisit
 from crawler.archiving.payloads import Payloads
-from crawler.archiving.records import SAME_PAYLOAD, Exchange, Original, Place, Revisit
 from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError

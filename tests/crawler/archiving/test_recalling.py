@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from crawler.archiving.exchanges import SAME_PAYLOAD, Exchange, Revisit
 from crawler.archiving.files import WarcFiles
 from crawler.archiving.payloads import Payloads
 from crawler.archiving.recalling import MEMORY_BYTES, Archive
-from crawler.archiving.records import SAME_PAYLOAD, Exchange, Revisit
 from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import OPTIONS, START_S, exchange

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit, warc_date
 from crawler.archiving.files import WarcFiles
-from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit, response_head, warc_date
+from crawler.archiving.records import response_head
 from crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import (
     HTML,

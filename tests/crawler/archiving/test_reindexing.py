@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
+from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Original, Revisit
 from crawler.archiving.reindexing import open_files, reindex
 from crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import Payload, exchange, warcs

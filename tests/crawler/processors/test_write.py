@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Original, Place, Revisit
 from crawler.archiving.payload_rows import Fetched
-from crawler.archiving.records import NOT_MODIFIED, SAME_PAYLOAD, Original, Place, Revisit
 from crawler.fetching.options import Validators
 from crawler.processors.write import Archivist, notes_of
 from tests.crawler.archiving.exchanges import Answered, Cut, Payload

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.archiving.records import Place
+from crawler.archiving.exchanges import Place
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, hops_shown, page_line, with_place
 from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 
