@@ -126,7 +126,7 @@ class Seeding:
         seeds = list(self._book)
         targets = {seed.via: seed.url for seed in seeds if seed.via is not None}
         given = [seed.url for seed in seeds if seed.via is None]
-        ended = await self._ended(seeds)
+        ended = await self._ended(seeds, told=False)
         return [
             SeedFact(
                 url, ended[url].status if url in ended else 0, statistics.seed_failures.get(url, ""), targets.get(url)
@@ -134,9 +134,18 @@ class Seeding:
             for url in given
         ]
 
-    async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
-        """What is known of the seeds that have ended, by URL; one question, off the loop."""
-        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
+    async def _ended(self, seeds: Iterable[Seed], *, told: bool = True) -> dict[str, UrlRecord]:
+        """What is known of the seeds that have ended, by URL; one question, off the loop.
+
+        Raises: OwnFunctionFailed, if it is to be `told`; a report does without a seed that has no key.
+        """
+        keys: dict[str, bytes] = {}
+        for seed in seeds:
+            try:
+                keys[seed.url] = key_of(seed.url, self._marks.key)
+            except OwnFunctionFailed:
+                if told:
+                    raise
         ended = await asyncio.to_thread(self._frontier.core.ended, list(keys.values()))
         return {url: ended[key] for url, key in keys.items() if key in ended}
 

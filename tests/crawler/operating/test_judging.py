@@ -6,7 +6,7 @@ from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.judging import Judge, opened_judge
 from crawler.orders.order import CrawlOrder
 from crawler.orders.scope import ScopeSection
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
 
@@ -46,10 +46,10 @@ def test_a_rule_that_fails_is_said_to(judge) -> None:
 
     class Failing:
         def decide(self, target):
-            raise OwnFunctionFailed("ours:rule failed")
+            raise OwnFunctionFailed(RULE, "ours:rule", "failed")
 
     assert Judge(Failing(), Canonicalizer().key, ()).words(SEED, "L") == (  # type: ignore[arg-type]
-        "whether it is in scope cannot be told: ours:rule failed"
+        "whether it is in scope cannot be told: rule ours:rule failed"
     )
 
 
