@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crawler.orders.scope import ScopeSection
 from crawler.scope.opening import open_scope
-from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, write_order
+from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, start, write_order
 from tests.site.page import Host, Page, Web, file, go
 from tests.site.server import SmallWeb
 
@@ -192,16 +192,35 @@ async def test_an_async_rule_or_key_is_refused_before_anything_begins(tmp_path: 
     assert not (tmp_path / "job").exists()
 
 
-async def test_the_trace_that_the_page_shows_is_what_why_says(tmp_path: Path) -> None:
-    """Line by line, but for the queue and what its gate allows, which are the job's own."""
-    (shown,) = re.findall(r"^    \$ anabranch why example (\S+)\n((?:    .*\n)+)", TEXT, re.MULTILINE)
-    url, lines = shown[0], [line.removeprefix("    ") for line in shown[1].splitlines()]
+async def test_what_the_page_shows_is_what_why_says(tmp_path: Path) -> None:
+    """Line by line, of a job with the default politeness."""
+    shown = re.findall(r"^    \$ anabranch why example (\S+)\n((?:    .*\n)+)", TEXT, re.MULTILINE)
+    assert len(shown) == 2
+    politeness = {"min_delay": 3, "max_delay": 30}
     async with SmallWeb({"www.example.org": Host(pages={"/": Page()})}) as web:
-        order = write_order(tmp_path, web.hosts, scope={"max_path_repeats": 2})
+        alone = {"robots": {"robots": "ignore"}, "scope": {"max_path_repeats": 2}}  # one fetch, nothing to wait for
+        order = write_order(tmp_path, web.hosts, politeness=politeness, **alone)
         run = await anabranch("crawl", "http://www.example.org/", "-c", order, "--job", "jobs/example", cwd=tmp_path)
         assert run.code == 0, run.err
+    for url, text in shown:
         said = (await anabranch("why", "example", url, cwd=tmp_path)).out.splitlines()
-    assert len(said) == len(lines)
-    assert [line for number, line in enumerate(said) if number not in (1, 3)] == [
-        line for number, line in enumerate(lines) if number not in (1, 3)
-    ]
+        assert said == [line.removeprefix("    ") for line in text.splitlines()]
+
+
+async def test_why_says_of_a_robots_txt_what_the_job_knows(tmp_path: Path) -> None:
+    """Beside the crawl what it has in mind, after it what stands in its log; it has no queue and no scope."""
+    page = file("text/plain", b"User-agent: *\nDisallow: /x\n")
+    url = "http://a.test/robots.txt"
+    async with SmallWeb({"a.test": Host(pages={"/": Page(), "/robots.txt": page})}) as web:
+        order = write_order(tmp_path, web.hosts, limits={"pages": 1, "on_limit": "pause"})
+        crawl = await start("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
+        while "paused" not in (await anabranch("status", "job", cwd=tmp_path)).out:
+            assert crawl.returncode is None
+        said = (await anabranch("why", "job", url, cwd=tmp_path)).out
+        assert said.startswith(f"{url}: precondition\n  gate a.test\n  it is no page")
+        assert "it was answered: its rules for * hold for another 23h 59m" in said
+        await anabranch("stop", "job", "--wait", cwd=tmp_path)
+        await ended(crawl)
+        said = (await anabranch("why", "job", url, cwd=tmp_path)).out
+        assert "it was answered with 200 OK; the crawl that goes on asks for it again" in said
+        assert "crawl.log has no answer of it" in (await anabranch("why", "job", f"https{url[4:]}", cwd=tmp_path)).out
