@@ -90,6 +90,17 @@ def own_function(name: str, role: Role, *, is_async: bool = False) -> OwnFunctio
 
     Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
     """
+    there = _imported(name, role)
+    function = name.rpartition(":")[2]
+    if is_async and not _is_coroutine(there):
+        raise OrderError(f"{role.key} {name} is not async; write `async def {function}({role.argument})`")
+    if not is_async and (_is_coroutine(there) or _is_any(inspect.isasyncgenfunction, there)):
+        written = f"`def {function}({role.argument})`"
+        raise OrderError(f"{role.key} {name} is async, and a {role.words} must answer at once; write {written}")
+    return OwnFunction(role, name, there)
+
+
+def _imported(name: str, role: Role) -> Callable[..., Any]:
     module, _, function = name.partition(":")
     if not is_own(name):
         raise OrderError(f"{role.key} {shown(name)!r} is not of the form package.module:function")
@@ -101,12 +112,8 @@ def own_function(name: str, role: Role, *, is_async: bool = False) -> OwnFunctio
         raise OrderError(f"{role.key} {name} cannot be imported: {_words(error)}") from error
     if not callable(there):
         raise OrderError(f"{role.key} {name} is not a function")
-    if is_async and not _is_coroutine(there):
-        raise OrderError(f"{role.key} {name} is not async; write `async def {function}({role.argument})`")
-    if not is_async and (_is_coroutine(there) or _is_any(inspect.isasyncgenfunction, there)):
-        written = f"`def {function}({role.argument})`"
-        raise OrderError(f"{role.key} {name} is async, and a {role.words} must answer at once; write {written}")
-    return OwnFunction(role, name, there)
+    found: Callable[..., Any] = there
+    return found
 
 
 def _is_coroutine(function: Callable[..., Any]) -> bool:

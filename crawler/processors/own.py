@@ -37,7 +37,7 @@ def own_processors(names: Sequence[str]) -> tuple[Processor, ...]:
 def own_processor(name: str) -> Processor:
     """One of them. What it does wrong becomes an OwnFunctionFailed. Raises: OrderError if it is not to be had, or not async.
 
-    Cost, beside the function's: 5 µs, and 3 µs for each link that it adds.
+    Cost, beside the function's: 15 µs a page, and 3 µs for each link that it adds.
     """
     own = own_function(name, PROCESSOR, is_async=True)
 
@@ -71,12 +71,12 @@ async def _answer(own: OwnFunction, given: Visit) -> Any:
     except BaseException as error:
         if _task() is None:  # the loop is gone, and the worker is being taken down
             raise
-        if task is not None and task.cancelling() > before:
+        if _is_cancelled(task, before):
             raise asyncio.CancelledError from error
         if isinstance(error, FetchError) and _is_verdict(error):
             raise
         raise own.failed(error) from error
-    if task is not None and task.cancelling() > before:
+    if _is_cancelled(task, before):
         raise asyncio.CancelledError
     return answer
 
@@ -86,6 +86,11 @@ def _task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:
         return None
+
+
+def _is_cancelled(task: asyncio.Task[Any] | None, before: int) -> bool:
+    """Somebody has asked for it since then, and has not taken it back (as a time limit does)."""
+    return task is not None and task.cancelling() > before
 
 
 def _is_verdict(error: FetchError) -> bool:
