@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
 from crawler.extracting.links import MANIFEST
 from crawler.jobs.scheduling import schedule_all
 from crawler.jobs.seeds import Seed, SeedBook
@@ -25,6 +27,8 @@ from crawler.urls.parsing import canonical
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
 from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict
+
+log = structlog.get_logger(__name__)
 
 #: Where sites keep their sitemap if no robots.txt names one.
 SITEMAP = "/sitemap.xml"
@@ -156,15 +160,21 @@ class Seeding:
         return verdicts
 
     def _maps(self, seeds: Iterable[Seed]) -> list[Candidate]:
-        """The place of a sitemap on each seed's host, if the order asks for sitemaps and its scope takes it."""
+        """The place of a sitemap on each seed's host, if the order asks for sitemaps and its scope takes it.
+
+        One that a function of the operator's own fails for is left out, as a link of a page is.
+        """
         if not self._sitemaps:
             return []
         found = {canonical(SITEMAP, seed.url): seed for seed in reversed(list(seeds)) if seed.via is None}
-        return [
-            self._marks.candidate(url, seed.url, MANIFEST)
-            for url, seed in found.items()
-            if url is not None and self._scope.accepts(url, MANIFEST)
-        ]
+        maps = []
+        for url, seed in found.items():
+            try:
+                if url is not None and self._scope.accepts(url, MANIFEST):
+                    maps.append(self._marks.candidate(url, seed.url, MANIFEST))
+            except OwnFunctionFailed as error:
+                log.error("a sitemap is left out", url=url, reason=str(error))  # noqa: TRY400 - the reason is enough
+        return maps
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+import structlog
 
 from crawler.jobs import scheduling
 from crawler.jobs.seeding import Marks, Seeding
@@ -363,3 +364,16 @@ async def test_the_report_of_seeds_does_without_one_that_has_no_key_any_more(boo
     await Seeding(book, scope, frontier, marks()).begin([Seed(url=A, source="command line")])
     (fact,) = await Seeding(book, scope, frontier, marks(failing)).facts(CrawlStatistics(started_s=0))
     assert (fact.url, fact.status) == (A, 0)
+
+
+async def test_a_sitemap_that_a_function_fails_for_is_left_out_and_the_crawl_begins(book, scope, frontier) -> None:
+    """It is a link like others, and was named by nobody."""
+
+    def key(url):
+        return failing(url) if url.endswith("sitemap.xml") else None
+
+    seeding = Seeding(book, scope, frontier, marks(key), sitemaps=True)
+    with structlog.testing.capture_logs() as events:
+        await seeding.begin([Seed(url=A, source="command line")])
+    assert frontier.core.pending == 1
+    assert [(event["event"], event["url"]) for event in events] == [("a sitemap is left out", f"{A}sitemap.xml")]
