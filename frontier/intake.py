@@ -6,8 +6,9 @@ less than the store, never more.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from frontier.fingerprints import name_id
@@ -83,9 +84,8 @@ class Intake:
         self._unmarked: deque[tuple[int, int, list[bytes]]] = deque()
         self.marked_ordinal = 0  #: every row up to this one is known to the filter
         self.has_shared = False  #: the store asks a filter beside this one, and lets rows die that other crawls have
-        self._elsewhere: set[bytes] = (
-            set()
-        )  #: keys that died so: they stay pending for a while, as no filter here has them
+        #: Keys that died so: they stay pending for a while, as no filter here has them.
+        self._elsewhere: set[bytes] = set()
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
@@ -142,13 +142,20 @@ class Intake:
             self._pending.difference_update(own)
 
     def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> list[bytes]:
-        """The keys that are this crawl's; the others are remembered: a popular link is not asked about each time."""
-        dead = {row.dedup_key() for row in died}
-        if len(self._elsewhere) + len(dead) > _REMEMBERED_KEYS:
-            self._pending -= self._elsewhere
+        """The keys that are this crawl's; the others are remembered: a popular link is not asked about each time.
+
+        A forced row has a key that other rows may have, too: one that died costs the key once.
+        """
+        dead = Counter(row.dedup_key() for row in died)
+        own = list((Counter(keys) - dead).elements())
+        left = dead.keys() - own
+        if len(self._elsewhere) + len(left) > _REMEMBERED_KEYS:
+            under_way = set(chain.from_iterable(added for _, _, added in self._unmarked))
+            self._pending -= self._elsewhere - under_way
             self._elsewhere.clear()
-        self._elsewhere |= dead
-        return [key for key in keys if key not in dead]
+        self._elsewhere |= left
+        self._elsewhere.difference_update(own)
+        return own
 
     def gate_of(self, queue: QueueKey, host: str) -> GateKey:
         """The gate of a URL with this queue and host."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from frontier import intake
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
 from frontier.models import (
@@ -103,6 +104,37 @@ def test_a_pending_url_is_seen_before_the_filter_knows_it() -> None:
     assert list(rig.seen.unseen([URL.encode()])) == [True], "written, not durable"
     store.commit()
     assert rig.add(URL) == [SEEN]
+    assert list(rig.seen.unseen([URL.encode()])) == [False]
+    assert rig.intake._pending == set()
+
+
+def test_a_forced_url_that_is_not_durable_stays_pending_when_those_left_to_others_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its key was left to another crawl before; but now this one has a row of it under way, which a filter must not miss."""
+    monkeypatch.setattr(intake, "_REMEMBERED_KEYS", 1)
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.intake.has_shared = True
+    rig.add(URL)
+    rig.add("http://b.test/")
+    rig.intake.mark_synced(1, store.batches[0].new)
+    rig.add(URL, force=True)
+    rig.intake.mark_synced(2, store.batches[1].new)
+    assert rig.add(URL) == [SEEN]
+    rig.intake.mark_synced(3)
+    assert list(rig.seen.unseen([URL.encode(), b"http://b.test/"])) == [False, True]
+    assert rig.intake._pending == {b"http://b.test/"}
+
+
+def test_a_forced_row_is_marked_though_another_of_its_key_died_with_the_same_sync() -> None:
+    """Of two rows with one key the first was left to another crawl: the second is this crawl's own."""
+    store = DelayingStore()
+    rig = build(store=store)
+    rig.intake.has_shared = True
+    rig.add(URL)
+    rig.add(URL, force=True)
+    rig.intake.mark_synced(2, store.batches[0].new)
     assert list(rig.seen.unseen([URL.encode()])) == [False]
     assert rig.intake._pending == set()
 
