@@ -21,7 +21,14 @@ _ANSWERS = frozenset({"response", "revisit"})
 _END = b"\r\n\r\n"
 _KIND, _PROFILE, _URL, _DATE, _DIGEST, _TYPE = (
     re.compile(rb"\r\n[ \t]*" + name + rb"[ \t]*:([^\r\n]*)", re.IGNORECASE)
-    for name in (b"WARC-Type", b"WARC-Profile", b"WARC-Target-URI", b"WARC-Date", b"WARC-Payload-Digest", b"Content-Type")
+    for name in (
+        b"WARC-Type",
+        b"WARC-Profile",
+        b"WARC-Target-URI",
+        b"WARC-Date",
+        b"WARC-Payload-Digest",
+        b"Content-Type",
+    )
 )
 
 

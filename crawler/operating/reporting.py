@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crawler.jobs.seeds import Seed
+from crawler.operating.arguments import Arguments, Facts
 from crawler.outcomes.errors import UsageError, storage_errors
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
@@ -20,8 +20,6 @@ from crawler.reporting.reports.table import json_facts
 from crawler.reporting.statistics import WorkerBoard
 from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
-
-Facts = dict[str, Any]
 
 #: Rows of an answer, unless it is asked for more; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000
@@ -40,7 +38,7 @@ class RunningJob:
     seeds: Callable[[], Awaitable[list[SeedFact]]]
 
 
-async def answer_report(job: RunningJob, given: Mapping[str, Any]) -> Facts:
+async def answer_report(job: RunningJob, given: Arguments) -> Facts:
     """What a running crawl says to `report`. Arguments: name, limit. The crawl goes on meanwhile. Raises: UsageError."""
     kind, limit = report_kind(given.get("name")), _limit(given)
     with storage_errors(job.state):
@@ -68,7 +66,7 @@ async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -
 
 
 def report_of_stopped(
-    directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Mapping[str, Any], crawl_log: Path
+    directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Arguments, crawl_log: Path
 ) -> Facts:
     """The same for a job that is stopped, whose lock the caller holds (blocks). Raises: UsageError, StorageError."""
     kind, limit = report_kind(given.get("name")), _limit(given)
@@ -99,7 +97,7 @@ def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: list[Seed], vi
     )
 
 
-def _limit(given: Mapping[str, Any]) -> int:
+def _limit(given: Arguments) -> int:
     """Raises: UsageError."""
     limit = given.get("limit", LIMIT)
     if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:

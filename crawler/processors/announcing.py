@@ -58,6 +58,9 @@ class Announcer:
                 failures.append(error)
         if failures:
             log.warning(
-                "sitemaps of a robots.txt are left out", url=visit.lease.url, left_out=len(failures), reason=str(failures[0])
+                "sitemaps of a robots.txt are left out",
+                url=visit.lease.url,
+                left_out=len(failures),
+                reason=str(failures[0]),
             )
         return found

@@ -172,10 +172,11 @@ class RobotsPrecondition:
         return rules_of(response.status, body, product, is_cut=is_cut)
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
-        """Keep the rules; None if they could not be had and must be asked for again when the host has rested.
+        """Take in what the fetch brought and end the visit; None if there were no rules to be had this time.
 
-        RFC 9309 lets nothing be fetched meanwhile. After `HOST_BUSY_TRIES` in a row that stands for as long as the cache
-        keeps it, and the host's URLs fail.
+        Rules are kept, by origin and as the gate's Crawl-delay, and the visit goes back with the verdict on its URL. Without
+        any, RFC 9309 lets nothing be fetched: the host rests and is asked again. After `HOST_BUSY_TRIES` such times in a row
+        that is its answer for `unreachable_s`, and its URLs fail.
         """
         visit.ending = Ending.DEFERRED
         if rules is DISALLOW_ALL and self._cache.refused(origin) < HOST_BUSY_TRIES:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, kill_after, start, write_order
-from tests.site.oracle import expected
 from tests.crawler.archiving.exchanges import warcs
+from tests.site.oracle import expected
 from tests.site.page import Host, Page, file, go, redirect, versioned
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb

@@ -21,7 +21,7 @@ from tests.crawler.builder import clock, settle, until
 
 def open_below(folder):
     """The files in the folder that this process has open."""
-    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    links = Path("/proc/self/fd").iterdir()
     return sorted(str(path) for link in links if (path := Path(os.path.realpath(link))).is_relative_to(folder))
 
 

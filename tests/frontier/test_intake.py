@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontier import intake
+from frontier import leftkeys
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
 from frontier.models import (
@@ -118,7 +118,7 @@ def test_a_forced_url_that_is_not_durable_stays_pending_when_those_left_to_other
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its key was left to another crawl before; but now this one has a row of it under way, which a filter must not miss."""
-    monkeypatch.setattr(intake, "_REMEMBERED_KEYS", 1)
+    monkeypatch.setattr(leftkeys, "REMEMBERED_KEYS", 1)
     rig = build(store=DelayingStore())
     rig.intake.has_shared = True
     rig.add(URL)

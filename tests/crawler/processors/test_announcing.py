@@ -11,6 +11,8 @@ from frontier.errors import LeaseLost
 from frontier.models import Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, visit
 
+KEY = Canonicalizer().key
+
 
 def scope_of(*seeds):
     scope = open_scope(ScopeSection())
@@ -25,7 +27,7 @@ async def frontier():
         yield opened
 
 
-async def announced(frontier, *lines, key=Canonicalizer().key, given=None, hops=""):
+async def announced(frontier, *lines, key=KEY, given=None, hops=""):
     """Announce the lines in the visit of the one URL that is queued; the visit."""
     one = visit(url="http://a.test/x/y", hops=hops)
     lease = await frontier.lease()
