@@ -19,6 +19,7 @@ from crawler.reporting.reports.seeds import SeedFact, seed_facts
 from crawler.reporting.reports.table import json_facts
 from crawler.reporting.statistics import WorkerBoard
 from frontier.aio import AsyncFrontier
+from frontier.cancellation import or_closed, to_the_end
 from frontier.core import Frontier
 
 #: Rows of an answer, unless it is asked for more; and at most, since an answer is one line.
@@ -44,7 +45,7 @@ async def answer_report(job: RunningJob, given: Arguments) -> Facts:
     with storage_errors(job.state):
         facts = await facts_of_running(job, kind.needs)
         with facts.accounts:
-            return await asyncio.to_thread(lambda: json_facts(kind.make(facts), limit))
+            return await to_the_end(asyncio.to_thread(lambda: json_facts(kind.make(facts), limit)))
 
 
 async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:
@@ -61,7 +62,7 @@ async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -
         queues=await job.frontier.look(looking.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
         workers=job.board.facts() if "workers" in needs else (),
         steps=dict(job.board.times) if "workers" in needs else {},
-        accounts=await asyncio.to_thread(AccountsView, job.state),
+        accounts=await or_closed(asyncio.to_thread(AccountsView, job.state)),
     )
 
 
