@@ -58,7 +58,7 @@ def steps(order: CrawlOrder, tools: Tools) -> Iterator[Processor]:
     candidates = Candidates(admission.scope, admission.key, tools.seeding.redirected)
     yield Preselect(admission.scope, order.scope.block, host_quotas(order.limits, tools.accounts, tools.clock))
     yield NamePrecondition(tools.resolver, tools.recorder.lookup, tools.fetcher.uses_proxy)
-    yield _robots(order, tools)
+    yield _robots(order, tools, candidates)
     yield FetchPage(tools.fetcher.get, _archive(tools))
     yield _extraction(order, tools)
     yield from own_processors(order.job.processors)
@@ -83,7 +83,7 @@ def robots_options(order: CrawlOrder) -> RobotsOptions:
     )
 
 
-def _robots(order: CrawlOrder, tools: Tools) -> Processor:
+def _robots(order: CrawlOrder, tools: Tools, candidates: Candidates) -> Processor:
     if order.robots.robots != "obey":
         return NoRobots(tools.frontier.set_delay)
     return RobotsPrecondition(
@@ -92,14 +92,13 @@ def _robots(order: CrawlOrder, tools: Tools) -> Processor:
         clock=tools.clock,
         set_delay=tools.frontier.set_delay,
         note=tools.dispose.note_robots,
-        announce=_announcer(tools) if order.extract.sitemaps else None,
+        announce=_announcer(tools, candidates) if order.extract.sitemaps else None,
     )
 
 
-def _announcer(tools: Tools) -> Announcer:
-    admission = tools.admission
-    given = None if admission.unlike is None else admission.unlike.keep
-    return Announcer(admission.scope, admission.key, tools.frontier, given)
+def _announcer(tools: Tools, candidates: Candidates) -> Announcer:
+    unlike = tools.admission.unlike
+    return Announcer(candidates.announce, tools.frontier, None if unlike is None else unlike.keep)
 
 
 def _archive(tools: Tools) -> Archive | None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+import structlog
+
 from crawler.chain import Step
-from crawler.extracting.links import REDIRECT, Link
+from crawler.extracting.links import MANIFEST, REDIRECT, Link
+from crawler.extracting.sitemaps import robots_links
 from crawler.jobs.scheduling import CHUNK, schedule_all
+from crawler.robots.cache import robots_url
 from crawler.scope.ruling import Scope
 from crawler.urls.canonicalization import KeyOf
 from crawler.urls.parsing import canonical
@@ -15,8 +19,12 @@ from crawler.visit import Visit
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate
 
+log = structlog.get_logger(__name__)
+
 #: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
 SEED_REDIRECTS = 5
+#: Sitemaps that one robots.txt may name.
+MAX_SITEMAPS = 1000
 
 #: Told of candidates that the Frontier was given.
 Given = Callable[[list[Candidate]], Awaitable[None]]
@@ -47,6 +55,16 @@ class Candidates:
             await asyncio.sleep(0)
             visit.discovered += self._in_scope(visit, visit.links[start : start + CHUNK], hops)
         return Step.PROCEED
+
+    def announce(self, visit: Visit, lines: Sequence[str]) -> None:
+        """Put the sitemaps that the host's robots.txt names into `visit.discovered`, the first `MAX_SITEMAPS` of them.
+
+        They are the host's: if it was asked for a sitemap when its robots.txt was fetched, they are not found behind that.
+        """
+        if len(lines) > MAX_SITEMAPS:
+            log.info("robots.txt names too many sitemaps", url=visit.lease.url, named=len(lines), read=MAX_SITEMAPS)
+        links = robots_links(lines[:MAX_SITEMAPS], robots_url(visit.lease.url))
+        visit.discovered += self._in_scope(visit, links, visit.lease.hops.rstrip(MANIFEST))
 
     def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
         page, payload = visit.lease.url, visit.lease.payload

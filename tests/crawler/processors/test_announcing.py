@@ -3,22 +3,24 @@
 import pytest
 
 from crawler.orders.scope import ScopeSection
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.processors.announcing import Announcer
+from crawler.processors.candidates import Candidates
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.errors import LeaseLost
 from frontier.models import Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, visit
 
-KEY = Canonicalizer().key
 
+def finder():
+    """What finds candidates on the host a.test."""
 
-def scope_of(*seeds):
+    async def new_seed(url, via) -> None:
+        raise AssertionError("a sitemap makes no seed")
+
     scope = open_scope(ScopeSection())
-    for seed in seeds:
-        scope.add_seed(seed)
-    return scope
+    scope.add_seed("http://a.test/")
+    return Candidates(scope, Canonicalizer().key, new_seed).announce
 
 
 @pytest.fixture
@@ -27,12 +29,12 @@ async def frontier():
         yield opened
 
 
-async def announced(frontier, *lines, key=KEY, given=None, hops=""):
+async def announced(frontier, *lines, given=None, hops=""):
     """Announce the lines in the visit of the one URL that is queued; the visit."""
     one = visit(url="http://a.test/x/y", hops=hops)
     lease = await frontier.lease()
     one.lease = lease._replace(hops=hops)
-    await Announcer(scope_of("http://a.test/"), key, frontier, given)(one, lines)
+    await Announcer(finder(), frontier, given)(one, lines)
     one.lease = lease
     return one
 
@@ -68,17 +70,6 @@ async def test_a_lease_that_is_lost_loses_no_sitemap(frontier) -> None:
     with pytest.raises(LeaseLost):
         frontier.finish(one.lease, Outcome(OutcomeKind.DEFERRED))
     assert frontier.core.pending == 2
-
-
-async def test_a_sitemap_for_which_an_own_function_fails_costs_no_other(frontier) -> None:
-    """Nor does the page fail for it: it is not the page's link."""
-
-    def key(url):
-        if "bad" in url:
-            raise OwnFunctionFailed("own:key failed: x")
-
-    one = await announced(frontier, "/1.xml", "/bad.xml", "/2.xml", key=key)
-    assert [url for url, _, _ in await rest(frontier, one)] == ["http://a.test/1.xml", "http://a.test/2.xml"]
 
 
 async def test_nothing_in_scope_says_nothing(frontier) -> None:
