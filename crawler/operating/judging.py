@@ -6,17 +6,17 @@ A crawl that runs asks its own scope; for one that is stopped `opened_judge` mak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from crawler.extracting.links import NAVIGATION
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeding import key_of, own_functions_told
 from crawler.jobs.seeds import SeedBook
+from crawler.operating.arguments import Arguments, Facts
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import describe
@@ -30,8 +30,6 @@ from crawler.urls.canonicalization import Canonicalizer, KeyOf
 from crawler.urls.parsing import seed_url
 from frontier.operating.explain import NEVER_SCHEDULED
 from frontier.operating.timewords import clock_words
-
-Facts = dict[str, Any]
 
 #: The URL of a robots.txt and the time -> what the job knows of it.
 RobotsWords = Callable[[str, float], str]
@@ -63,7 +61,7 @@ class Judge:
         self._similar = similar
         self._robots = robots
 
-    def keyed(self, verb: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def keyed(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
         typed = given.get(ABOUT_URLS.get(verb, ""))
         url = seed_url(typed) if isinstance(typed, str) and (verb == "why" or "://" in typed) else None
