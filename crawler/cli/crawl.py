@@ -19,7 +19,7 @@ from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.jobs.checking import find_own_functions
-from crawler.jobs.job import JobFolder, job_name
+from crawler.jobs.job import ORDER_FILE, JobFolder, is_job, job_name
 from crawler.jobs.opening import frontier_order, has_seeds
 from crawler.jobs.seeds import Seed, read_seeds
 from crawler.orders.order import CrawlOrder, with_sources
@@ -82,10 +82,23 @@ def tune_interpreter() -> None:
 def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh removes what --again would begin with; leave one of them out")
-    order = load_order(command.order_file, command.flags, command.settings)
+    order = _order(command)
     file = Path(order.logs.file) if order.logs.file else None
     with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=file)):
         return _run_order(command, order)
+
+
+def _order(command: CrawlCommand) -> CrawlOrder:
+    """The order of the command; a job that exists goes on by its own one, unless another file is named or it starts over.
+
+    Its seeds are in its seed book. Raises: OrderError, UsageError.
+    """
+    order = load_order(command.order_file, command.flags, command.settings)
+    own = _directory(command, order) / ORDER_FILE
+    if command.order_file is not None or command.fresh or not is_job(own.parent) or not own.is_file():
+        return order
+    kept = load_order(own, command.flags, command.settings)
+    return with_sources(kept, command.sources)
 
 
 def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:

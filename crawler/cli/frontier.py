@@ -20,7 +20,7 @@ from typing import Any
 from crawler.cli.frontier_files import is_journal, load_file, write_dump
 from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
 from crawler.cli.saying import say
-from crawler.jobs.job import JobFolder, is_job
+from crawler.jobs.job import ORDER_FILE, JobFolder, is_job
 from crawler.jobs.opening import open_job
 from crawler.operating.control import ControlRefused, ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
@@ -129,7 +129,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     Raises: UsageError if nothing was ever queued, JobInUse; as a crawl does.
     """
     with JobFolder.open(directory) as job:
-        order_file = directory / "order.toml"
+        order_file = directory / ORDER_FILE
         if not order_file.is_file():
             raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
         order = load_order(order_file, {})

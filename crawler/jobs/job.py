@@ -30,13 +30,16 @@ __all__ = ["JobFolder", "is_job", "job_name", "until_free", "who_holds"]
 FORMAT = "anabranch job"
 VERSION = 1
 
+#: The order that the job was crawled by last, in its folder.
+ORDER_FILE = "order.toml"
+
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
 _FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is opened again
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
 
 #: What a job writes beside its state.
-_WRITTEN = ("order.toml", f"order.toml{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports")
+_WRITTEN = (ORDER_FILE, f"{ORDER_FILE}{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports")
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -82,8 +85,8 @@ class JobFolder:
 
     def write_order(self, text: str) -> None:
         """Keep the order that this run works by in `order.toml`. Raises: StorageError."""
-        with storage_errors(self.directory / "order.toml"):
-            replace_file(self.directory / "order.toml", text.encode())
+        with storage_errors(self.directory / ORDER_FILE):
+            replace_file(self.directory / ORDER_FILE, text.encode())
 
     def mark_finished(self) -> None:
         """Keep that nothing is left to do, so that `fresh` needs no consent. Opening forgets it. Raises: StorageError."""
