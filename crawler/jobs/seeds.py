@@ -84,6 +84,9 @@ def _read_argument(argument: str, stdin: BinaryIO) -> Iterator[Seed | BadSeed]:
         except OSError as error:
             reason = f"it cannot be read: {error.strerror}"
             yield BadSeed(text=argument, source=COMMAND_LINE, reason=reason)
+    elif _is_folder(argument):
+        reason = "it is a folder; name the files of URLs in it, or if it is a URL, write http:// before it"
+        yield BadSeed(text=argument, source=COMMAND_LINE, reason=reason)
     elif argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument:
         reason = "there is no such file; if it is a URL, write http:// before it"
         yield BadSeed(text=argument, source=COMMAND_LINE, reason=reason)
@@ -96,6 +99,15 @@ def is_file(argument: str) -> bool:
     try:
         path = Path(argument)
         return path.exists() and not path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_folder(argument: str) -> bool:
+    """It exists as a folder, and is not written like a host: wget leaves folders named like hosts behind."""
+    looks_like_host = "." in argument.partition("/")[0].strip(".")
+    try:
+        return bool(argument) and not looks_like_host and Path(argument).is_dir()
     except OSError:
         return False
 

@@ -249,11 +249,22 @@ def test_without_a_folder_the_job_is_named_after_its_seeds(monkeypatch) -> None:
     assert Path("jobs/www.a.test/state").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"), [({"workers": 0}, "--workers must be at least 1; not 0"), ({"policy": "nosuch"}, "policy 'nosuch'")]
+)
+def test_a_bad_value_on_the_command_line_touches_nothing(capsys, flags, said) -> None:
+    """Exit 2 as for every other slip of it, and no folder."""
+    assert run_crawl(command(SEED, **flags)) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith(f"anabranch: {said}")
+    assert list(Path().iterdir()) == []
+
+
 def test_a_bad_order_touches_nothing(capsys) -> None:
     """Exit 4, and no folder."""
-    assert run_crawl(command(SEED, workers=0)) == ExitCode.BAD_ORDER
-    assert capsys.readouterr().err == "anabranch: --workers must be at least 1; not 0\n"
-    assert list(Path().iterdir()) == []
+    Path("x.toml").write_text("[crawl]\nworkers = 0")
+    assert run_crawl(command(SEED, order_file=Path("x.toml"))) == ExitCode.BAD_ORDER
+    assert capsys.readouterr().err == "anabranch: x.toml: [crawl] workers must be at least 1; not 0\n"
+    assert [path.name for path in Path().iterdir()] == ["x.toml"]
 
 
 def test_fresh_needs_consent_for_an_unfinished_job(monkeypatch, capsys) -> None:

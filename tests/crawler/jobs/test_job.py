@@ -335,7 +335,7 @@ def test_a_job_is_named_by_the_order_else_a_seed_file_else_a_seed(
     monkeypatch.chdir(tmp_path)
     Path("seeds").mkdir()
     Path("seeds/portals.txt").write_text("http://a.test/")
-    assert job_name(load_order(None, flags), arguments) == name
+    assert job_name(load_order(None, flags).job, arguments) == name
 
 
 def test_a_folder_is_a_job_if_it_says_so(tmp_path: Path) -> None:
