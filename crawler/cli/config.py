@@ -15,7 +15,7 @@ from crawler.cli.saying import say
 from crawler.jobs.checking import check
 from crawler.jobs.choosing import Wanted, choose
 from crawler.orders.complaints import faults
-from crawler.orders.sources import load_order, read_layers, seeds_layer
+from crawler.orders.sources import order_of, read_layers, seeds_layer
 from crawler.orders.writing import default_order, effective_order, order_schema
 from crawler.outcomes.errors import OrderError, UsageError, storage_errors
 
@@ -70,9 +70,13 @@ def _show(arguments: Arguments) -> None:
 def _validate(arguments: Arguments) -> None:
     """Raises: OrderFaults."""
     file, settings = arguments["file"], arguments["settings"]
-    lines = faults(read_layers(file, {}, settings))
+    layers = read_layers(file, {}, settings)
+    lines = faults(layers)
+    needs_seeds = ""
     if not lines:
-        found = check(load_order(file, {}, settings))
+        order = order_of(layers)
+        found = check(order)
+        needs_seeds = "" if order.job.sources else "; it names no seed, so the command line must"
         for warning in found.warnings:
             say(f"anabranch: {escaped(warning)}; it would be skipped")
         lines = [f"{file}: {fault}" for fault in found.faults]
@@ -80,7 +84,7 @@ def _validate(arguments: Arguments) -> None:
         for line in lines[:-1]:
             say(f"anabranch: {escaped(line)}")
         raise OrderFaults(lines[-1])
-    put(f"{file}: nothing is wrong with it")
+    put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 
 def _schema(_: Arguments) -> None:

@@ -111,12 +111,12 @@ def _check_round(order: CrawlOrder) -> None:
 
 def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
     """The seeds among the sources; what is none is reported and skipped. Raises: UsageError, NoSeeds."""
-    sources = chosen.sources
+    sources, place = chosen.named
     if not sources:
         if chosen.has_seeds:
             return ()
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
+    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
     reports = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
     if not found.seeds:
         raise NoSeeds(f"no seed is left; {'; '.join(reports)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from crawler.jobs.opening import frontier_order
-from crawler.jobs.seeds import read_seeds
+from crawler.jobs.seeds import ORDER, read_seeds
 from crawler.orders.layers import Layer
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import order_of
@@ -39,8 +39,8 @@ def check(order: CrawlOrder) -> Check:
     faults: dict[str, None] = {}  # a fault that several looks find is told once
     for find in FINDERS:
         faults |= dict.fromkeys(find(order))
-    sources = [*order.job.seeds, *map(str, order.job.seed_files)]
-    found = read_seeds(sources, io.BytesIO())
+    sources = order.job.sources
+    found = read_seeds(sources, io.BytesIO(), ORDER)
     warnings = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
     if sources and not found.seeds:
         faults["no seed is left"] = None

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from crawler.jobs.job import job_name, order_to_go_on_by
 from crawler.jobs.opening import has_seeds
+from crawler.jobs.seeds import COMMAND_LINE, ORDER
 from crawler.orders.layers import Layer
 from crawler.orders.order import CrawlOrder, JobSection, with_sources
 from crawler.orders.sources import file_layer, job_of, order_of, read_layers
@@ -31,6 +33,13 @@ class Wanted:
     settings: tuple[str, ...] = ()  #: `section.key=value`
 
 
+class Named(NamedTuple):
+    """What is named for seeds, and where."""
+
+    sources: tuple[str, ...]
+    place: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """What a crawl runs by."""
@@ -38,7 +47,7 @@ class Chosen:
     order: CrawlOrder  #: its seeds are all that were named for the job
     layers: Sequence[Layer]  #: what the order is of, the strongest first
     directory: Path  #: the job's folder
-    sources: tuple[str, ...]  #: to be read for seeds
+    named: Named  #: to be read for seeds
     has_seeds: bool  #: the job's seed book has some; then none need be named
 
 
@@ -48,20 +57,20 @@ def choose(wanted: Wanted) -> Chosen:
     job = job_of(layers)
     directory = _directory(wanted, job)
     own = None if wanted.fresh or wanted.order_file is not None else order_to_go_on_by(directory)
-    sources = wanted.sources or _sources(job)
+    named = Named(wanted.sources, COMMAND_LINE) if wanted.sources else Named(job.sources, ORDER)
     if own is not None:
-        return _going_on(layers, own, directory, sources)
+        return _going_on(layers, own, directory, named)
     order = order_of(layers)
     return Chosen(
-        order=with_sources(order, sources) if sources else order,
+        order=with_sources(order, named.sources) if named.sources else order,
         layers=layers,
         directory=directory,
-        sources=sources,
+        named=named,
         has_seeds=not wanted.fresh and has_seeds(directory),
     )
 
 
-def _going_on(layers: Sequence[Layer], own: Path, directory: Path, sources: tuple[str, ...]) -> Chosen:
+def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Named) -> Chosen:
     """By the job's own order. Seeds that it was given before are in its book, and stay in its order."""
     try:
         kept = file_layer(own)
@@ -74,23 +83,18 @@ def _going_on(layers: Sequence[Layer], own: Path, directory: Path, sources: tupl
             f"{error} (it is the order that the job goes on by: mend it, or name another: -c FILE)"
         ) from error
     is_begun = has_seeds(directory)  # or else the first run was ended before it had written them down
-    sources = sources if is_begun else (*_sources(before), *sources)
-    added = with_sources(order, sources).job
-    named = {
+    added = with_sources(order, named.sources).job
+    seeds = {
         "seeds": tuple(dict.fromkeys((*before.seeds, *added.seeds))),
         "seed_files": tuple(dict.fromkeys(path.absolute() for path in (*before.seed_files, *added.seed_files))),
     }
     return Chosen(
-        order=order.model_copy(update={"job": order.job.model_copy(update=named)}),
+        order=order.model_copy(update={"job": order.job.model_copy(update=seeds)}),
         layers=whole,
         directory=directory,
-        sources=sources,
+        named=named if is_begun else Named((*before.sources, *named.sources), ORDER),
         has_seeds=is_begun,
     )
-
-
-def _sources(job: JobSection) -> tuple[str, ...]:
-    return (*job.seeds, *map(str, job.seed_files))
 
 
 def _directory(wanted: Wanted, job: JobSection) -> Path:

@@ -177,10 +177,11 @@ def _fit(name: str) -> str:
 
 def _refuse_strangers(directory: Path) -> None:
     """Raises NotAJobFolder if the folder holds things and no job: nobody's files are to be mixed with a crawl's."""
-    if not directory.exists():
+    there = next((path for path in (directory, *directory.parents) if path.exists()), directory.parent)
+    if not there.is_dir():
+        raise NotAJobFolder(f"{there}: is not a folder; choose another --job")
+    if there != directory:
         return
-    if not directory.is_dir():
-        raise NotAJobFolder(f"{directory}: is not a folder; choose another --job")
     entries = {entry.name for entry in directory.iterdir()}
     if not entries or (directory / "state" / _FORMAT_FILE).is_file():
         return

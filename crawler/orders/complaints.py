@@ -69,11 +69,18 @@ def unknown_keys(layers: Iterable[Layer]) -> Iterator[str]:
             elif section not in KEYS:
                 known = [*KEYS, *ENTRIES]
                 home = f"; it belongs to [{HOMES[section]}]" if section in HOMES else hint(section, known, "[{}]")
-                yield f"{layer.section(section)} is unknown{home}"
+                yield f"{_unknown_place(layer, section, table)}{home}"
             elif not isinstance(table, Mapping):
                 yield f"{layer.section(section)} must be a section with keys, not {table!r}"
             else:
                 yield from _unknown_in_section(layer, section, table)
+
+
+def _unknown_place(layer: Layer, section: str, table: object) -> str:
+    """As the source writes it: a file the section, any other source a key of it."""
+    if layer.text or not isinstance(table, Mapping) or not table:
+        return f"{layer.section(section)} is unknown"
+    return f"{layer.key(section, next(iter(table)))} is unknown: there is no section [{section}]"
 
 
 def _unknown_in_section(layer: Layer, section: str, table: Mapping[str, Any]) -> Iterator[str]:

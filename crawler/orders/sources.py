@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -93,23 +93,29 @@ def _settings_layer(settings: Sequence[str]) -> Layer:
 
 def _environment_layer() -> Layer:
     """Variables with a section."""
-    form = f"environment: {ENVIRONMENT}{{SECTION}}"
     known = EnvSettingsSource(CrawlOrder)()
-    tables: dict[str, Any] = {section: {} for section in _environment_sections()} | known
+    tables: dict[str, Any] = _unknown_variables() | known
     for section, table in known.items():
         for key, text in table.items() if isinstance(table, dict) else ():
             if isinstance(text, str):
                 table[key] = _value(section, key, text)
     variable = f"{ENVIRONMENT}{{SECTION}}__{{KEY}}"
-    return Layer(tables=tables, section_form=form, key_form=f"environment: {variable}", origin_form=variable)
+    return Layer(
+        tables=tables,
+        section_form=f"environment: {ENVIRONMENT}{{SECTION}}",
+        key_form=f"environment: {variable}",
+        origin_form=variable,
+    )
 
 
-def _environment_sections() -> Iterable[str]:
-    """The sections that variables speak of, known or not. What has no section is not ours."""
-    for name in os.environ:
-        section, delimiter, _ = name.upper().removeprefix(ENVIRONMENT).partition("__")
+def _unknown_variables() -> dict[str, Any]:
+    """What variables say of sections that nobody knows. What has no section is not ours."""
+    tables: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        section, delimiter, key = name.upper().removeprefix(ENVIRONMENT).partition("__")
         if delimiter and name.upper().startswith(ENVIRONMENT):
-            yield section.lower()
+            tables.setdefault(section.lower(), {})[key.lower()] = text
+    return {section: table for section, table in tables.items() if section not in KEYS}
 
 
 def _value(section: str, key: str, text: str) -> object:

@@ -250,7 +250,8 @@ def test_without_a_folder_the_job_is_named_after_its_seeds(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"), [({"workers": 0}, "--workers must be at least 1; not 0"), ({"policy": "nosuch"}, "policy 'nosuch'")]
+    ("flags", "said"),
+    [({"workers": 0}, "--workers must be at least 1; not 0"), ({"policy": "nosuch"}, "policy nosuch is unknown")],
 )
 def test_a_bad_value_on_the_command_line_touches_nothing(capsys, flags, said) -> None:
     """Exit 2 as for every other slip of it, and no folder."""
