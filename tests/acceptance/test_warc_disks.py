@@ -3,7 +3,7 @@
 from tests.acceptance.archive import archived
 from tests.acceptance.smalldisk import FILL, needs_small_disk, on_small_disk, said
 
-WARC = f"--warc {FILL}"
+WARC = f"--warc --limit 0 {FILL}"
 
 
 def on_warc_disk(tmp_path, pages, size, story):

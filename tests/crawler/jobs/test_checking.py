@@ -99,7 +99,7 @@ def test_seeds_that_are_none_are_warnings_unless_none_is_left(tmp_path) -> None:
     found = check(CrawlOrder.model_validate({"job": {"seed_files": [str(seeds)], "seeds": ["::"]}}))
     assert found.faults == ()
     assert [warning.partition(": it is")[0] for warning in found.warnings] == [
-        "command line: '::'",
+        "crawl order: '::'",
         f"{seeds}:2: 'no host at all'",
     ]
     assert faults(job={"seed_files": ["none.txt"]}) == ("no seed is left",)

@@ -233,6 +233,8 @@ def test_a_file_is_no_job_folder(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("http://a.test/")
     with pytest.raises(NotAJobFolder, match="is not a folder"):
         JobFolder.open(tmp_path / "seeds.txt")
+    with pytest.raises(NotAJobFolder, match=f"^{tmp_path}/seeds.txt: is not a folder; choose another --job$"):
+        JobFolder.open(tmp_path / "seeds.txt" / "below" / "it")
 
 
 def test_a_job_of_another_version_is_refused_and_can_be_started_afresh(directory: Path) -> None:
