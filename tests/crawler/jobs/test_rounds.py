@@ -102,10 +102,10 @@ def test_starting_afresh_forgets_the_rounds(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b"[]", b"3", b'{"number": 2}', b'{"number": "2", "bytes_before": 0}', b"\xff", b"[" * 99_999]
-    + [
-        b'{"number": %s, "bytes_before": %s}' % pair
-        for pair in [(b"0", b"0"), (b"1", b"-1"), (b"true", b"0"), (b"1e999", b"0")]
+    [
+        *(b"", b"{", b"[]", b"3", b"\xff", b"[" * 99_999, b'{"number": 2}', b'{"number": "2", "bytes_before": 0}'),
+        *(b'{"number": %s, "bytes_before": 0}' % number for number in (b"0", b"true", b"1.5", b"1e999")),
+        b'{"number": 2, "bytes_before": -1}',
     ],
 )
 def test_a_damaged_number_of_the_round_is_told_in_one_line(directory: Path, text: bytes) -> None:
