@@ -24,8 +24,6 @@ log = structlog.get_logger(__name__)
 
 #: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
 SEED_REDIRECTS = 5
-#: Sitemaps that one robots.txt may name.
-MAX_SITEMAPS = 1000
 #: Links of a page that errors.jsonl names, of those that a function of the operator's own failed for.
 MAX_LOST_TOLD = 10
 
@@ -65,13 +63,11 @@ class Candidates:
         return Step.PROCEED
 
     def announce(self, visit: Visit, lines: Sequence[str]) -> None:
-        """Put the sitemaps that the host's robots.txt names into `visit.discovered`, the first `MAX_SITEMAPS` of them.
+        """Put the sitemaps that the host's robots.txt names into `visit.discovered`.
 
         They are the host's: if it was asked for a sitemap when its robots.txt was fetched, they are not found behind that.
         """
-        if len(lines) > MAX_SITEMAPS:
-            log.info("robots.txt names too many sitemaps", url=visit.lease.url, named=len(lines), read=MAX_SITEMAPS)
-        links = robots_links(lines[:MAX_SITEMAPS], robots_url(visit.lease.url))
+        links = robots_links(lines, robots_url(visit.lease.url))
         visit.discovered += self._in_scope(visit, links, visit.lease.hops.rstrip(MANIFEST))
         _tell_lost(visit)
 
