@@ -86,17 +86,20 @@ def shown(text: str) -> str:
 
 
 def own_function(name: str, role: Role, *, is_async: bool = False) -> OwnFunction:
-    """The function of that name, which is async or not as it must be.
+    """The function of that name, which is async or not as it must be, and takes the one argument that it is given.
 
     Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
     """
+    from frontier.policies.ownfunctions import accepts  # noqa: PLC0415 - the Frontier is slow to import, and few orders name one
+
     there = _imported(name, role)
-    function = name.rpartition(":")[2]
+    written = f"`{'async ' if is_async else ''}def {name.rpartition(':')[2]}({role.argument})`"
     if is_async and not _is_coroutine(there):
-        raise OrderError(f"{role.key} {name} is not async; write `async def {function}({role.argument})`")
+        raise OrderError(f"{role.key} {name} is not async; write {written}")
     if not is_async and (_is_coroutine(there) or _is_any(inspect.isasyncgenfunction, there)):
-        written = f"`def {function}({role.argument})`"
         raise OrderError(f"{role.key} {name} is async, and a {role.words} must answer at once; write {written}")
+    if not accepts(there, 1):
+        raise OrderError(f"{role.key} {name} cannot be called with one argument, as it will be; write {written}")
     return OwnFunction(role, name, there)
 
 

@@ -42,18 +42,21 @@ def parse_cost(name: str, imported: Import | None = None) -> Cost:
         return Cost(name, lambda url, via, hops: amount, amount)  # noqa: ARG005 - one shape for all
     if name in _RULES:
         return Cost(name, _RULES[name])
-    return Cost(name, own_number("cost", name, imported, [*_CONSTANT, *_RULES], MOST_EXPENSIVE))
+    return Cost(name, own_number("cost", name, imported, [*_CONSTANT, *_RULES], MOST_EXPENSIVE, "url, via, hops"))
 
 
-def own_number(what: str, name: str, imported: Import | None, known: Iterable[str], highest: int) -> Callable[..., int]:
+def own_number(
+    what: str, name: str, imported: Import | None, known: Iterable[str], highest: int, arguments: str
+) -> Callable[..., int]:
     """The user's function of that name, made to answer with a whole number from 0 to `highest` or raise PolicyError.
 
     The error names `what` it is, the function, and the URL or queue of its first argument. Raises: PolicyError if `name` is not
-    written like a function, which lists the `known` names, or cannot be imported.
+    written like a function, which lists the `known` names, or cannot be imported, or
+    called with these `arguments`.
     """
     if not is_own(name):
         raise PolicyError(f"{what} {shown(name)} is unknown; choose one of {', '.join(known)}, package.module:function")
-    function = own_function(name, what, imported)
+    function = own_function(name, what, imported, arguments)
 
     def answer(*arguments: object) -> int:
         whose = f"{what} {name} for {_subject(arguments[0])}"

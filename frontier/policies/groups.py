@@ -56,7 +56,7 @@ def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: 
     if rule == "domain":
         return _by_domain
     if is_own(rule):
-        return _by_own(rule, own_function(rule, "group", imported))
+        return _by_own(rule, own_function(rule, "group", imported, "host"))
     raise PolicyError(
         f"group {shown(rule)} is unknown; choose one of ip, domain, package.module:function, or give a table"
     )

@@ -20,17 +20,34 @@ def is_own(name: str) -> bool:
     return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
 
-def own_function(name: str, what: str, imported: Import | None) -> Callable[..., Any]:
+def own_function(name: str, what: str, imported: Import | None, arguments: str = "url") -> Callable[..., Any]:
     """The function of that name. Raises: PolicyError, which says that it is this `what` ("policy", "group").
 
-    It must answer at once, so one that is async is refused.
+    It must answer at once, so one that is async is refused, and so is one that cannot be called with these `arguments`
+    ("url, via, hops").
     """
     if imported is None:
         raise PolicyError(f"{what} {name}: functions cannot be imported here; pass `imported`, which does it")
     function = imported(name)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise PolicyError(f"{what} {name} is async, and must answer at once; write a plain `def`")
+    if not accepts(function, len(arguments.split(","))):
+        written = f"def {name.partition(':')[2]}({arguments})"
+        raise PolicyError(f"{what} {name} cannot be called with what it will be given; write `{written}`")
     return function
+
+
+def accepts(function: Callable[..., Any], count: int) -> bool:
+    """Whether it can be called with so many arguments, by place; True of what does not tell, as some built-in functions."""
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def call_own(function: Callable[..., Any], argument: object, whose: str) -> Any:

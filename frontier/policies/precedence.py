@@ -103,7 +103,9 @@ def parse_uri_precedence(name: str, imported: Import | None = None, cost: Cost =
         return _by_cost(cost)
     if name in _HOPS:
         return UriPrecedence(name, _HOPS[name])
-    return UriPrecedence(name, own_number("URI precedence", name, imported, ["base:N", "cost", *_HOPS], LAST))
+    return UriPrecedence(
+        name, own_number("URI precedence", name, imported, ["base:N", "cost", *_HOPS], LAST, "candidate, via")
+    )
 
 
 class QueueHistory(NamedTuple):
@@ -150,7 +152,9 @@ def parse_queue_precedence(name: str, imported: Import | None = None, floor: int
             f"queue precedence {name} is not offered; give URLs precedence in their queues, or queues by sheet"
         )
     known = ["base:N", "success:A,B"]
-    return QueuePrecedence(name, floor=floor, rule=own_number("queue precedence", name, imported, known, LAST))
+    return QueuePrecedence(
+        name, floor=floor, rule=own_number("queue precedence", name, imported, known, LAST, "history")
+    )
 
 
 def _always(name: str, number: int) -> UriPrecedence:

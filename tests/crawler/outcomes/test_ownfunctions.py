@@ -29,6 +29,10 @@ def test_a_function_is_named_by_its_module(name: str, is_one: bool) -> None:
         ("no.such:f", "no.such:f cannot be imported: ModuleNotFoundError: No module named 'no'"),
         ("json:nothing", "json:nothing cannot be imported: AttributeError: module 'json' has no attribute 'nothing'"),
         ("json:__name__", "json:__name__ is not a function"),
+        (
+            "os:getcwd",
+            "os:getcwd cannot be called with one argument, as it will be; write `def getcwd(target)`",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_said_with_the_key_of_the_order(name: str, words: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from frontier.errors import PolicyError
-from frontier.policies.ownfunctions import call_own, is_own, own_function, shown
+from frontier.policies.ownfunctions import accepts, call_own, is_own, own_function, shown
 
 
 def test_a_name_with_a_module_and_a_function_is_that_of_a_function() -> None:
@@ -75,3 +75,41 @@ def test_an_async_function_is_refused(function: Callable[..., object]) -> None:
     """It would answer with a coroutine, which is no queue."""
     with pytest.raises(PolicyError, match=r"^policy my:f is async, and must answer at once; write a plain `def`$"):
         own_function("my:f", "policy", lambda _: function)
+
+
+class Called:
+    """An object that is called like a function."""
+
+    def __call__(self, url: str) -> str:
+        return url
+
+
+@pytest.mark.parametrize(
+    ("function", "count", "is_accepted"),
+    [
+        (waiting, 1, True),
+        (waiting, 0, False),
+        (waiting, 2, False),
+        (lambda *given: given, 3, True),
+        (lambda url, hops="": url + hops, 1, True),
+        (lambda url, *, hops: url + hops, 1, False),
+        (Called(), 1, True),
+        (Called, 1, False),
+        (dict.fromkeys, 3, False),
+        (str, 1, True),
+        (min, 7, True),
+    ],
+)
+def test_a_function_accepts_what_it_can_be_called_with(
+    function: Callable[..., object], count: int, is_accepted: bool
+) -> None:
+    """By place; a built-in function that does not tell passes."""
+    assert accepts(function, count) is is_accepted
+
+
+def test_a_function_that_cannot_be_called_is_refused() -> None:
+    """Before the first URL, which would end the Frontier."""
+    with pytest.raises(PolicyError, match=r"^policy my:f cannot be called .*; write `def f\(url\)`$"):
+        own_function("my:f", "policy", lambda _: lambda: "")
+    with pytest.raises(PolicyError, match=r"^cost my:f cannot be called .*; write `def f\(url, via, hops\)`$"):
+        own_function("my:f", "cost", lambda _: lambda url: 1, "url, via, hops")
