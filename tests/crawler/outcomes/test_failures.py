@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from multidict import CIMultiDict
 
+from crawler.orders.quantities import exact_duration
 from crawler.outcomes import failures
 from crawler.outcomes.failures import (
     HOST_BUSY,
@@ -165,3 +168,15 @@ def test_an_answer_tells_of_its_host(status: int, retry_after: str | None, told:
 def test_only_a_host_that_cannot_be_reached_is_in_trouble() -> None:
     """A name that is not found, an address that is refused, or a URL that cannot be fetched say nothing of a server."""
     assert dict(TROUBLES) == dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
+
+
+def test_the_page_for_operators_has_the_waits_of_each_kind() -> None:
+    """docs/operating.md, row by row."""
+    page = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
+    rows = re.findall(r"^\| `(\w+)` \| (-\d+) \|.*\| ([^|]+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    told = {kind: (int(status), "" if waits == "never" else waits) for kind, status, waits in rows}
+    assert told == {
+        kind.__name__: (kind.status, ", ".join(map(exact_duration, waits)))
+        for kind, waits in RETRY_WAITS_S.items()
+        if not isinstance(kind, int)
+    }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -204,3 +206,10 @@ def test_the_summary_of_a_crawl_that_shares_a_filter_says_what_others_have(facts
     shared = FRONTIER._replace(seen={"shared_left": 113.0, "shared_twice": 40.0})
     text = "".join(text_lines(REPORTS["crawl-summary"].make(replace(facts, frontier=shared))))
     assert "Not-modified URIs: 1\nLinks left to other crawls: 113\nURIs taken by another crawl, too: 40\nTotal" in text
+
+
+def test_the_readme_names_the_reports_as_they_are() -> None:
+    """What stands there can be asked for."""
+    readme = Path(__file__).resolve().parents[4] / "README.md"
+    (row,) = (line for line in readme.read_text(encoding="utf-8").splitlines() if line.startswith("| `reports/` |"))
+    assert set(re.findall(r"`([a-z-]+)`", row)) == REPORTS.keys()
