@@ -14,8 +14,8 @@ from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.checking import check
 from crawler.jobs.choosing import Wanted, choose
-from crawler.orders.complaints import faults
-from crawler.orders.sources import order_of, read_layers, seeds_layer
+from crawler.orders.examining import examine
+from crawler.orders.sources import read_layers, seeds_layer
 from crawler.orders.writing import default_order, effective_order, order_schema
 from crawler.outcomes.errors import OrderError, UsageError, storage_errors
 
@@ -70,20 +70,16 @@ def _show(arguments: Flags) -> None:
 def _validate(arguments: Flags) -> None:
     """Raises: OrderFaults."""
     file, settings = arguments["file"], arguments["settings"]
-    layers = read_layers(file, {}, settings)
-    lines = faults(layers)
-    needs_seeds = ""
-    if not lines:
-        order = order_of(layers)
-        found = check(order)
-        needs_seeds = "" if order.job.sources else "; it names no seed, so the command line must"
-        for warning in found.warnings:
-            say(f"anabranch: {escaped(warning)}; it would be skipped")
-        lines = [f"{file}: {fault}" for fault in found.faults]
-    if lines:
-        for line in lines[:-1]:
+    examined = examine(read_layers(file, {}, settings))
+    found = check(examined, str(file))
+    if found.faults:
+        *others, last = *found.faults, *found.warnings
+        for line in others:
             say(f"anabranch: {escaped(line)}")
-        raise OrderFaults(lines[-1])
+        raise OrderFaults(last)
+    for warning in found.warnings:
+        say(f"anabranch: {escaped(warning)}; it would be skipped")
+    needs_seeds = "" if examined.order.job.sources else "; it names no seed, so the command line must"
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 

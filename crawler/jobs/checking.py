@@ -6,10 +6,12 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from crawler.jobs.opening import frontier_order
-from crawler.jobs.seeds import ORDER, read_seeds
-from crawler.orders.layers import Layer
+from crawler.jobs.seeds import SeedList, read_seeds
+from crawler.orders.examining import Examined
+from crawler.orders.layers import Layer, named_in
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import order_of
 from crawler.outcomes.errors import BadArgument, OrderError
@@ -25,56 +27,101 @@ _POLICIES = {
     "politeness": ("group", "groups"),
 }
 
+#: What the Frontier weighs against each other: sections, and keys of others.
+_WEIGHED = frozenset({"frontier", "politeness", "dedup"})
+_WEIGHED_KEYS = frozenset({("fetch", "timeout"), ("crawl", "workers")})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What became of an order."""
+    """What became of an order; a line each, which names the source and the key."""
 
     faults: tuple[str, ...]  #: a run would not begin
     warnings: tuple[str, ...]  #: a run would say so and go on
 
 
-def check(order: CrawlOrder) -> Check:
-    """Try all that the order names: policies, the user's own functions, overrides, seed files. Opens no job."""
-    faults: dict[str, None] = {}  # a fault that several looks find is told once
-    for find in FINDERS:
-        faults |= dict.fromkeys(find(order))
-    sources = order.job.sources
-    found = read_seeds(sources, io.BytesIO(), ORDER)
-    warnings = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
-    if sources and not found.seeds:
-        faults["no seed is left"] = None
-    return Check(faults=tuple(faults), warnings=tuple(warnings))
+class Search(NamedTuple):
+    """A function of the operator's own that is to be found."""
+
+    section: str
+    key: str
+    find: Callable[[], object]  #: Raises: OrderError that begins with section and key
 
 
-def _policies(order: CrawlOrder) -> Iterator[str]:
-    """Each policy by itself."""
-    default = CrawlOrder()
+def check(examined: Examined, name: str) -> Check:
+    """Try all that the order names: policies, the user's own functions, overrides, seed files. Opens no job.
+
+    `name` is what the order is called. What could not be read is told too, and nothing that may come of its being left out.
+    """
+    policies, sound = _policies(examined)
+    overrides, sound = _overrides(examined, sound)
+    together = [] if _lacks_weight(examined) else [f"{name}: {fault}" for fault in _refused(sound)]
+    found, bad = _seeds(examined)
+    own = _own_functions(examined)
+    lines = [*examined.faults, *policies, *overrides, *together, *own]
+    if bad and not found:
+        lines += [*bad, f"{name}: no seed is left"]
+        bad = []
+    return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(bad))
+
+
+def _policies(examined: Examined) -> tuple[list[str], CrawlOrder]:
+    """Each policy by itself; the order with the default in place of each that is refused."""
+    default, sound = CrawlOrder(), examined.order
+    faults = []
     for section, keys in _POLICIES.items():
         for key in keys:
-            asked = getattr(getattr(order, section), key)
-            changed = getattr(default, section).model_copy(update={key: asked})
-            yield from _refused(default.model_copy(update={section: changed}))
+            refused = list(_refused(_with(default, section, key, examined.order)))
+            faults += [f"{named_in(examined.layers, section, key)}: {fault}" for fault in refused]
+            sound = _with(sound, section, key, default) if refused else sound
+    return faults, sound
 
 
-def _overrides(order: CrawlOrder) -> Iterator[str]:
-    """Each override by itself, under the order's own policy."""
-    for entry in order.override:
-        yield from _refused(order.model_copy(update={"override": (entry,)}))
+def _overrides(examined: Examined, sound: CrawlOrder) -> tuple[list[str], CrawlOrder]:
+    """Each override by itself, under the order's policy; the order without those that are refused."""
+    base = _with(CrawlOrder(), "frontier", "policy", sound)
+    place = next(
+        (layer.section("[override]") for layer in examined.layers if "override" in layer.tables), "[[override]]"
+    )
+    faults, kept = [], []
+    for entry in sound.override:
+        refused = list(_refused(base.model_copy(update={"override": (entry,)})))
+        faults += [f"{place}: {fault}" for fault in refused]
+        kept += [] if refused else [entry]
+    return faults, sound.model_copy(update={"override": tuple(kept)})
 
 
-def _together(order: CrawlOrder) -> Iterator[str]:
-    """What contradicts itself only as a whole."""
-    yield from _refused(order)
+def _with(order: CrawlOrder, section: str, key: str, other: CrawlOrder) -> CrawlOrder:
+    """The order with this value of another one."""
+    changed = getattr(order, section).model_copy(update={key: getattr(getattr(other, section), key)})
+    return order.model_copy(update={section: changed})
 
 
-def _own_functions(order: CrawlOrder) -> Iterator[str]:
+def _lacks_weight(examined: Examined) -> bool:
+    """Something is missing that the rest would have to be weighed against."""
+    left_out = examined.left_out
+    return any(section in _WEIGHED for section, _ in left_out) or bool(left_out & _WEIGHED_KEYS)
+
+
+def _seeds(examined: Examined) -> tuple[bool, list[str]]:
+    """Whether a seed is left, or may be among what could not be read, and a line for each that is none."""
+    job = examined.order.job
+    named = {"seeds": job.seeds, "seed_files": tuple(str(path.absolute()) for path in job.seed_files)}
+    lists: list[SeedList] = [
+        read_seeds(sources, io.BytesIO(), named_in(examined.layers, "job", key)) for key, sources in named.items()
+    ]
+    bad = [f"{bad.source}: {bad.text!r}: {bad.reason}" for one in lists for bad in one.bad]
+    is_any_left = any(one.seeds for one in lists) or any(("job", key) in examined.left_out for key in named)
+    return is_any_left, bad
+
+
+def _own_functions(examined: Examined) -> Iterator[str]:
     """Each function of the operator's own by itself."""
-    for find in _searches(order):
+    for section, key, find in _searches(examined.order):
         try:
             find()
         except OrderError as error:
-            yield str(error)
+            yield f"{named_in(examined.layers, section, key)}{str(error).removeprefix(f'[{section}] {key}')}"
 
 
 def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
@@ -94,17 +141,17 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
 def _look_up(order: CrawlOrder) -> None:
     frontier_order(order)
-    for find in _searches(order):
-        find()
+    for search in _searches(order):
+        search.find()
 
 
-def _searches(order: CrawlOrder) -> Iterator[Callable[[], object]]:
+def _searches(order: CrawlOrder) -> Iterator[Search]:
     for name in filter(is_own, order.urls.canonicalization):
-        yield partial(Canonicalizer, [name])
+        yield Search("urls", "canonicalization", partial(Canonicalizer, [name]))
     for name in order.scope.rules:
-        yield partial(own_rule, name)
+        yield Search("scope", "rules", partial(own_rule, name))
     for name in order.job.processors:
-        yield partial(own_processor, name)
+        yield Search("job", "processors", partial(own_processor, name))
 
 
 def _refused(order: CrawlOrder) -> Iterator[str]:
@@ -112,7 +159,3 @@ def _refused(order: CrawlOrder) -> Iterator[str]:
         frontier_order(order)
     except PolicyError as error:
         yield str(error)
-
-
-#: What looks for faults; each may find any number.
-FINDERS: tuple[Callable[[CrawlOrder], Iterator[str]], ...] = (_policies, _overrides, _together, _own_functions)

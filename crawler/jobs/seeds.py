@@ -89,10 +89,10 @@ def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Se
         except OSError as error:
             yield BadSeed(text=argument, source=named_in, reason=f"it cannot be read: {error.strerror}")
     elif _is_folder(argument):
-        reason = "it is a folder; name the files of URLs in it, or if it is a URL, write http:// before it"
+        reason = "it is a folder; name the files of URLs in it" + _or_url(argument, ", or ")
         yield BadSeed(text=argument, source=named_in, reason=reason)
     elif _is_missing(argument):
-        reason = "there is no such file; if it is a URL, write http:// before it"
+        reason = "there is no such file" + _or_url(argument, "; ")
         yield BadSeed(text=argument, source=named_in, reason=reason)
     else:
         yield _seed(argument, named_in)
@@ -118,8 +118,17 @@ def _is_folder(argument: str) -> bool:
 
 def _is_missing(argument: str) -> bool:
     """It is no file, and was meant for one."""
-    is_path = argument.startswith(("/", "./", "../")) and not argument.startswith("//")
-    return is_path or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
+    return _is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
+
+
+def _is_path(argument: str) -> bool:
+    """It can be meant for a file or folder only."""
+    return argument.startswith(("/", "./", "../")) and not argument.startswith("//")
+
+
+def _or_url(argument: str, joint: str) -> str:
+    """The advice for what may be a URL after all."""
+    return "" if _is_path(argument) else f"{joint}if it is a URL, write http:// before it"
 
 
 def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[Seed | BadSeed]:

@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from crawler.orders.keys import ENTRIES, HOMES, KEYS, keys_of
-from crawler.orders.layers import Layer, merged
-from crawler.orders.order import CrawlOrder
+from crawler.orders.keys import ENTRIES, HOMES, KEYS, SECTIONS, keys_of, quantity_writer
+from crawler.orders.layers import Layer
 
 #: What the types of pydantic's errors begin with -> what to tell the operator.
 _COMPLAINTS: Mapping[str, str] = {
@@ -21,43 +20,19 @@ _COMPLAINTS: Mapping[str, str] = {
     "bool_": "must be true or false",
     "string_type": "must be text",
     "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must be one word, without control characters or parentheses",
     "literal_error": "must be {expected}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than_equal": "must be at most {le:g}",
-    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be more than {gt}",
+    "less_than": "must be less than {lt}",
     "tuple_type": "must be a list",
     "dict_type": "must be a section with keys",
     "missing": "must be given",
     "too_short": "must not be empty",
     "path_type": "must be the name of a file",
 }
-
-
-def faults(layers: Sequence[Layer]) -> list[str]:
-    """Everything that is wrong with what the sources say; empty if an order comes of it."""
-    lines = list(unknown_keys(layers))
-    try:
-        CrawlOrder.model_validate(_known(layers))
-    except ValidationError as error:
-        lines += in_words(error, layers)
-    return lines
-
-
-def _known(layers: Sequence[Layer]) -> dict[str, Any]:
-    """The sources as one, without what nobody knows."""
-    sound: dict[str, Any] = {}
-    for section, table in merged(layers).items():
-        if section in ENTRIES and isinstance(table, list):
-            known = keys_of(ENTRIES[section])
-            sound[section] = [_only(entry, known) for entry in table if isinstance(entry, Mapping)]
-        elif section in KEYS and isinstance(table, Mapping):
-            sound[section] = _only(table, KEYS[section])
-    return sound
-
-
-def _only(table: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key in known}
 
 
 def unknown_keys(layers: Iterable[Layer]) -> Iterator[str]:
@@ -109,16 +84,17 @@ def hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
 
 def in_words(error: ValidationError, layers: Sequence[Layer]) -> list[str]:
     """A line for each fault: where it was written, and what it is."""
-    return [_line(fault, layers) for fault in error.errors(include_url=False)]
+    return [line_of(fault, layers) for fault in error.errors(include_url=False)]
 
 
 def at_fault(error: ValidationError, layers: Sequence[Layer]) -> list[Layer]:
     """The sources that say what the first line is about, the strongest first; none if it is a default."""
-    section, keys, _ = _named(error.errors(include_url=False)[0])
+    section, keys, _ = named(error.errors(include_url=False)[0])
     return _given_by(layers, section, keys)
 
 
-def _line(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
+def line_of(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
+    """Where it was written, and what it is."""
     place, *inner = _place(fault, layers)
     words = "".join(f" {part}" for part in inner if isinstance(part, str) and part != "[key]")
     return f"{place}{words}{':' if 'keys' in fault.get('ctx', {}) else ''} {_complaint(fault)}"
@@ -126,7 +102,7 @@ def _line(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
 
 def _place(error: ErrorDetails, layers: Sequence[Layer]) -> tuple[str | int, ...]:
     """The key at fault as its source writes it, and what is at fault inside of it."""
-    section, keys, path = _named(error)
+    section, keys, path = named(error)
     if section in ENTRIES:
         layer = next(layer for layer in layers if section in layer.tables)
         return (layer.entry(section, int(path[0]) + 1), *(path[1:] or keys[:1]))
@@ -139,7 +115,7 @@ def _place(error: ErrorDetails, layers: Sequence[Layer]) -> tuple[str | int, ...
     return (given[0] if given else f"[{section}] {keys[0]}", *path[1:])
 
 
-def _named(error: ErrorDetails) -> tuple[str, Sequence[str], Sequence[str | int]]:
+def named(error: ErrorDetails) -> tuple[str, Sequence[str], Sequence[str | int]]:
     """The section at fault, its keys that are, and the way to the fault inside of the section."""
     section, *path = str(error["loc"][0]), *error["loc"][1:]
     return section, error.get("ctx", {}).get("keys") or (str(path[0]),), path
@@ -155,5 +131,15 @@ def _complaint(error: ErrorDetails) -> str:
     if kind in {"value_error", "contradiction"}:
         return error["msg"].removeprefix("Value error, ")
     words = next((words for start, words in _COMPLAINTS.items() if kind.startswith(start)), error["msg"])
+    context = error.get("ctx", {}) | _bounds(error)
     shown = "" if kind == "missing" else f"; not {error['input']!r}"
-    return f"{words.format(**error.get('ctx', {}))}{shown}"
+    return f"{words.format(**context)}{shown}"
+
+
+def _bounds(error: ErrorDetails) -> dict[str, str]:
+    """The limits that a value has crossed, as an order would write them."""
+    section, keys, path = named(error)
+    models = ENTRIES if section in ENTRIES else SECTIONS
+    write = quantity_writer(models[section], str(path[1]) if section in ENTRIES else keys[0])
+    limits = {name: limit for name, limit in error.get("ctx", {}).items() if name in {"ge", "gt", "le", "lt"}}
+    return {name: write(limit) if limit else "0" for name, limit in limits.items()}

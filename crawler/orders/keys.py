@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 from types import MappingProxyType
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
 from crawler.orders.order import CrawlOrder
+from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
 
 
 def _is_model(kind: object) -> bool:
@@ -45,6 +47,17 @@ def keys_of(model: type[BaseModel]) -> Mapping[str, object]:
     """Key as an order writes it -> the type of its value."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
+
+def quantity_writer(model: type[BaseModel], key: str) -> Callable[[Any], str]:
+    """How a number is written that is a value of this key: with a unit if it is a duration or a size."""
+    field = next(field for name, field in model.model_fields.items() if key in {name, field.alias})
+    inner = (getattr(kind, "__metadata__", ()) for kind in get_args(field.annotation))  # of `Size | None`
+    read_by = {getattr(how, "func", None) for how in chain(field.metadata, *inner)}
+    return next((write for read, write in _WRITERS.items() if read in read_by), "{:g}".format)
+
+
+#: What reads a quantity -> what writes it so that it is read back.
+_WRITERS: Mapping[object, Callable[[Any], str]] = {parse_duration: exact_duration, parse_size: exact_size}
 
 #: Section -> key -> type of the value.
 KEYS: Mapping[str, Mapping[str, object]] = {section: keys_of(model) for section, model in SECTIONS.items()}

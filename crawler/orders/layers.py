@@ -58,6 +58,13 @@ def merged(layers: Sequence[Layer]) -> dict[str, Any]:
     return tables
 
 
+def named_in(layers: Sequence[Layer], section: str, key: str) -> str:
+    """The key as the source writes it whose value counts; as a file would if it is the default."""
+    tables = ((layer, layer.tables.get(section)) for layer in layers)
+    given = (layer for layer, table in tables if isinstance(table, Mapping) and key in table)
+    return next((layer.key(section, key) for layer in given), f"[{section}] {key}")
+
+
 def origin(layers: Sequence[Layer], section: str, key: str) -> str:
     """Where the value of a key comes from: `--min-delay`, a variable, `crawl.toml:12`, or `default`."""
     return next(

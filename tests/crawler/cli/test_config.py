@@ -126,8 +126,22 @@ def test_validate_tries_what_the_order_names(file) -> None:
     result = config("validate", file)
     assert result.exit_code == 4
     said = result.stderr.splitlines()
-    assert [line for line in said if "would be skipped" in line] == said[:1]
-    assert [word in line for word, line in zip(("nope", "no.such", "no seed"), said[1:], strict=True)] == [True] * 3
+    words = ("[frontier] policy", "[frontier] cost", "[job] seeds: '::'", "no seed is left")
+    assert [line.startswith(f"anabranch: {file}: {word}") for word, line in zip(words, said, strict=True)] == [True] * 4
+
+
+def test_validate_says_that_a_seed_would_be_skipped_only_if_a_run_would_begin(file) -> None:
+    """With the exit code of a run that begins; else it is one of the things that are wrong."""
+    file.write_text('[job]\nseeds = ["::", "a.test"]')
+    result = config("validate", file)
+    reason = "it is no http or https URL; correct or remove it"
+    assert (result.exit_code, result.stdout) == (0, f"{file}: nothing is wrong with it\n")
+    assert result.stderr == f"anabranch: {file}: [job] seeds: '::': {reason}; it would be skipped\n"
+    result = config("validate", file, "-s", "frontier.policy=nope")
+    assert result.exit_code == 4
+    policy, seed = result.stderr.splitlines()
+    assert policy.startswith("anabranch: -s frontier.policy: policy nope is unknown")
+    assert seed == f"anabranch: {file}: [job] seeds: '::': {reason}"
 
 
 def test_validate_says_that_nothing_is_wrong(file) -> None:

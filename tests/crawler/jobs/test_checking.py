@@ -3,19 +3,30 @@
 import pytest
 
 from crawler.jobs.checking import check, check_names
-from crawler.orders.order import CrawlOrder
+from crawler.orders.examining import examine
+from crawler.orders.layers import Layer
 from crawler.orders.sources import load_order, read_layers
 from crawler.outcomes.errors import BadArgument, OrderError
 from frontier.errors import PolicyError
 
 
+def checked(**sections):
+    file = Layer(
+        tables=sections,
+        section_form="x.toml: [{section}]",
+        key_form="x.toml: [{section}] {key}",
+        origin_form="x.toml",
+    )
+    return check(examine([file]), "x.toml")
+
+
 def faults(**sections):
-    return check(CrawlOrder.model_validate(sections)).faults
+    return checked(**sections).faults
 
 
 def test_the_defaults_are_sound() -> None:
     """Without seeds, too: they may come with the command."""
-    found = check(CrawlOrder())
+    found = checked()
     assert (found.faults, found.warnings) == ((), ())
 
 
@@ -31,8 +42,9 @@ def test_the_defaults_are_sound() -> None:
     ],
 )
 def test_a_policy_that_does_not_exist_is_one_fault(section, key, value) -> None:
-    """Own functions are imported, as a run imports them."""
+    """Told by its key. Own functions are imported, as a run imports them."""
     (fault,) = faults(**{section: {key: value}})
+    assert fault.startswith(f"x.toml: [{section}] {key}: ")
     assert value in fault
 
 
@@ -48,21 +60,22 @@ def test_all_of_them_are_told_at_once() -> None:
         ],
     )
     assert len(found) == 5
-    assert sum("override http://" in fault for fault in found) == 2
+    assert sum(fault.startswith("x.toml: [[override]]: override http://") for fault in found) == 2
 
 
 def test_functions_of_ones_own_are_imported_one_by_one() -> None:
-    """As many faults as there are; rules by name are no functions."""
+    """As many faults as there are; rules by name are no functions. Each must take what it will be given."""
     found = faults(
         urls={"canonicalization": ["www", "nosuch:key"]},
         scope={"rules": ["nosuch:rule", "os:getcwd"]},
         job={"processors": ["nosuch:processor", "os:getcwd"]},
     )
     assert [fault.partition(" cannot")[0] for fault in found] == [
-        "[urls] canonicalization nosuch:key",
-        "[scope] rules nosuch:rule",
-        "[job] processors nosuch:processor",
-        "[job] processors os:getcwd is not async; write `async def getcwd(visit)`",
+        "x.toml: [urls] canonicalization nosuch:key",
+        "x.toml: [scope] rules nosuch:rule",
+        "x.toml: [scope] rules os:getcwd",
+        "x.toml: [job] processors nosuch:processor",
+        "x.toml: [job] processors os:getcwd is not async; write `async def getcwd(visit)`",
     ]
 
 
@@ -93,13 +106,47 @@ def test_what_contradicts_itself_only_as_a_whole_is_told() -> None:
 
 
 def test_seeds_that_are_none_are_warnings_unless_none_is_left(tmp_path) -> None:
-    """A run would skip them, and could not begin without any."""
+    """A run would skip them, and could not begin without any. The line names key and source, and the advice fits."""
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("http://a.test/\nno host at all\n")
-    found = check(CrawlOrder.model_validate({"job": {"seed_files": [str(seeds)], "seeds": ["::"]}}))
+    found = checked(job={"seed_files": [str(seeds)], "seeds": ["::"]})
     assert found.faults == ()
     assert [warning.partition(": it is")[0] for warning in found.warnings] == [
-        "crawl order: '::'",
+        "x.toml: [job] seeds: '::'",
         f"{seeds}:2: 'no host at all'",
     ]
-    assert faults(job={"seed_files": ["none.txt"]}) == ("no seed is left",)
+    missing = tmp_path / "none.txt"
+    assert faults(job={"seed_files": [str(missing)]}) == (
+        f"x.toml: [job] seed_files: '{missing}': there is no such file",
+        "x.toml: no seed is left",
+    )
+
+
+def test_a_fault_does_not_hide_those_behind_it() -> None:
+    """One look tells of values, policies, overrides, the whole, own functions and seeds."""
+    found = faults(
+        frontier={"policy": "nope", "lease": "1s"},
+        crawl={"nokey": 3},
+        scope={"rules": ["os:getcwd"], "include": ["("]},
+        override=[{"surt": "http://a.test/x/", "min_delay": 1}],
+        job={"seeds": ["ftp://a.test/"]},
+    )
+    assert [fault[:24] for fault in found] == [
+        "x.toml: [crawl] nokey is",
+        "x.toml: [scope] include ",
+        "x.toml: [frontier] polic",
+        "x.toml: [[override]]: ov",
+        "x.toml: lease_s 1: a lea",
+        "x.toml: [scope] rules os",
+        "x.toml: [job] seeds: 'ft",
+        "x.toml: no seed is left",
+    ]
+
+
+def test_no_fault_comes_of_what_was_left_out() -> None:
+    """A short lease may fit the time of a fetch that could not be read; a seed may be among those that could not."""
+    (fault,) = faults(frontier={"lease": "4s"}, fetch={"timeout": "1 sec"})
+    assert fault.startswith("x.toml: [fetch] timeout must be")
+    found = checked(job={"seeds": 3, "seed_files": ["none.txt"]})
+    assert [fault[:25] for fault in found.faults] == ["x.toml: [job] seeds must "]
+    assert len(found.warnings) == 1

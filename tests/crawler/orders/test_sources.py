@@ -1,11 +1,10 @@
-"""Settings from the command line, and all faults at once."""
+"""Settings from the command line, and what is wrong with one of the sources."""
 
 import os
 
 import pytest
 
-from crawler.orders.complaints import faults
-from crawler.orders.sources import load_order, read_layers
+from crawler.orders.sources import load_order
 from crawler.outcomes.errors import BadArgument, OrderError, UsageError
 from crawler.outcomes.exits import ExitCode
 
@@ -94,58 +93,9 @@ def test_what_is_wrong_on_the_command_line_has_the_code_of_wrong_usage(tmp_path,
     assert raised.value.exit_code is ExitCode.BAD_ORDER
 
 
-def test_two_sources_that_are_both_wrong_are_told_without_a_traceback(tmp_path, monkeypatch) -> None:
-    """One gives no section, the other a bad value of it."""
-    file = tmp_path / "x.toml"
-    file.write_text("crawl = 3")
-    monkeypatch.setenv("ANABRANCH_CRAWL__WORKERS", "x")
-    assert faults(read_layers(file, {}, [])) == [
-        f"{file}: [crawl] must be a section with keys, not 3",
-        "environment: ANABRANCH_CRAWL__WORKERS must be a whole number; not 'x'",
-    ]
-
-
 def test_a_flag_that_is_named_differently_than_its_key_is_at_fault_by_its_own_name() -> None:
     """--limit is [limits] pages."""
     with pytest.raises(OrderError, match=r"^--limit must be at least 0; not -1"):
         load_order(None, {"limit": -1})
     with pytest.raises(OrderError, match=r"^--size-limit must be"):
         load_order(None, {"size_limit": "x"})
-
-
-def test_all_faults_of_all_sources_are_told_at_once(tmp_path, monkeypatch) -> None:
-    """One line each; what is unknown first, without hiding what is wrong beside it."""
-    file = tmp_path / "x.toml"
-    file.write_text(
-        "[politenes]\nx = 1\n[crawl]\nworkers = 'many'\n[fetch]\ntimeout = 0\nmax_bodi = 3\nmax_body = 'x'\n"
-        "[dns]\nhosts = 3\n[[override]]\nsurt = []\nsort = 1\n[politeness]\nmin_delay = 60\n"
-    )
-    monkeypatch.setenv("ANABRANCH_SCOPE__MAX_HOPS", "-1")
-    lines = [line.replace(str(file), "FILE") for line in faults(read_layers(file, {}, []))]
-    assert sorted(lines) == sorted(
-        [
-            "FILE: [politenes] is unknown; did you mean [politeness]?",
-            "FILE: [fetch] max_bodi is unknown; did you mean max_body?",
-            "FILE: [[override]] 1 sort is unknown; did you mean surt?",
-            "environment: ANABRANCH_SCOPE__MAX_HOPS must be at least 0; not '-1'",
-            "FILE: [politeness] min_delay: max_delay (30s) is less than min_delay (1m); raise the one or lower the other",
-            "FILE: [crawl] workers must be a whole number; not 'many'",
-            "FILE: [fetch] timeout must be more than 0; not 0",
-            "FILE: [fetch] max_body must be a number of bytes, or like 8KB, 10MB, 16MiB, 1GB; not 'x'",
-            "FILE: [dns] hosts must be a section with keys; not 3",
-            "FILE: [[override]] 1 surt must not be empty; not []",
-        ]
-    )
-
-
-@pytest.mark.parametrize("text", ["crawl = 3", "override = 3", "[override]\nx = 1"])
-def test_what_has_not_the_form_of_a_section_is_one_fault(tmp_path, text) -> None:
-    """And no other one comes of it."""
-    file = tmp_path / "x.toml"
-    file.write_text(text)
-    assert len(faults(read_layers(file, {}, []))) == 1
-
-
-def test_an_order_in_order_has_no_fault() -> None:
-    """Nothing is said about defaults."""
-    assert faults(read_layers(None, {}, [])) == []
