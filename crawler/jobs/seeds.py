@@ -118,17 +118,17 @@ def _is_folder(argument: str) -> bool:
 
 def _is_missing(argument: str) -> bool:
     """It is no file, and was meant for one."""
-    return _is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
+    return is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
 
 
-def _is_path(argument: str) -> bool:
+def is_path(argument: str) -> bool:
     """It can be meant for a file or folder only."""
     return argument.startswith(("/", "./", "../")) and not argument.startswith("//")
 
 
 def _or_url(argument: str, joint: str) -> str:
     """The advice for what may be a URL after all."""
-    return "" if _is_path(argument) else f"{joint}if it is a URL, write http:// before it"
+    return "" if is_path(argument) else f"{joint}if it is a URL, write http:// before it"
 
 
 def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[Seed | BadSeed]:

@@ -41,19 +41,15 @@ def examine(layers: Sequence[Layer]) -> Examined:
     lines = list(unknown_keys(layers))
     tables = _known(layers)
     wrong: set[_Place] = set()
-    while True:
-        try:
-            order = CrawlOrder.model_validate(tables)
-            break
-        except ValidationError as error:
-            found = [(fault, _places(fault)) for fault in error.errors(include_url=False)]
-            lines += [line_of(fault, layers) for fault, places in found if not places & wrong]
-            new = {place for _, places in found for place in places} - wrong
-            if not new:
-                raise
-        for place in new:
+    while found := _wrong(tables):
+        lines += [line_of(fault, layers) for fault, places in found if not places & wrong]
+        places = {place for _, places in found for place in places}
+        if places <= wrong:
+            break  # no default and no stand-in is wrong, so this is a defect, and is raised below
+        for place in places:
             _leave_out(tables, place)
-        wrong |= new
+        wrong |= places
+    order = CrawlOrder.model_validate(tables)
     left_out = frozenset((section, key) for section, _, key in wrong)
     return Examined(order=_without_entries(order, wrong), layers=layers, faults=tuple(lines), left_out=left_out)
 
@@ -72,6 +68,15 @@ def _known(layers: Sequence[Layer]) -> dict[str, Any]:
 
 def _only(table: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key in known}
+
+
+def _wrong(tables: Mapping[str, Any]) -> list[tuple[ErrorDetails, set[_Place]]]:
+    """What is found wrong in one look, each with its places."""
+    try:
+        CrawlOrder.model_validate(tables)
+    except ValidationError as error:
+        return [(fault, _places(fault)) for fault in error.errors(include_url=False)]
+    return []
 
 
 def _places(fault: ErrorDetails) -> set[_Place]:

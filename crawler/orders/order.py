@@ -19,7 +19,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from crawler.jobs.seeds import is_file
+from crawler.jobs.seeds import is_file, is_path
 from crawler.orders.dedup import DedupSection
 from crawler.orders.extract import ExtractSection
 from crawler.orders.fetch import FetchSection, SiteEntry
@@ -125,7 +125,7 @@ def dump_order(order: CrawlOrder) -> str:
 def with_sources(order: CrawlOrder, sources: Sequence[str]) -> CrawlOrder:
     """The order with the seeds and seed files that were really used; standard input leaves no trace in it."""
     named = [source for source in sources if source != "-"]
-    files = tuple(Path(source) for source in named if is_file(source))
-    seeds = tuple(source for source in named if not is_file(source))
-    job = order.job.model_copy(update={"seeds": seeds, "seed_files": files})
+    files = {source: Path(source) for source in named if is_file(source) or is_path(source)}  # also one that is missing
+    seeds = tuple(source for source in named if source not in files)
+    job = order.job.model_copy(update={"seeds": seeds, "seed_files": tuple(files.values())})
     return order.model_copy(update={"job": job})

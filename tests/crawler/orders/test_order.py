@@ -344,6 +344,13 @@ def test_a_source_that_is_no_file_is_a_seed(tmp_path: Path, monkeypatch: pytest.
     assert with_sources(CrawlOrder(), sources).job.seeds == tuple(sources)
 
 
+def test_a_seed_file_that_is_missing_stays_a_seed_file(tmp_path: Path) -> None:
+    """It can be meant for nothing else, and is shown as what it is."""
+    missing = tmp_path / "none.txt"
+    job = with_sources(CrawlOrder(), ["a.test", str(missing)]).job
+    assert (job.seeds, job.seed_files) == (("a.test",), (missing,))
+
+
 def test_a_key_that_is_a_flag_is_in_one_section_only() -> None:
     """Else a flag would not say what it sets."""
     assert len(set(FLAGS.values())) == len(FLAGS)
