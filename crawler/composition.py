@@ -40,6 +40,7 @@ from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from crawler.steps import Tools, steps
 from crawler.workers import Dispose, WorkerPool
 from frontier.aio import AsyncFrontier
+from frontier.cancellation import to_the_end
 from frontier.core import Frontier
 
 
@@ -88,8 +89,7 @@ async def _open_tools(run: Run, book: SeedBook, opened: AsyncExitStack) -> Tools
     resolver = resolver_of(order, run.clock)
     opened.push_async_callback(resolver.close)
     frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, run, resolver)))
-    accounts, writing = await asyncio.to_thread(_open_files, run)
-    opened.push_async_callback(writing.journal.close)
+    accounts, writing = await to_the_end(_open_writing(run, opened))
     fetcher = _fetcher(run, resolver)
     opened.push_async_callback(fetcher.close)
     sandbox = Sandbox()
@@ -160,6 +160,13 @@ def _open_frontier(run: Run, resolver: Resolver, on_change: Callable[[], None]) 
         frontier.close()
         raise
     return frontier
+
+
+async def _open_writing(run: Run, opened: AsyncExitStack) -> tuple[Accounts, Writing]:
+    """Open the job's files, off the loop. Not to be cancelled: they are open before `opened` knows of them."""
+    accounts, writing = await asyncio.to_thread(_open_files, run)
+    opened.push_async_callback(writing.journal.close)
+    return accounts, writing
 
 
 def _open_files(run: Run) -> tuple[Accounts, Writing]:

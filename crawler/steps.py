@@ -19,6 +19,7 @@ from crawler.jobs.seeding import Seeding
 from crawler.jobs.writing import Writing
 from crawler.network.dns import Resolver
 from crawler.orders.order import CrawlOrder
+from crawler.processors.announcing import Announcer
 from crawler.processors.candidates import Ahead, Candidates
 from crawler.processors.disposition import Disposition
 from crawler.processors.naming import NamePrecondition
@@ -91,8 +92,13 @@ def _robots(order: CrawlOrder, tools: Tools, candidates: Candidates) -> Processo
         clock=tools.clock,
         set_delay=tools.frontier.set_delay,
         note=tools.dispose.note_robots,
-        announce=candidates.announce if order.extract.sitemaps else None,
+        announce=_announcer(tools, candidates) if order.extract.sitemaps else None,
     )
+
+
+def _announcer(tools: Tools, candidates: Candidates) -> Announcer:
+    unlike = tools.admission.unlike
+    return Announcer(candidates.announce, tools.frontier, None if unlike is None else unlike.keep)
 
 
 def _archive(tools: Tools) -> Archive | None:

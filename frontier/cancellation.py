@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+
+class Closable(Protocol):
+    """What holds something until it is closed."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Closable)
 
 
 async def outlast(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
@@ -31,3 +40,17 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+async def or_closed(opening: Coroutine[Any, Any, C]) -> C:
+    """Await what opens something; a caller that is cancelled meanwhile leaves nothing open.
+
+    What the opening raises comes before the cancellation.
+    """
+    task = asyncio.ensure_future(opening)
+    cancelled = await outlast(task)
+    opened = task.result()
+    if cancelled is not None:
+        opened.close()
+        raise cancelled
+    return opened

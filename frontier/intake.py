@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from frontier.fingerprints import name_id
+from frontier.leftkeys import LeftKeys
 from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
 from frontier.outbox import Outbox
 from frontier.policies.assignment import Assign, PolitenessScope
@@ -33,8 +35,6 @@ _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number
 _new: Final = tuple.__new__
 #: Ids of names that are remembered.
 _REMEMBERED: Final = 65_536
-#: Keys that other crawls own that are remembered.
-_REMEMBERED_KEYS: Final = 65_536
 
 
 class Fresh:
@@ -83,9 +83,7 @@ class Intake:
         self._unmarked: deque[tuple[int, int, list[bytes]]] = deque()
         self.marked_ordinal = 0  #: every row up to this one is known to the filter
         self.has_shared = False  #: the store asks a filter beside this one, and lets rows die that other crawls have
-        self._elsewhere: set[bytes] = (
-            set()
-        )  #: keys that died so: they stay pending for a while, as no filter here has them
+        self._left = LeftKeys()  #: keys that died so
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
@@ -137,18 +135,12 @@ class Intake:
             _, self.marked_ordinal, added = unmarked.popleft()
             keys.extend(added)
         if keys:
-            own = self._without_dead(keys, died) if died and self.has_shared else keys
+            own, known = self._without_dead(keys, died) if died and self.has_shared else (keys, keys)
             self._seen.mark(own)
-            self._pending.difference_update(own)
+            self._pending.difference_update(known)
 
-    def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> list[bytes]:
-        """The keys that are this crawl's; the others are remembered: a popular link is not asked about each time."""
-        dead = {row.dedup_key() for row in died}
-        if len(self._elsewhere) + len(dead) > _REMEMBERED_KEYS:
-            self._pending -= self._elsewhere
-            self._elsewhere.clear()
-        self._elsewhere |= dead
-        return [key for key in keys if key not in dead]
+    def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> tuple[list[bytes], set[bytes]]:
+        return self._left.sort_out(keys, died, lambda: chain.from_iterable(added for _, _, added in self._unmarked))
 
     def gate_of(self, queue: QueueKey, host: str) -> GateKey:
         """The gate of a URL with this queue and host."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
-from crawler.archiving.cdxj import IndexLine
 from crawler.archiving.exchanges import Exchange, Place
-from crawler.archiving.records import Record, digest_text, exchange_records, warcinfo_record
+from crawler.archiving.members import HEAD_BYTES, Member, index_line
+from crawler.archiving.records import Record, exchange_records, warcinfo_record
 from crawler.jobs.durablefiles import AppendOnlyFile
 
 WARC = ".warc.gz"
@@ -64,11 +65,13 @@ class OpenWarc:
     def add(self, exchange: Exchange) -> Place:
         """Write the records of a visit, and the line of index for its answer; where that stands."""
         answer, *others = exchange_records(exchange, self.info.record_id)
-        offset, length = self._add(answer)
+        member = self._add(answer)
         for record in others:
             self._add(record)
-        self._index.write(_line(exchange, offset, length, self.filename).to_bytes())
-        return Place(self.filename, offset)
+        line = index_line(member, self.filename)
+        assert line is not None, "it is an answer"
+        self._index.write(line.to_bytes())
+        return Place(self.filename, member.offset)
 
     def sync(self) -> None:
         """Return when the records are durable. The index is not synced: opening finds what it lacks in the records."""
@@ -89,39 +92,24 @@ class OpenWarc:
         self._file.close()
         self._index.close()
 
-    def _add(self, record: Record) -> tuple[int, int]:
-        """Append a record as one gzip member; its offset and length."""
-        offset = self._file.written_bytes
-        for piece in _gzipped(record):
+    def _add(self, record: Record) -> Member:
+        """Append a record as one gzip member; of its head, what stands before a body."""
+        offset, pieces = self._file.written_bytes, record.stream()
+        head = next(pieces)
+        for piece in _gzipped(chain((head,), pieces)):
             self._file.write(piece)
-        return offset, self._file.written_bytes - offset
+        return Member(offset, self._file.written_bytes - offset, head[:HEAD_BYTES])
 
 
-def _gzipped(record: Record) -> Iterator[bytes]:
+def _gzipped(record: Iterable[bytes]) -> Iterator[bytes]:
     """A record as one gzip member, in pieces that are worth a write."""
     deflate, ready = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP), bytearray()
-    for piece in record.stream():
+    for piece in record:
         ready += deflate.compress(piece)
         if len(ready) >= _WRITE_BYTES:
             yield bytes(ready)
             ready.clear()
     yield bytes(ready) + deflate.flush()
-
-
-def _line(exchange: Exchange, offset: int, length: int, filename: str) -> IndexLine:
-    answer, revisit = exchange.response, exchange.revisit
-    types = (value for name, value in answer.raw_headers if name.lower() == b"content-type")
-    return IndexLine(
-        url=exchange.url,
-        date=exchange.date,
-        mime=next(types, b"").decode("utf-8", "replace"),
-        status=answer.status,
-        digest=digest_text(answer.body.digest if revisit is None else revisit.original.digest),
-        length=length,
-        offset=offset,
-        filename=filename,
-        is_revisit=revisit is not None,
-    )
 
 
 def _all_of_it(fd: int) -> int:

@@ -66,7 +66,10 @@ class Archive:
         return known.validators
 
     async def answer(self, url: str) -> Response | None:
-        """The answer of the last fetch, to be closed by the caller; None if it cannot be read."""
+        """The answer of the last fetch, to be closed by the caller; None if it cannot be read.
+
+        It may hold a file: whoever awaits it sees it through (`to_the_end`), since a cancelled one could not be closed.
+        """
         known = await self._payloads.fetched(url)
         if known is None:
             return None

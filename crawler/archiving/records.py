@@ -41,7 +41,10 @@ class Record(NamedTuple):
     body: Body | None = None
 
     def stream(self) -> Iterator[bytes]:
-        """The record's bytes, in pieces. Cost: the body is read twice, since its digest stands before it."""
+        """The record's bytes, in pieces, of which the first is all that stands before the body.
+
+        Cost: the body is read twice, since its digest stands before it.
+        """
         digest = hashlib.sha1(self.head, usedforsecurity=False)
         for chunk in self._body():
             digest.update(chunk)

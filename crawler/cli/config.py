@@ -19,19 +19,19 @@ from crawler.orders.sources import order_of, read_layers, seeds_layer
 from crawler.orders.writing import default_order, effective_order, order_schema
 from crawler.outcomes.errors import OrderError, UsageError, storage_errors
 
-Arguments = Mapping[str, Any]
+Flags = Mapping[str, Any]
 
 
 class OrderFaults(OrderError):
     """An order has several faults, which have been told."""
 
 
-def run_config(verb: str, arguments: Arguments) -> int:
+def run_config(verb: str, arguments: Flags) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
     return guarded(lambda: _VERBS[verb](arguments))
 
 
-def _init(arguments: Arguments) -> None:
+def _init(arguments: Flags) -> None:
     file: Path | None = arguments["file"]
     if file is None or str(file) == "-":
         put(default_order().rstrip("\n"))
@@ -44,8 +44,8 @@ def _init(arguments: Arguments) -> None:
             raise UsageError(f"{file}: exists; nothing was written, name a new file") from error
 
 
-def _show(arguments: Arguments) -> None:
-    parameters: Arguments = arguments["parameters"]
+def _show(arguments: Flags) -> None:
+    parameters: Flags = arguments["parameters"]
     sources = tuple(parameters["sources"] or ())
     chosen = choose(
         Wanted(
@@ -67,7 +67,7 @@ def _show(arguments: Arguments) -> None:
     put(shown.rstrip("\n") or "# nothing is given: all keys have their defaults; --effective shows them")
 
 
-def _validate(arguments: Arguments) -> None:
+def _validate(arguments: Flags) -> None:
     """Raises: OrderFaults."""
     file, settings = arguments["file"], arguments["settings"]
     layers = read_layers(file, {}, settings)
@@ -87,11 +87,11 @@ def _validate(arguments: Arguments) -> None:
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 
-def _schema(_: Arguments) -> None:
+def _schema(_: Flags) -> None:
     put(json.dumps(order_schema(), indent=2))
 
 
-_VERBS: Mapping[str, Callable[[Arguments], None]] = {
+_VERBS: Mapping[str, Callable[[Flags], None]] = {
     "init": _init,
     "show": _show,
     "validate": _validate,

@@ -22,6 +22,7 @@ from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.job import ORDER_FILE, JobFolder, is_job
 from crawler.jobs.opening import open_job
+from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
 from crawler.operating.verbs import answer
@@ -38,8 +39,6 @@ from frontier.operating.timewords import counted
 #: Where jobs that are called by name live.
 JOBS = Path("jobs")
 
-Facts = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierCommand:
@@ -47,7 +46,7 @@ class FrontierCommand:
 
     verb: str
     job: str  #: a folder, or a name below `jobs`
-    arguments: Mapping[str, Any]  #: of the verb
+    arguments: Arguments  #: of the verb
     as_json: bool = False
 
 
@@ -136,7 +135,7 @@ def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
         raise storage_error(error, Path("standard output")) from error
 
 
-def _load(frontier: Frontier, order: CrawlOrder, arguments: Facts) -> None:
+def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> None:
     report = load_file(
         frontier,
         Path(arguments["file"]),
@@ -172,7 +171,7 @@ def _pattern(text: str | None) -> Callable[[str], object]:
         raise UsageError(f"--url {text!r}: no regular expression: {error}") from error
 
 
-def _remove(frontier: Frontier, arguments: Facts, matches: Callable[[str], object]) -> None:
+def _remove(frontier: Frontier, arguments: Arguments, matches: Callable[[str], object]) -> None:
     queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
     operations = frontier.operations
     if queue is not None:

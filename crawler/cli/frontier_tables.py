@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from crawler.operating.arguments import Facts
 from frontier.operating.explain import Explanation, text_of
 from frontier.operating.timewords import counted, duration_words, rate_words
-
-Facts = Mapping[str, Any]
 
 #: Characters of a name that are shown in a table.
 _SHOWN = 48

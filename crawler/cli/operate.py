@@ -10,10 +10,9 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crawler.cli.frontier import find_job, opened, put
 from crawler.cli.frontier_tables import escaped, totals_lines
@@ -22,6 +21,7 @@ from crawler.cli.saying import say
 from crawler.jobs.job import until_free, who_holds
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import Seed, SeedBook, read_seeds
+from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
 from crawler.operating.verbs import answer
@@ -33,8 +33,6 @@ WATCH_S = 2.0
 #: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
 _QUESTION_BYTES = 1 << 18
 
-Facts = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperateCommand:
@@ -42,7 +40,7 @@ class OperateCommand:
 
     verb: str
     job: str  #: a folder, or a name below `jobs`
-    arguments: Mapping[str, Any]
+    arguments: Arguments
     as_json: bool = False
     watch: bool = False
     wait: bool = False

@@ -1,4 +1,4 @@
-"""What a verb is told: values as JSON holds them, checked. All raise UsageError, in one line."""
+"""What a verb is told, checked, and what it answers: values as JSON holds them. All raise UsageError, in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 from crawler.outcomes.errors import UsageError
 from frontier.scheduling.lifecycle import QueueState
 
+#: What a verb is told, by name.
 Arguments = Mapping[str, Any]
+#: What it answers, by name; what a command shows.
+Facts = Mapping[str, Any]
 
 
 def text(given: Arguments, name: str) -> str:

@@ -17,13 +17,14 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import structlog
 
+from crawler.operating.arguments import Arguments, Facts
 from crawler.outcomes.endings import failure_code
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
@@ -48,9 +49,8 @@ _TOO_LATE = {
     "code": ExitCode.STORE_OR_JOB_IN_USE,
 }
 
-Arguments = Mapping[str, Any]
 #: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
-Answer = Callable[[str, Arguments], Awaitable[Mapping[str, Any]]]
+Answer = Callable[[str, Arguments], Awaitable[Facts]]
 
 
 class ControlRefused(CrawlerError):
@@ -163,7 +163,7 @@ class _Connection(asyncio.Protocol):
         self._is_all = True
         return self._due > 0
 
-    def say(self, reply: Mapping[str, Any]) -> None:
+    def say(self, reply: Facts) -> None:
         """Send the answer to the oldest question that has none; nobody may be there any more."""
         self._due -= 1
         if not self._transport.is_closing():
@@ -181,7 +181,7 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
-def ask(state: Path, verb: str, arguments: Arguments) -> Mapping[str, Any] | None:
+def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
     """The facts that the running crawl answers (blocks); None if none is running here, or it has just ended.
 
     Raises: ControlRefused, ControlSilent.
@@ -204,7 +204,7 @@ def ask(state: Path, verb: str, arguments: Arguments) -> Mapping[str, Any] | Non
     answer: dict[str, Any] = json.loads(line)
     if "error" in answer:
         raise ControlRefused(answer["error"], ExitCode(answer["code"]))
-    facts: Mapping[str, Any] = answer["facts"]
+    facts: Facts = answer["facts"]
     return facts
 
 

@@ -8,11 +8,11 @@ that moment on.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 from crawler.jobs.seeding import NOT_TAKEN, Marks, Seeding, key_of, own_functions_told
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.jobs.sourcetags import SourceTags
+from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.course import Cause, Course, Phase
 from crawler.operating.judging import Judge
 from crawler.operating.verbs import answer_beside
@@ -23,9 +23,6 @@ from crawler.urls.parsing import canonical
 from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
 from frontier.models import Verdict
-
-Arguments = Mapping[str, Any]
-Facts = dict[str, Any]
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
 REPORT = "report"

@@ -6,16 +6,16 @@ A crawl that runs asks its own scope; for one that is stopped `opened_judge` mak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from crawler.extracting.links import NAVIGATION
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeding import key_of, own_functions_told
 from crawler.jobs.seeds import SeedBook
+from crawler.operating.arguments import Arguments, Facts
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.scope.explaining import explain_scope
@@ -24,8 +24,6 @@ from crawler.scope.ruling import Scope
 from crawler.scope.similar import Similar, open_similar
 from crawler.urls.canonicalization import Canonicalizer, KeyOf
 from crawler.urls.parsing import seed_url
-
-Facts = dict[str, Any]
 
 #: The verbs that may be about a URL, and the argument that names it.
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
@@ -40,7 +38,7 @@ class Judge:
         self._seeds = seeds
         self._similar = similar
 
-    def keyed(self, verb: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def keyed(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
         typed = given.get(ABOUT_URLS.get(verb, ""))
         url = seed_url(typed) if isinstance(typed, str) and (verb == "why" or "://" in typed) else None

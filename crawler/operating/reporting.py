@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crawler.jobs.seeds import Seed
+from crawler.operating.arguments import Arguments, Facts
 from crawler.outcomes.errors import UsageError, storage_errors
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
@@ -19,9 +19,8 @@ from crawler.reporting.reports.seeds import SeedFact, seed_facts
 from crawler.reporting.reports.table import json_facts
 from crawler.reporting.statistics import WorkerBoard
 from frontier.aio import AsyncFrontier
+from frontier.cancellation import or_closed, to_the_end
 from frontier.core import Frontier
-
-Facts = dict[str, Any]
 
 #: Rows of an answer, unless it is asked for more; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000
@@ -40,13 +39,13 @@ class RunningJob:
     seeds: Callable[[], Awaitable[list[SeedFact]]]
 
 
-async def answer_report(job: RunningJob, given: Mapping[str, Any]) -> Facts:
+async def answer_report(job: RunningJob, given: Arguments) -> Facts:
     """What a running crawl says to `report`. Arguments: name, limit. The crawl goes on meanwhile. Raises: UsageError."""
     kind, limit = report_kind(given.get("name")), _limit(given)
     with storage_errors(job.state):
         facts = await facts_of_running(job, kind.needs)
         with facts.accounts:
-            return await asyncio.to_thread(lambda: json_facts(kind.make(facts), limit))
+            return await to_the_end(asyncio.to_thread(lambda: json_facts(kind.make(facts), limit)))
 
 
 async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:
@@ -63,12 +62,12 @@ async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -
         queues=await job.frontier.look(looking.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
         workers=job.board.facts() if "workers" in needs else (),
         steps=dict(job.board.times) if "workers" in needs else {},
-        accounts=await asyncio.to_thread(AccountsView, job.state),
+        accounts=await or_closed(asyncio.to_thread(AccountsView, job.state)),
     )
 
 
 def report_of_stopped(
-    directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Mapping[str, Any], crawl_log: Path
+    directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Arguments, crawl_log: Path
 ) -> Facts:
     """The same for a job that is stopped, whose lock the caller holds (blocks). Raises: UsageError, StorageError."""
     kind, limit = report_kind(given.get("name")), _limit(given)
@@ -99,7 +98,7 @@ def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: list[Seed], vi
     )
 
 
-def _limit(given: Mapping[str, Any]) -> int:
+def _limit(given: Arguments) -> int:
     """Raises: UsageError."""
     limit = given.get("limit", LIMIT)
     if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:

@@ -13,9 +13,8 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from crawler.operating.arguments import Arguments, number, state_named, text, whole
+from crawler.operating.arguments import Arguments, Facts, number, state_named, text, whole
 from crawler.outcomes.errors import CrawlerError, UsageError
 from crawler.outcomes.status import describe
 from crawler.urls.parsing import host_of, seed_url
@@ -26,8 +25,6 @@ from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
 from frontier.operating.explain import GateView, QueueView, explain_queue
 from frontier.operating.steps import Steps, asked, run
 from frontier.policies.groups import is_group
-
-Facts = dict[str, Any]
 
 #: Queues that are looked at for those in one state.
 LOOKED_AT = 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Protocol
@@ -11,7 +12,11 @@ from crawler.extracting.dispatch import Extractor
 from crawler.fetching.options import Validators
 from crawler.fetching.response import Response
 from crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
-from crawler.visit import Visit
+from crawler.visit import Ending, Visit
+from frontier.cancellation import to_the_end
+
+#: URLs that come again to be fetched anew, and are remembered; one forgotten costs its host another 304.
+MAX_ANEW = 100_000
 
 #: An answer, and what its robots `meta` elements say -> what the page asks of us.
 Heed = Callable[[Response, Iterable[str]], Directives]
@@ -37,25 +42,46 @@ class Earlier(Protocol):
 
 
 class FetchPage:
-    """Fetch the URL of the visit; with `earlier`, one that the job has an answer of only if it has changed."""
+    """Fetch the URL of the visit; with `earlier`, one that the job has an answer of only if it has changed.
+
+    If it has not, and the earlier answer cannot be read, nobody has the page: the URL goes back to its old place, since another
+    fetch has to wait at the host's gate like any other, and is asked for without a condition when it comes again.
+    """
 
     def __init__(self, get: Get, earlier: Earlier | None = None) -> None:
         self._get = get
         self._earlier = earlier
+        self._anew: OrderedDict[int, None] = OrderedDict()  #: by the URL's 64-bit hash: it may be long
 
     async def __call__(self, visit: Visit) -> Step:
         """Keep the answer, whatever its status. Raises: FetchError."""
-        url, via = visit.lease.url, visit.lease.via
-        validators = None if self._earlier is None else await self._earlier.validators(url)
-        visit.response = await self._get(url, conditional=validators, via=via)
-        if self._earlier is None or validators is None or visit.response.status != HTTPStatus.NOT_MODIFIED:
+        url, earlier = visit.lease.url, self._earlier
+        validators = None if earlier is None or self._is_anew(url) else await earlier.validators(url)
+        visit.response = await self._get(url, conditional=validators, via=visit.lease.via)
+        if earlier is None or validators is None or visit.response.status != HTTPStatus.NOT_MODIFIED:
             return Step.PROCEED
-        visit.earlier = await self._earlier.answer(url)
-        if visit.earlier is None:  # nobody has the page: ask for it, since it must not be lost
-            visit.response.body.close()
-            visit.response = None
-            visit.response = await self._get(url, via=via)
-        return Step.PROCEED
+        await to_the_end(_recall(visit, earlier))
+        if visit.earlier is not None:
+            return Step.PROCEED
+        self._fetch_anew(url)
+        visit.ending = Ending.DEFERRED
+        return Step.STOP
+
+    def _is_anew(self, url: str) -> bool:
+        """Whether the URL came again to be fetched anew; true once."""
+        is_anew = hash(url) in self._anew
+        self._anew.pop(hash(url), None)
+        return is_anew
+
+    def _fetch_anew(self, url: str) -> None:
+        self._anew[hash(url)] = None
+        if len(self._anew) > MAX_ANEW:
+            self._anew.popitem(last=False)
+
+
+async def _recall(visit: Visit, earlier: Earlier) -> None:
+    """Give the visit the earlier answer. It may hold a file, which is the visit's to close: never cancel this."""
+    visit.earlier = await earlier.answer(visit.lease.url)
 
 
 def heeding(product: str, clock: Callable[[], float]) -> Heed:

@@ -17,6 +17,7 @@ from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
+from crawler.robots.delays import CrawlDelays
 from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
 from crawler.robots.redirects import Followed, follow_redirects
 from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
@@ -25,15 +26,13 @@ from frontier.models import GateKey
 
 #: Larger files are read in a thread of their own: the worst one takes 300 ms.
 LARGE_BYTES = 64 * 1024
-#: Gates whose Crawl-delays, or whose lack of them, are remembered.
+#: Gates that are remembered as freed where robots.txt is ignored.
 MAX_GATES = 10_000
 #: What the rules of other hosts, that redirects led to, may take in memory.
 MAX_ELSEWHERE_BYTES = 8 << 20
-#: Crawl-delays that are remembered of one gate: of the origins with the longest.
-MAX_DELAYS = 100
 
 NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
-Announce = Callable[[Visit, Sequence[str]], None]
+Announce = Callable[[Visit, Sequence[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,8 @@ class NoRobots:
 class RobotsPrecondition:
     """Lets a visit pass if robots.txt allows its URL. Single flight per origin; answers are cached.
 
-    `note` makes the line of a fetched robots.txt durable; `announce` is told the sitemaps that it names.
+    `note` makes the line of a fetched robots.txt durable. `announce` is told the sitemaps that it names, before the rules are
+    kept: if it fails, or the visit is broken off, the file is asked for again, and they are told again.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RobotsPrecondition:
         self._elsewhere = RobotsCache(options.cache_s, options.unreachable_s, max_bytes=MAX_ELSEWHERE_BYTES)
         self._verdicts = Verdicts()
         self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 10 MB meanwhile
-        self._delays: OrderedDict[GateKey, dict[str, float]] = OrderedDict()  #: Crawl-delays by gate and origin
+        self._delays = CrawlDelays()
         self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
 
     async def __call__(self, visit: Visit) -> Step:
@@ -130,6 +130,8 @@ class RobotsPrecondition:
             visit.response = found.response
             await self._note(visit, origin, found.response)
             rules = await self._rules_of(found)
+            if self._announce is not None and rules.sitemaps:
+                await self._announce(visit, rules.sitemaps)
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
             self._count_failure(origin, error)
@@ -170,10 +172,11 @@ class RobotsPrecondition:
         return rules_of(response.status, body, product, is_cut=is_cut)
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
-        """Keep the rules; None if they could not be had and must be asked for again when the host has rested.
+        """Take in what the fetch brought and end the visit; None if there were no rules to be had this time.
 
-        RFC 9309 lets nothing be fetched meanwhile. After `HOST_BUSY_TRIES` in a row that stands for as long as the cache
-        keeps it, and the host's URLs fail.
+        Rules are kept, by origin and as the gate's Crawl-delay, and the visit goes back with the verdict on its URL. Without
+        any, RFC 9309 lets nothing be fetched: the host rests and is asked again. After `HOST_BUSY_TRIES` such times in a row
+        that is its answer for `unreachable_s`, and its URLs fail.
         """
         visit.ending = Ending.DEFERRED
         if rules is DISALLOW_ALL and self._cache.refused(origin) < HOST_BUSY_TRIES:
@@ -181,29 +184,14 @@ class RobotsPrecondition:
             return None
         self._cache.put(origin, rules, self._clock())
         self._judge_ahead(rules, visit)
-        self._keep_distance(origin, visit.lease.gate, rules.crawl_delay_s or 0.0)
-        if self._announce is not None and rules.sitemaps:
-            self._announce(visit, rules.sitemaps)
+        delay_s = min(rules.crawl_delay_s or 0.0, self._options.max_crawl_delay_s)
+        self._set_delay(visit.lease.gate, self._delays.learn(visit.lease.gate, origin, delay_s))
         return rules
 
     def _count_failure(self, origin: str, error: FetchError) -> None:
         """A host that gives no answer at all is given up like one that refuses; a name or address of no use is no host."""
         if isinstance(error, tuple(TROUBLES)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
             self._cache.put(origin, DISALLOW_ALL, self._clock())
-
-    def _keep_distance(self, origin: str, gate: GateKey, delay_s: float) -> None:
-        """A gate keeps the longest Crawl-delay of its origins; one that was taken back is forgotten."""
-        delays = self._delays.setdefault(gate, {})
-        delays[origin] = min(delay_s, self._options.max_crawl_delay_s)
-        self._set_delay(gate, max(delays.values()))
-        if not delays[origin]:
-            del delays[origin]
-        elif len(delays) > MAX_DELAYS:
-            del delays[min(delays, key=delays.__getitem__)]
-        if not delays:
-            del self._delays[gate]
-        elif len(self._delays) > MAX_GATES:
-            self._delays.popitem(last=False)
 
 
 def _ended(visit: Visit, verdict: Verdict | None) -> Step:

@@ -19,7 +19,7 @@ from frontier.stores.dialect import fetch, fetch_for, write
 from frontier.stores.messages import Batch, LaneId, Standing
 from frontier.turns import Turn
 
-Facts = tuple[Turn, int, int]  # of a lane: (turn, count, waiting)
+LaneFacts = tuple[Turn, int, int]  # of a lane: (turn, count, waiting)
 Kept = tuple[Turn, int, int, int]  # the same, and how its queue stands
 
 #: Lanes that are remembered, at least; up to twice as many. About 400 bytes each.
@@ -176,7 +176,7 @@ class _Changes:
         write(connection, statements.DELETE_LANES, self.gone)
 
 
-def played(lane: Facts | None, shelved: int, steps: Iterable[Step], by: int, waits: int) -> Facts | None:
+def played(lane: LaneFacts | None, shelved: int, steps: Iterable[Step], by: int, waits: int) -> LaneFacts | None:
     """What becomes of a lane after these steps and with so many rows more; None = there is none."""
     turn, count, waiting = lane or (None, 0, 0)
     for step in steps:
@@ -198,7 +198,7 @@ def _standings(connection: Connection, queues: Collection[int]) -> dict[int, int
     return dict(fetch_for(connection, statements.CLOSED, [(queue,) for queue in sorted(queues)]))
 
 
-def _make_sure(lane: LaneId, by: int, waits: int, facts: Facts | None) -> None:
+def _make_sure(lane: LaneId, by: int, waits: int, facts: LaneFacts | None) -> None:
     if facts is None and (by or waits):
         raise InvariantBroken(f"rows were written for the lane {lane}, which no batch has announced")
     if facts is not None and not 0 <= facts[2] <= facts[1]:

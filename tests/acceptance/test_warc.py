@@ -12,8 +12,9 @@ import pytest
 
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, kill_after, start, write_order
+from tests.crawler.archiving.exchanges import warcs
 from tests.site.oracle import expected
-from tests.site.page import Host, Page, file, go, versioned
+from tests.site.page import Host, Page, file, go, redirect, versioned
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
 
@@ -70,6 +71,54 @@ async def test_every_answer_of_a_crawl_is_in_its_warc_file(tmp_path, small_web):
     again = await anabranch("index", tmp_path / "job", cwd=tmp_path)
     assert again.code == 0, again.err
     assert archived(tmp_path / "job") == found
+
+
+ODD = {
+    "/": Page(links=go("/charset", "/none", "/empty", "/moved", "/same", "/gone")),
+    "/charset": Page(content_type="text/HTML ; charset=ütf"),
+    "/none": Page(content_type=None, body=b"\r\nContent-Type: text/plain\r\n\r\n"),
+    "/empty": Page(body=b""),
+    "/moved": redirect(302, "/ü?a=%20b", "/%C3%BC?a=%20b"),
+    "/same": Page(links=go("/charset", "/none", "/empty", "/moved", "/same", "/gone")),
+    "/gone": Page(status=404),
+    "/robots.txt": Page(body=b"User-agent: *\nAllow: /\n", content_type="text/plain"),
+}
+
+
+async def test_an_index_that_is_made_anew_is_the_one_that_the_crawl_wrote(tmp_path):
+    """To the byte: answers, revisits of both kinds, redirects, errors, empty bodies, robots.txt, types oddly written."""
+    site = {target: versioned(page) for target, page in ODD.items()}
+    async with SmallWeb({"odd.test": Host(pages=site)}) as web:
+        for more in ((), ("--again",)):
+            run = await anabranch(*crawl_of(tmp_path, web, *more, seed="http://odd.test/"), cwd=tmp_path)
+            assert run.code == 0, run.err
+    kinds = archived(tmp_path / "job").kinds()
+    assert min(kinds[kind] for kind in ("response", "identical-payload-digest", "server-not-modified")) > 0, kinds
+    indexes = {path: path.read_bytes() for path in (tmp_path / "job" / "warc").glob("*.cdxj")}
+    for path in indexes:
+        path.unlink()
+    again = await anabranch("index", tmp_path / "job", cwd=tmp_path)
+    assert again.code == 0, again.err
+    assert {path: path.read_bytes() for path in indexes} == indexes
+
+
+async def test_a_page_whose_archived_answer_is_lost_waits_at_the_gate_before_it_is_asked_for_anew(tmp_path):
+    """The server says 304, nobody has the page: between that and the second request the other host has its turn."""
+    site = {"/robots.txt": Page(status=404), "/": versioned(Page(links=go("/leaf"))), "/leaf": Page()}
+    order = {"politeness": {"min_delay": 0.05, "max_delay": 0.05}, "crawl": {"workers": 1}}
+    async with SmallWeb({"a.test": Host(pages=site), "b.test": Host(pages=site)}) as web:
+        crawl = ("crawl", "http://a.test/", "http://b.test/", "-c", write_order(tmp_path, web.hosts, **order))
+        run = await anabranch(*crawl, "--job", tmp_path / "job", "--warc", cwd=tmp_path)
+        assert run.code == 0, run.err
+        for path in warcs(tmp_path / "job" / "warc"):
+            path.write_bytes(bytes(path.stat().st_size))
+        before = len(web.ledger.visits)
+        run = await anabranch(*crawl, "--job", tmp_path / "job", "--warc", "--again", cwd=tmp_path)
+        assert run.code == 0, run.err
+    asked = [(visit.host, visit.status) for visit in web.ledger.visits[before:] if visit.path == "/"]
+    assert asked == [("a.test", 304), ("b.test", 304), ("a.test", 200), ("b.test", 200)]
+    statuses = [crawl_log(tmp_path / "job")[f"http://{host}/leaf"] for host in web.hosts]
+    assert statuses == [200, 200]
 
 
 async def test_files_are_finished_at_their_size(tmp_path):

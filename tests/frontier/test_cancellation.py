@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from crawler.outcomes.errors import DiskFull
-from frontier.cancellation import to_the_end
+from frontier.cancellation import or_closed, to_the_end
 from tests.crawler.builder import settle
 
 
@@ -77,3 +77,43 @@ async def test_a_cancellation_that_comes_with_the_end_goes_on() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert work.is_done
+
+
+class Opened:
+    """Something that counts how often it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("cancels", [0, 1, 2])
+async def test_what_was_opened_for_a_caller_that_was_cancelled_is_closed(cancels) -> None:
+    """Nobody else knows of it; for one that was not it stays open."""
+    work, opened = Work(), Opened()
+    task = asyncio.create_task(or_closed(work()))
+    await settle()
+    for _ in range(cancels):
+        task.cancel()
+        await settle()
+    assert not task.done()
+    work.end(opened)
+    if cancels:
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        assert await task is opened
+    assert opened.closed == bool(cancels)
+
+
+async def test_an_opening_that_fails_while_its_caller_is_cancelled_tells_why() -> None:
+    """There is nothing to close."""
+    work = Work()
+    task = asyncio.create_task(or_closed(work()))
+    await settle()
+    task.cancel()
+    work.end(DiskFull("full"))
+    with pytest.raises(DiskFull, match="full"):
+        await task

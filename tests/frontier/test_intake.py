@@ -2,6 +2,7 @@
 
 import pytest
 
+from frontier import leftkeys
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
 from frontier.models import (
@@ -14,6 +15,7 @@ from frontier.models import (
     Outcome,
     OutcomeKind,
     QueueKey,
+    Row,
     VerdictKind,
 )
 from frontier.policies.assignment import PolitenessScope
@@ -103,6 +105,40 @@ def test_a_pending_url_is_seen_before_the_filter_knows_it() -> None:
     assert list(rig.seen.unseen([URL.encode()])) == [True], "written, not durable"
     store.commit()
     assert rig.add(URL) == [SEEN]
+    assert list(rig.seen.unseen([URL.encode()])) == [False]
+    assert rig.intake._pending == set()
+
+
+def dead(ordinal: int, url: str) -> Row:
+    """A row that another crawl had first."""
+    return Row(1, 1, NORMAL, ordinal, url, None, "", 0, 0, None, None)
+
+
+def test_a_forced_url_that_is_not_durable_stays_pending_when_those_left_to_others_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its key was left to another crawl before; but now this one has a row of it under way, which a filter must not miss."""
+    monkeypatch.setattr(leftkeys, "REMEMBERED_KEYS", 1)
+    rig = build(store=DelayingStore())
+    rig.intake.has_shared = True
+    rig.add(URL)
+    rig.add("http://b.test/")
+    rig.intake.mark_synced(1, [dead(1, URL)])
+    rig.add(URL, force=True)
+    rig.intake.mark_synced(2, [dead(2, "http://b.test/")])
+    assert rig.add(URL) == [SEEN]
+    rig.intake.mark_synced(3)
+    assert list(rig.seen.unseen([URL.encode(), b"http://b.test/"])) == [False, True]
+    assert rig.intake._pending == {b"http://b.test/"}
+
+
+def test_a_forced_row_is_marked_though_another_of_its_key_died_with_the_same_sync() -> None:
+    """Of two rows with one key the first was left to another crawl: the second is this crawl's own."""
+    rig = build(store=DelayingStore())
+    rig.intake.has_shared = True
+    rig.add(URL)
+    rig.add(URL, force=True)
+    rig.intake.mark_synced(2, [dead(1, URL)])
     assert list(rig.seen.unseen([URL.encode()])) == [False]
     assert rig.intake._pending == set()
 

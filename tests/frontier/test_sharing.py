@@ -19,7 +19,7 @@ from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.errors import StoreFull as FilterFull
 from dedup.errors import StoreUnavailable as FilterUnavailable
 from dedup.uniq import UniqParameters
-from frontier import intake
+from frontier import leftkeys
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
@@ -307,7 +307,7 @@ def test_links_that_were_left_are_remembered_within_bounds(
     crawls: Any, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A web of other crawls' pages costs questions, not memory."""
-    monkeypatch.setattr(intake, "_REMEMBERED_KEYS", 2)
+    monkeypatch.setattr(leftkeys, "REMEMBERED_KEYS", 2)
     urls = [f"http://a.test/{number}" for number in range(5)]
     servers.keys = {url.encode() for url in urls}
     crawl = crawls("one")

@@ -1,5 +1,6 @@
 """The two steps of every page: fetch, and read the links."""
 
+import asyncio
 import gzip
 
 import pytest
@@ -11,10 +12,13 @@ from crawler.extracting.options import ExtractOptions
 from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.options import Validators
 from crawler.outcomes.failures import ConnectFailed
+from crawler.processors import page
+from crawler.processors.disposition import decide
 from crawler.processors.page import ExtractPage, FetchPage, heeding
 from crawler.processors.recorder import annotations_of
-from crawler.visit import Visit
-from tests.crawler.builder import clock, lease, response, visit
+from crawler.visit import Ending, Visit
+from frontier.models import OutcomeKind
+from tests.crawler.builder import END_S, START_S, clock, lease, response, settle, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
 LINKS = [Link("http://a.test/1", "L", "a/@href"), Link("http://a.test/2.png", "E", "img/@src")]
@@ -72,17 +76,62 @@ async def test_the_links_of_a_page_that_has_not_changed_are_those_of_its_earlier
     assert (one.status, one.earlier, one.links) == (304, earlier, LINKS)
 
 
-async def test_a_page_that_the_archive_has_lost_is_asked_for_once_more() -> None:
-    """Without a condition, since the server would say again that nobody needs it."""
-    asked = []
+class Server:
+    """Says 304 to whoever asks with a condition, and notes what it was asked."""
 
-    async def get(url, *, conditional=None, via=None):
-        asked.append(conditional)
+    def __init__(self):
+        self.asked = []
+
+    async def get(self, url, *, conditional=None, via=None):
+        self.asked.append(conditional)
         return response(200 if conditional is None else 304)
 
+
+async def test_a_page_that_the_archive_has_lost_goes_back_and_is_asked_for_without_condition() -> None:
+    """The server would say again that nobody needs it. Another fetch waits at the gate, behind the rest of the first."""
+    server = Server()
+    fetch = FetchPage(server.get, Archive(None))
     one = visit(url="http://a.test/x")
-    await FetchPage(get, Archive(None))(one)
-    assert (asked, one.status, one.earlier) == ([Validators(etag='"1"'), None], 200, None)
+    assert await fetch(one) is Step.STOP
+    decided = decide(one, clock())
+    assert (decided.kind, decided.start_s, decided.end_s) == (OutcomeKind.DEFERRED, START_S, END_S)
+    two = visit(url="http://a.test/x")
+    assert await fetch(two) is Step.PROCEED
+    assert (two.status, two.earlier, two.ending) == (200, None, Ending.NONE)
+    assert server.asked == [Validators(etag='"1"'), None]
+    await fetch(visit(url="http://a.test/x"))
+    assert server.asked[2:] == [Validators(etag='"1"')], "once: it may be at hand again"
+
+
+async def test_pages_that_come_again_are_remembered_within_bounds(monkeypatch) -> None:
+    """The oldest is forgotten, which costs its host another 304."""
+    monkeypatch.setattr(page, "MAX_ANEW", 2)
+    fetch = FetchPage(Server().get, Archive(None))
+    for number in range(5):
+        fetch._fetch_anew(f"http://a.test/{number}")
+    assert [fetch._is_anew(f"http://a.test/{number}") for number in range(5)] == [False, False, False, True, True]
+
+
+async def test_an_earlier_answer_that_is_read_while_the_visit_is_cancelled_is_the_visits() -> None:
+    """So it is closed: it may hold a file, which nobody else knows of."""
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+    earlier = response(200, BODY)
+
+    class Slow(Archive):
+        async def answer(self, url):
+            is_asked.set()
+            await may_answer.wait()
+            return earlier
+
+    one = visit(url="http://a.test/x")
+    fetching = asyncio.create_task(FetchPage(Server().get, Slow(None))(one))
+    await is_asked.wait()
+    fetching.cancel()
+    await settle()
+    may_answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    assert one.earlier is earlier
 
 
 async def test_a_304_that_nobody_asked_for_stands() -> None:

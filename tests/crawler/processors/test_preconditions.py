@@ -38,6 +38,7 @@ from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache
 from crawler.robots.parsing import ALLOW_ALL
 from crawler.robots.redirects import MAX_REDIRECTS
 from crawler.visit import Ending
+from frontier.errors import StoreUnavailable
 from frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
 from tests.frontier.builder import FakeClock
@@ -58,14 +59,21 @@ class Robots:
         self.delays = []
         self.notes = []
         self.sitemaps = []
+        self.failing = []  #: what announcing raises
         self.process = RobotsPrecondition(
             fetcher,
             RobotsOptions(product="anabranch", **options),
             clock=self.clock,
             set_delay=lambda gate, delay_s: self.delays.append((gate, delay_s)),
             note=self._note,
-            announce=lambda one, urls: self.sitemaps.append((one, urls)),
+            announce=self._announce,
         )
+
+    async def _announce(self, one, urls) -> None:
+        await asyncio.sleep(0)
+        self.sitemaps.append((one, urls))
+        if self.failing:
+            raise self.failing.pop()
 
     async def _note(self, one, url, answer) -> None:
         await asyncio.sleep(0)
@@ -466,6 +474,34 @@ async def test_sitemaps_are_announced_once_with_the_visit_that_fetched_them() ->
     assert robots.sitemaps == [(one, ("http://a.test/map.xml",))]
 
 
+async def test_sitemaps_that_could_not_be_announced_are_announced_when_the_file_is_fetched_again() -> None:
+    """The rules are kept only then: nobody would ask for the file for a day. Those who waited go back meanwhile."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    robots.failing.append(StoreUnavailable("gone"))
+    for _ in range(2):
+        fetcher.answers.put_nowait(rules(RULES + b"Sitemap: http://a.test/map.xml\n"))
+    (first, failure), (second, _) = await robots.visits(OPEN, OPEN)
+    assert (type(failure), first.ending, second.ending) == (StoreUnavailable, Ending.NONE, Ending.RELEASED)
+    third, _ = await robots.visit()
+    assert third.ending is Ending.DEFERRED
+    assert [(one, urls) for one, urls in robots.sitemaps if one is not first] == [(third, ("http://a.test/map.xml",))]
+    assert len(fetcher.asked) == 2
+
+
+async def test_a_visit_that_is_cancelled_while_it_announces_keeps_no_rules() -> None:
+    """A hurried stop, or a lease that is lost: the next one announces again."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    robots.failing.append(asyncio.CancelledError())
+    for _ in range(2):
+        fetcher.answers.put_nowait(rules(RULES + b"Sitemap: http://a.test/map.xml\n"))
+    with pytest.raises(asyncio.CancelledError):
+        await robots.visit()
+    await robots.visit()
+    assert len(robots.sitemaps) == 2
+
+
 async def test_the_order_says_how_long_rules_and_refusals_hold() -> None:
     """Then they are asked for again."""
     fetcher = HeldFetcher()
@@ -547,34 +583,16 @@ async def test_one_large_file_is_read_at_a_time(monkeypatch) -> None:
     assert most == 1
 
 
-async def test_the_crawl_delays_of_a_gate_with_very_many_origins_are_bounded(monkeypatch) -> None:
-    """Those of the origins that want the longest distance are kept."""
-    monkeypatch.setattr(preconditions, "MAX_DELAYS", 2)
-    fetcher = HeldFetcher()
-    robots = Robots(fetcher)
-    for number in (3, 5, 4):
-        fetcher.answers.put_nowait(rules(b"User-agent: *\nCrawl-delay: %d\n" % number))
-        await robots.visit(f"http://a.test:{number}/")
-    (delays,) = robots.process._delays.values()
-    assert sorted(delays.values()) == [4.0, 5.0]
-    assert [delay_s for _, delay_s in robots.delays] == [3.0, 5.0, 5.0]
-
-
 async def test_what_is_remembered_of_gates_is_bounded(monkeypatch) -> None:
-    """Crawl-delays, and who was freed: the oldest is forgotten."""
+    """Who was freed: the oldest is forgotten."""
     monkeypatch.setattr(preconditions, "MAX_GATES", 2)
-    fetcher = HeldFetcher()
-    robots = Robots(fetcher)
     freed = []
     free = NoRobots(lambda gate, delay_s: freed.append(gate))
     for name in "abca":
         one = visit(url=f"http://{name}.test/")
         one.lease = one.lease._replace(gate=GateKey(name))
         await free(one)
-        fetcher.answers.put_nowait(delay_of(5))
-        await robots.process(one)
     assert freed == ["a", "b", "c", "a"]
-    assert len(robots.process._delays) == 2
 
 
 # Redirects
