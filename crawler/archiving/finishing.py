@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from crawler.archiving.cdxj import place_of, write_sorted
 from crawler.archiving.growing import INDEX, OPEN, WARC
-from crawler.archiving.members import index_line, whole_members
+from crawler.archiving.members import LAST_OF_GROUP, index_line, kind_of, whole_members
 from crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
 
 
@@ -25,9 +25,10 @@ def finish(folder: Path, name: str) -> None:
 
 
 def finish_left_over(folder: Path) -> None:
-    """Cut each open file after its last whole record and finish it; remove what means nothing. Raises: OSError.
+    """Cut each open file after its last whole visit and finish it; remove what means nothing. Raises: OSError.
 
-    Only for a folder that nobody writes to. Cost: what follows the last line of a file's index is decompressed.
+    The records of a visit end with its metadata; a visit that is cut was not acknowledged, so its URL comes again. Only for a
+    folder that nobody writes to. Cost: what follows the last line of a file's index is decompressed.
     """
     for left in sorted(folder.glob(f"*{WARC}{OPEN}")):
         name = left.name.removesuffix(WARC + OPEN)
@@ -49,12 +50,13 @@ def _repair(folder: Path, name: str) -> bool:
             known = _Known(0, 0, 0)
         os.ftruncate(lines, known.index_bytes)
         os.lseek(lines, 0, os.SEEK_END)
-        end = known.end
+        end, of_visit = known.end, b""
         for member in whole_members(file, known.end):
-            end = member.end
             line = index_line(member, name + WARC)
-            if line is not None:
-                os.write(lines, line.to_bytes())
+            of_visit += b"" if line is None else line.to_bytes()
+            if kind_of(member) in LAST_OF_GROUP:
+                os.write(lines, of_visit)
+                end, of_visit = member.end, b""
         file.truncate(end)
         sync_file(file.fileno())
     return end > 0
