@@ -45,13 +45,15 @@ def _repair(folder: Path, name: str) -> bool:
     warc, index = folder / (name + WARC + OPEN), folder / (name + INDEX + OPEN)
     with descriptor(index, os.O_RDWR | os.O_CREAT) as lines, warc.open("r+b") as file:
         known = _known(index, warc.stat().st_size)
-        last = next(whole_members(file, known.last), None)
+        last = next(
+            whole_members(file, known.last), None
+        )  # the first of its visit: the line comes again if that is whole
         if last is None or last.end != known.end:
             known = _Known(0, 0, 0)
         os.ftruncate(lines, known.index_bytes)
         os.lseek(lines, 0, os.SEEK_END)
-        end, of_visit = known.end, b""
-        for member in whole_members(file, known.end):
+        end, of_visit = known.last, b""
+        for member in whole_members(file, known.last):
             line = index_line(member, name + WARC)
             of_visit += b"" if line is None else line.to_bytes()
             if kind_of(member) in LAST_OF_GROUP:
@@ -65,20 +67,21 @@ def _repair(folder: Path, name: str) -> bool:
 class _Known(NamedTuple):
     """How far an index that grew tells about its file."""
 
-    index_bytes: int  #: whole lines, in order and within the file
+    index_bytes: int  #: whole lines but the last one, in order and within the file
     last: int  #: offset of the last record it has
     end: int  #: where that record ends
 
 
 def _known(index: Path, size: int) -> _Known:
     """A power failure may have left anything behind the lines that were written long ago."""
-    known = _Known(0, 0, 0)
+    known, read = _Known(0, 0, 0), 0
     with index.open("rb") as lines:
         for line in lines:
             place = place_of(line)
             if place is None or place[0] < known.end or sum(place) > size:
                 break
-            known = _Known(known.index_bytes + len(line), place[0], sum(place))
+            known = _Known(read, place[0], sum(place))
+            read += len(line)
     return known
 
 
