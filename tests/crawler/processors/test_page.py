@@ -82,7 +82,7 @@ class Server:
     def __init__(self):
         self.asked = []
 
-    async def get(self, url, *, conditional=None, via=None):
+    async def get(self, url, *, conditional=None, via=None, keep_broken=False):
         self.asked.append(conditional)
         return response(200 if conditional is None else 304)
 
