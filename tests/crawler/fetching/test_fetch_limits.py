@@ -10,6 +10,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import StreamReader
 
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.options import Limits
@@ -212,6 +213,28 @@ async def test_what_came_before_a_bad_chunk_is_kept_on_demand(site: Web, tmp_pat
     is_read.set()
     response = await fetch
     assert (response.body.read(), response.cuts) == (b"half", (Cut.DISCONNECT,))
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 100_000])
+async def test_what_came_in_one_packet_with_a_bad_chunk_is_kept_up_to_the_limit(
+    site: Web, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The reader hears of the chunk before it has taken what stands in front of it; behind the limit nothing has broken."""
+    begin = StreamReader._wait
+
+    async def late(reader: StreamReader, name: str) -> None:
+        await begin(reader, name)
+        while reader.exception() is None:
+            await asyncio.sleep(0)
+        raise reader.exception() or AssertionError
+
+    monkeypatch.setattr(StreamReader, "_wait", late)
+    size = 100_001
+    chunk = b"%x\r\n" % size + b"x" * size + b"\r\n"
+    parts = (raw("Transfer-Encoding: chunked"), chunk + b"ZZ\r\n")
+    response = await get_raw(site, *parts, keep_broken=True, max_body_bytes=limit)
+    cut = Cut.DISCONNECT if limit > size else Cut.LENGTH
+    assert (response.body.size, response.cuts) == (min(size, limit), (cut,))
 
 
 async def test_a_large_body_that_is_reset_is_kept_as_far_as_it_came(site: Web) -> None:
