@@ -50,6 +50,7 @@ class Visit:
     lost_links: int = 0  #: links that a function of the operator's own failed for
     lost: list[LostLink] = field(default_factory=list)  #: the first of them
     notes: tuple[str, ...] = ()  #: annotations of crawl.log that the reading of the page gave
+    stopped_by: str = ""  #: the operator's own processor that wants it neither written nor followed
     asked: Directives = NOTHING  #: what the page asks of robots
     exchange: Exchange | None = None  #: what is archived of it
     discovered: list[Candidate] = field(default_factory=list)

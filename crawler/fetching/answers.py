@@ -44,6 +44,10 @@ class Answer(aiohttp.ClientResponse):
             self._take(line, found[line.end() :])
             return self
 
+    def unread(self) -> bytes:
+        """What came of the body and was not read: once it has broken off, aiohttp hands that out no more."""
+        return self.content._read_nowait(-1)  # noqa: SLF001 - there is no other way to it
+
     def _take(self, line: re.Match[bytes], rest: bytes) -> None:
         lines = rest.split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is not whole
         parted = (one.rstrip(b"\r").partition(b":") for one in lines)

@@ -70,11 +70,13 @@ class Fetcher:
         conditional: Validators | None = None,
         via: str | None = None,
         limits: Limits | None = None,
+        keep_broken: bool = False,
     ) -> Response:
         """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
 
         `conditional` asks for the page only if it has changed (else 304, an answer); `via` is the page it was found on, told
-        only if the options say so; `limits` are held besides the usual ones. Whoever gets the response closes its body.
+        only if the options say so; `limits` are held besides the usual ones. With `keep_broken` a body that broke off is an
+        answer, cut by DISCONNECT, else a failure. Whoever gets the response closes its body.
 
         Raises: FetchError subclasses, with `start_s` and `end_s`; StorageError if a large body cannot be kept; CancelledError.
         """
@@ -87,7 +89,8 @@ class Fetcher:
         body = self._scratch.body()
         try:
             exchange = Exchange(url, body, self._options, limits, settings.proxy)
-            await exchange.run(self._sessions.of(settings.proxy), self._headers(url, settings, conditional, via))
+            headers = self._headers(url, settings, conditional, via)
+            await exchange.run(self._sessions.of(settings.proxy), headers, keep_broken=keep_broken)
             return self._learnt(exchange.response(start_s, self._clock()), settings)
         except _FAILURES as error:
             body.close()

@@ -37,6 +37,11 @@ class Proxy:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
+    @property
+    def refusal(self) -> str:
+        """What its 407 means, in words."""
+        return f"the proxy {'refuses the user or the password' if self.user else 'wants a user and a password'} (407)"
+
     def headers(self) -> dict[str, str]:
         """What an HTTP proxy is told besides."""
         return {"Proxy-Authorization": basic_auth(self.user, self.password)} if self.user else {}

@@ -21,6 +21,7 @@ class Cut(Enum):
 
     LENGTH = "lenTrunc"  #: the body was longer than its limit
     TIME = "timeTrunc"  #: the time ran out, or the body came too slowly, after its first byte
+    DISCONNECT = "midFetchTrunc"  #: the connection ended before the body did, or a bad chunk came
     HEADERS = "headerTrunc"  #: more headers than are taken; if they had no end, there is no body
     DECODED = "decTrunc"  #: the content coding is broken, or its content is longer than is read
 

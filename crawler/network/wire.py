@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import ClientPayloadError
 from aiohttp.client_proto import ResponseHandler
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class Wire(ResponseHandler):
         payload = self._payload
         if payload is not None and not self._is_in_head:
             self._watch_framing(payload, len(data))
+            self._tell_reader(payload)
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """The parser has read a head, an informational one perhaps."""
@@ -146,6 +148,12 @@ class Wire(ResponseHandler):
             error = HeadTooLong(b"")
             payload.set_exception(error)
             self._give_up(error)
+
+    def _tell_reader(self, payload: StreamReader) -> None:
+        """The parser has failed in the body: aiohttp tells who waits for a head, and lets who reads the body wait."""
+        error = self.exception()
+        if error is not None and payload.exception() is None and not payload.is_eof():
+            payload.set_exception(ClientPayloadError(str(error)), error)
 
     def _give_up(self, error: HeadTooLong) -> None:
         self._is_in_head = False

@@ -78,6 +78,12 @@ class ConnectionLost(FetchError):
     status = FetchStatus.CONNECTION_LOST
 
 
+class BodyBroken(FetchError):
+    """The host answered, but its body broke off: nothing is wrong with the host, and the page is worth another try."""
+
+    status = FetchStatus.CONNECTION_LOST
+
+
 class FetchTimeout(FetchError):
     """The fetch did not end within its time, all steps together."""
 
@@ -123,6 +129,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ProxyFailed: (10.0, 60.0, 300.0),
     OutOfFiles: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
+    BodyBroken: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
     RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py
     AddressRefused: (),

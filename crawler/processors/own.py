@@ -2,7 +2,8 @@
 
     async def function(visit: Visit) -> Step | None
 
-None is `Step.PROCEED`; after `Step.STOP` the page is logged, but neither written nor are its links followed.
+None is `Step.PROCEED`; after `Step.STOP` the URL has its line in `crawl.log`, which names the function, and nothing else: it
+stands neither in `pages.jsonl` nor `links.jsonl` nor a WARC file, and its links are not followed.
 
 A function gets a visit of its own to look at. What it does to its `links` and `notes` is taken over when it makes sense;
 anything else that it changed is a fault of it, which costs the page and harms nothing: ours was never touched.
@@ -50,7 +51,10 @@ def own_processor(name: str) -> Processor:
         _check_untouched(own, given, expected)
         links, notes = _links(own, given, visit), _notes(own, given)
         visit.links, visit.notes = links, notes
-        return Step.PROCEED if answer is None else answer
+        if answer is not Step.STOP:
+            return Step.PROCEED
+        visit.stopped_by = name
+        return Step.STOP
 
     process.__name__ = name  # what reports call it by
     return process

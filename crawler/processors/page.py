@@ -10,7 +10,8 @@ from typing import Protocol
 from crawler.chain import Step
 from crawler.extracting.dispatch import Extractor
 from crawler.fetching.options import Validators
-from crawler.fetching.response import Response
+from crawler.fetching.response import Cut, Response
+from crawler.outcomes.failures import BodyBroken, retry_after
 from crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
 from crawler.visit import Ending, Visit
 from frontier.cancellation import to_the_end
@@ -26,7 +27,7 @@ class Get(Protocol):
     """A fetch, as `Fetcher.get`."""
 
     def __call__(
-        self, url: str, *, conditional: Validators | None = None, via: str | None = None
+        self, url: str, *, conditional: Validators | None = None, via: str | None = None, keep_broken: bool = False
     ) -> Awaitable[Response]:
         """The answer."""
 
@@ -54,10 +55,11 @@ class FetchPage:
         self._anew: OrderedDict[int, None] = OrderedDict()  #: by the URL's 64-bit hash: it may be long
 
     async def __call__(self, visit: Visit) -> Step:
-        """Keep the answer, whatever its status. Raises: FetchError."""
+        """Keep the answer, whatever its status. Raises: FetchError; BodyBroken while a broken body is worth another try."""
         url, earlier = visit.lease.url, self._earlier
         validators = None if earlier is None or self._is_anew(url) else await earlier.validators(url)
-        visit.response = await self._get(url, conditional=validators, via=visit.lease.via)
+        visit.response = await self._get(url, conditional=validators, via=visit.lease.via, keep_broken=True)
+        _check_whole(visit.response, visit)
         if earlier is None or validators is None or visit.response.status != HTTPStatus.NOT_MODIFIED:
             return Step.PROCEED
         await to_the_end(_recall(visit, earlier))
@@ -77,6 +79,19 @@ class FetchPage:
         self._anew[hash(url)] = None
         if len(self._anew) > MAX_ANEW:
             self._anew.popitem(last=False)
+
+
+def _check_whole(response: Response, visit: Visit) -> None:
+    """What came of a body that broke off is kept after the last try; a host that is busy has tries of its own.
+
+    Raises: BodyBroken if there is another try, or nothing came of the body.
+    """
+    if Cut.DISCONNECT not in response.cuts or visit.is_busy:
+        return
+    size = response.body.size
+    broken = BodyBroken(f"the body broke off after {size} bytes").timed(response.start_s, response.end_s)
+    if not size or retry_after(broken, visit.lease.attempts) is not None:
+        raise broken
 
 
 async def _recall(visit: Visit, earlier: Earlier) -> None:

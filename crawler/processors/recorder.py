@@ -44,7 +44,10 @@ class Recorder:
         self._extra_info = extra_info
 
     async def end(self, visit: Visit, kind: OutcomeKind) -> None:
-        """What is kept of a try: an ended URL has its lines, and one that failed a line of errors."""
+        """What is kept of a try: an ended URL has its lines, and one that failed a line of errors.
+
+        Of a page that the operator's own processor stopped only the lines of `crawl.log` and errors.
+        """
         errors = self._error_lines(visit, kind)
         if kind in ENDING:
             digest = None if visit.response is None else digest_text(visit.response.body.digest)
@@ -167,16 +170,16 @@ class Recorder:
         return {} if response is None else {"contentSize": len(response_head(response)) + response.body.size}
 
     def _has_links(self, visit: Visit) -> bool:
-        return self._links and visit.response is not None and bool(visit.links)
+        return self._links and not visit.stopped_by and visit.response is not None and bool(visit.links)
 
     def _source(self, visit: Visit) -> str | None:
         return self._source_of(visit.lease.payload)
 
 
 def page_line_of(visit: Visit, digest: str | None) -> bytes | None:
-    """The line of `pages.jsonl`; None for a URL that was not answered."""
+    """The line of `pages.jsonl`; None for a URL that was not answered, or that the operator's own processor stopped."""
     response = visit.response
-    if response is None or visit.status <= 0:
+    if response is None or visit.status <= 0 or visit.stopped_by:
         return None
     return page_line(
         url=visit.lease.url,
@@ -203,6 +206,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         dropped_links=visit.dropped_links,
         lost_links=visit.lost_links,
         broken=visit.broken,
+        stopped_by=visit.stopped_by,
         more=(*([failure.annotation] if failure is not None else []), *visit.notes),
     )
     return listed(noted)

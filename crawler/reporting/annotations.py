@@ -22,7 +22,7 @@ class Noted:
     """What may be noted of a visit."""
 
     attempts: int = 0  #: tries that counted before this one
-    cuts: tuple[str, ...] = ()  #: what of the answer was cut: lenTrunc, timeTrunc, headerTrunc, decTrunc
+    cuts: tuple[str, ...] = ()  #: what of the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, headerTrunc, decTrunc
     robots_excluded: bool = False
     duplicate: str = ""  #: DUPLICATE_DIGEST, NOT_MODIFIED, or nothing
     revisit: str = ""  #: profile of the revisit record: digest, notModified
@@ -30,11 +30,13 @@ class Noted:
     dropped_links: int = 0  #: links beyond the limit of outlinks
     lost_links: int = 0  #: links that a function of the operator's own failed for
     broken: Exception | None = None  #: a processor's own fault, or that of a function of the operator's own
+    stopped_by: str = ""  #: a processor of the operator's own that ended the page
     more: tuple[str, ...] = ()  #: of extractors and others, as they are
 
 
 def annotations_of(noted: Noted) -> tuple[str, ...]:
-    """The notes, as `Nt`, cuts, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `fol:N`, `err=Class`, others.
+    """The notes, as `Nt`, cuts, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `fol:N`, `err=Class`,
+    `stopped=NAME`, others.
 
     The name of a function of the operator's own follows its `err=OwnFunctionFailed`: `rule=…`, `key=…`, `processor=…`.
     """
@@ -60,4 +62,6 @@ def _notes(noted: Noted) -> Iterable[str]:
         yield f"err={type(noted.broken).__name__}"
         if isinstance(noted.broken, OwnFunctionFailed):
             yield noted.broken.annotation
+    if noted.stopped_by:
+        yield f"stopped={noted.stopped_by}"
     yield from noted.more

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from crawler.orders.scope import ScopeSection
 from crawler.scope.opening import open_scope
+from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, start, write_order
 from tests.site.page import Host, Page, Web, file, go
 from tests.site.server import SmallWeb
@@ -20,6 +21,11 @@ def block(language: str) -> str:
     """The one fenced block of that language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     return found
+
+
+def urls_of(path: Path) -> set[str]:
+    """The pages that a file of lines is about."""
+    return {json.loads(line)["url"] for line in path.read_text().splitlines()}
 
 
 def test_the_rules_stand_in_the_table_in_their_order() -> None:
@@ -50,10 +56,11 @@ def example(folder: Path, web: SmallWeb) -> Path:
 
 
 async def test_the_functions_of_the_example_do_what_they_say(tmp_path: Path) -> None:
-    """The print version is left; the draft has its line, with its note, and leads nowhere."""
+    """The print version is left; the draft has its line, with its note, is kept nowhere else, and leads nowhere."""
     async with SmallWeb(WEB) as web:
         order = example(tmp_path, web)
-        run = await anabranch("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
+        options = ("-c", order, "--job", "job", "--warc", "--links")
+        run = await anabranch("crawl", "http://a.test/", *options, cwd=tmp_path)
         assert run.code == 0, run.err
         assert crawl_log(tmp_path / "job") == dict.fromkeys(
             ["http://a.test/", "http://a.test/a", "http://a.test/draft"], 200
@@ -63,7 +70,11 @@ async def test_the_functions_of_the_example_do_what_they_say(tmp_path: Path) -> 
             for line in (tmp_path / "job/logs/crawl.log").read_text().splitlines()
             if "http://a.test/draft " in line
         ]
-        assert line.endswith(" draft")
+        assert line.endswith(" stopped=ours:no_drafts,draft")
+        kept = {name: urls_of(tmp_path / "job" / name) for name in ("pages.jsonl", "links.jsonl")}
+        assert kept == {"pages.jsonl": {"http://a.test/", "http://a.test/a"}, "links.jsonl": {"http://a.test/"}}
+        archive = archived(tmp_path / "job")
+        assert (len(archive.of("http://a.test/a")), archive.of("http://a.test/draft")) == (1, [])
         said = (await anabranch("why", "job", "http://a.test/a?print=1", cwd=tmp_path)).out
         assert "(ours:no_prints)" in said
         assert "ours:no_prints rejects: the operator's own" in said

@@ -23,12 +23,14 @@ from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import CrawlerError, JobUnfinished, JournalFull
 from crawler.outcomes.exits import ExitCode
+from crawler.outcomes.failures import RETRY_WAITS_S, BodyBroken
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import GateKey, WaitsFor
+from tests.crawler.archiving.exchanges import read_by_warcio, warcs
 from tests.crawler.builder import settle, until
 from tests.site.dns_server import DnsServer
-from tests.site.page import Host, Page, file, go, redirect
+from tests.site.page import Fault, Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
 
 SITE = {"/": Page(links=go("/1", "/2", "/3")), "/1": Page(), "/2": Page(), "/3": Page()}
@@ -618,3 +620,21 @@ async def test_with_on_limit_pause_a_limit_waits_for_the_operator(tmp_path) -> N
             assert await running is ExitCode.DONE
     assert crawled(tmp_path) == ALL
     assert run.said[1:3] == ["paused by --limit; fetches under way may end", "going on"]
+
+
+async def test_a_page_that_always_breaks_off_is_kept_and_its_host_goes_on(tmp_path, monkeypatch) -> None:
+    """Three tries, then what came, with its links; at the usual backoff a host in trouble would outlast the test."""
+    monkeypatch.setitem(RETRY_WAITS_S, BodyBroken, (0.0, 0.0))
+    cut = Page(fault=Fault.CUT, links=go("/1"), filler_bytes=4096)
+    async with web_of({"/": cut, "/1": Page()}) as web:
+        usual = {"backoff_base": 60, "backoff_cap": 3600}
+        code, _ = await crawl(web, tmp_path, politeness=usual, write={"warc": True})
+        assert (code, web.ledger.counts()[SEED]) == (0, 3)
+    assert crawled(tmp_path) == ALL[:2]
+    (path,) = warcs(tmp_path / "job" / "warc")
+    (answer,) = [read for read in read_by_warcio(path) if (read.kind, read.url) == ("response", SEED)]
+    assert answer.fields["WARC-Truncated"] == "disconnect"
+    log = (tmp_path / "job" / "logs" / "crawl.log").read_text().splitlines()
+    assert [line.split()[1:12:10] for line in log if line.split()[3] == SEED] == [["200", "3t,midFetchTrunc"]]
+    errors = [json.loads(line) for line in (tmp_path / "job" / "logs" / "errors.jsonl").read_text().splitlines()]
+    assert [(line["status"], line["attempt"]) for line in errors] == [(-3, 1), (-3, 2)]

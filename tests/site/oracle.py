@@ -19,7 +19,6 @@ MAX_BODY_BYTES = 16 * MIB
 #: Final statuses of pages that never get a whole answer: Heritrix's codes for "lost" and "timed out".
 _FAULT_STATUS: Mapping[Fault, int] = {
     Fault.CLOSE: -3,
-    Fault.CUT: -3,
     Fault.GARBAGE: -3,
     Fault.STALL: -4,
     Fault.SILENCE: -4,
@@ -101,6 +100,8 @@ class _Walk:
 
 
 def _readable_links(page: Page, max_body_bytes: int) -> tuple[Link, ...]:
+    if page.fault is Fault.CUT:
+        return page.links
     if page.fault is not None:
         return ()
     if 300 <= page.status < 400:
@@ -112,7 +113,7 @@ def _readable_links(page: Page, max_body_bytes: int) -> tuple[Link, ...]:
 
 
 def _final_status(page: Page) -> int:
-    return page.status if page.fault is None else _FAULT_STATUS[page.fault]
+    return page.status if page.fault is None else _FAULT_STATUS.get(page.fault, page.status)
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -138,9 +138,9 @@ def raw(headers: str, body: bytes = b"") -> bytes:
     return OK + headers.encode() + b"\r\nConnection: close\r\n\r\n" + body
 
 
-async def get_raw(site: Web, *parts: bytes, **options: Any) -> Response:
+async def get_raw(site: Web, *parts: bytes, keep_broken: bool = False, **options: Any) -> Response:
     port = await site.listen(saying(*parts))
-    return await site.fetcher(**options).get(f"http://127.0.0.1:{port}/")
+    return await site.fetcher(**options).get(f"http://127.0.0.1:{port}/", keep_broken=keep_broken)
 
 
 async def refused_port() -> int:

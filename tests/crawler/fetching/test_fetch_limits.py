@@ -10,6 +10,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import StreamReader
 
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.options import Limits
@@ -177,6 +178,83 @@ async def test_a_cancelled_fetch_is_cancelled(site: Web) -> None:
 
 
 # Memory
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (raw("Content-Length: 10", b"half"),),
+        (raw("Content-Length: 10"), b"half"),
+        (raw("Content-Length: 10", b"ha"), b"lf"),
+        (raw("Transfer-Encoding: chunked", b"4\r\nhalf\r\n"),),
+        (raw("Transfer-Encoding: chunked", b"5\r\nhalf"),),
+    ],
+)
+async def test_what_came_of_a_body_that_breaks_off_is_kept_on_demand(site: Web, parts: tuple[bytes, ...]) -> None:
+    """Too few bytes, or chunks without the last, in one packet or several: all that came is there, and marked."""
+    response = await get_raw(site, *parts, keep_broken=True)
+    assert (response.status, response.body.read(), response.cuts) == (200, b"half", (Cut.DISCONNECT,))
+
+
+async def test_what_came_before_a_bad_chunk_is_kept_on_demand(site: Web, tmp_path: Path) -> None:
+    """If it was read before: of one that comes with the head there is no answer."""
+    scratch = Scratch(tmp_path)
+    is_read = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await saying(raw("Transfer-Encoding: chunked", b"4\r\nhalf\r\n"))(reader, writer)
+        await is_read.wait()
+        writer.write(b"ZZ\r\n")
+
+    url = f"http://127.0.0.1:{await site.listen(talk)}/"
+    fetch = asyncio.create_task(site.fetcher(scratch=scratch).get(url, keep_broken=True))
+    while not scratch.held_bytes:
+        await asyncio.sleep(0)
+    is_read.set()
+    response = await fetch
+    assert (response.body.read(), response.cuts) == (b"half", (Cut.DISCONNECT,))
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 100_000])
+async def test_what_came_in_one_packet_with_a_bad_chunk_is_kept_up_to_the_limit(
+    site: Web, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The reader hears of the chunk before it has taken what stands in front of it; behind the limit nothing has broken."""
+    begin = StreamReader._wait
+
+    async def late(reader: StreamReader, name: str) -> None:
+        await begin(reader, name)
+        while reader.exception() is None:
+            await asyncio.sleep(0)
+        raise reader.exception() or AssertionError
+
+    monkeypatch.setattr(StreamReader, "_wait", late)
+    size = 100_001
+    chunk = b"%x\r\n" % size + b"x" * size + b"\r\n"
+    parts = (raw("Transfer-Encoding: chunked"), chunk + b"ZZ\r\n")
+    response = await get_raw(site, *parts, keep_broken=True, max_body_bytes=limit)
+    cut = Cut.DISCONNECT if limit > size else Cut.LENGTH
+    assert (response.body.size, response.cuts) == (min(size, limit), (cut,))
+
+
+async def test_a_large_body_that_is_reset_is_kept_as_far_as_it_came(site: Web) -> None:
+    """None of the bytes that were read is lost to the buffer in between."""
+    came = MAX_BODY - 1
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await saying(raw(f"Content-Length: {MAX_BODY}", b"x" * came))(reader, writer)
+
+    url = f"http://127.0.0.1:{await site.listen(talk)}/"
+    response = await site.fetcher().get(url, keep_broken=True)
+    assert (response.body.size, response.cuts) == (came, (Cut.DISCONNECT,))
+
+
+async def test_a_body_that_breaks_off_behind_its_limit_is_cut_by_the_limit(site: Web) -> None:
+    """No more of it was wanted."""
+    parts = raw(f"Content-Length: {MAX_BODY + 2}", b"x" * (MAX_BODY + 1))
+    for keep_broken in (True, False):
+        response = await get_raw(site, parts, keep_broken=keep_broken)
+        assert (response.body.size, response.cuts) == (MAX_BODY, (Cut.LENGTH,))
 
 
 def coming(size: int) -> tuple[bytes, ...]:

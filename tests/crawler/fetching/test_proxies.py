@@ -9,7 +9,7 @@ import pytest
 from crawler.fetching.options import Site
 from crawler.fetching.proxies import Proxy, parse_proxy
 from crawler.outcomes.failures import AddressRefused, ProxyFailed
-from tests.crawler.fetching.servers import Web, raw, refused_port
+from tests.crawler.fetching.servers import Web, get_raw, raw, refused_port
 
 OK_HI = raw("Content-Length: 2", b"hi")
 
@@ -78,6 +78,35 @@ async def test_an_https_url_goes_through_an_http_proxy_by_connect(site: Web) -> 
         await site.fetcher(proxy=proxy).get("https://no-such-name.invalid/secret")
     assert seen[0].startswith(b"CONNECT no-such-name.invalid:443 HTTP/1.1\r\n")
     assert b"secret" not in seen[0]
+
+
+REFUSAL = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("url", ["http://a.invalid/robots.txt", "https://a.invalid/"])
+@pytest.mark.parametrize(
+    ("user", "words"), [("me@", "refuses the user or the password"), ("", "wants a user and a password")]
+)
+async def test_a_407_of_a_proxy_is_no_answer_of_the_site(site: Web, url: str, user: str, words: str) -> None:
+    """Asked for the page or for a connection: the operator hears what the proxy wants, the host's gate nothing."""
+    proxy = (await http_proxy(site, [], REFUSAL)).replace("me@", user)
+    with pytest.raises(ProxyFailed, match=rf"^the proxy {words} \(407\)$"):
+        await site.fetcher(proxy=proxy).get(url)
+
+
+async def test_a_407_without_a_proxy_is_the_sites_answer(site: Web) -> None:
+    """An odd one."""
+    assert (await get_raw(site, REFUSAL)).status == 407
+
+
+@pytest.mark.parametrize("status", [403, 502, 504])
+async def test_what_a_proxy_says_for_the_page_is_the_sites_answer(site: Web, status: int) -> None:
+    """Nobody can tell whose 502 it is; only when asked to connect is it the proxy's."""
+    proxy = await http_proxy(site, [], f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode())
+    fetcher = site.fetcher(proxy=proxy)
+    assert (await fetcher.get("http://a.invalid/")).status == status
+    with pytest.raises(ProxyFailed, match=f"the proxy answers {status} No"):
+        await fetcher.get("https://a.invalid/")
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])

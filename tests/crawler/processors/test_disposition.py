@@ -12,6 +12,7 @@ from crawler.jobs.journal import Journal, LineFile
 from crawler.network.lookups import AddressRecord, Lookup
 from crawler.outcomes.failures import (
     AddressRefused,
+    BodyBroken,
     ConnectFailed,
     ConnectionLost,
     FetchTimeout,
@@ -68,6 +69,7 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
         (NameTimeout, -1, (10.0, 30.0), NONE),
         (ConnectFailed, -2, (5.0, 60.0), UNREACHABLE),
         (ConnectionLost, -3, (5.0, 60.0), UNREACHABLE),
+        (BodyBroken, -3, (5.0, 60.0), NONE),
         (FetchTimeout, -4, (5.0, 60.0), UNREACHABLE),
         (RobotsUnavailable, -61, (), NONE),
         (NameNotFound, -1, (), NONE),
@@ -103,6 +105,13 @@ def test_what_a_busy_host_asks_for_is_passed_on_as_it_is(headers, asked_s) -> No
     """How long its gate is closed is the Frontier's business."""
     decided = decide(visit(answer=response(503, **headers)), NOW_S)
     assert decided == outcome(RETRY, 503, trouble=UNAVAILABLE, asked_s=asked_s)
+
+
+def test_an_answer_that_broke_off_tells_what_it_says_of_its_host() -> None:
+    """Its head came: the URL is tried again as broken, the host rests if it asked for that."""
+    broken = BodyBroken("x").timed(START_S, END_S)
+    decided = decide(visit(answer=response(500, Retry_After="7"), failure=broken), NOW_S)
+    assert decided == outcome(RETRY, -3, after_s=5.0, trouble=UNAVAILABLE, asked_s=7.0)
 
 
 def test_an_answer_that_asks_for_a_rest_is_done_and_closes_the_gate() -> None:

@@ -172,6 +172,26 @@ async def test_a_page_that_a_function_has_spoilt_can_be_recorded(tmp_path, monke
     assert f"processor {HERE}:spoiler has spoilt visit.response.body" in (tmp_path / "errors.jsonl").read_text()
 
 
+async def test_a_page_that_it_stops_has_its_line_in_the_log_and_no_other(tmp_path) -> None:
+    """Neither among the pages nor the links; the line names the function."""
+    one = visit(answer=response(200, b"abc"))
+    one.links.append(LINK)
+    await own_processor(f"{HERE}:stop")(one)
+    journal = Journal(*(LineFile(tmp_path / name, name) for name in ("crawl_log", "pages", "links")))
+    await Recorder(journal, clock, links=True).end(one, OutcomeKind.DONE)
+    await journal.close()
+    line = (tmp_path / "crawl_log").read_text().split()
+    assert (line[1], line[11]) == ("200", f"stopped={HERE}:stop")
+    assert [(tmp_path / name).read_bytes() for name in ("pages", "links")] == [b"", b""]
+
+
+async def test_a_busy_host_is_asked_again_though_its_answer_is_stopped() -> None:
+    """What is not wanted is that page, not the page that comes later."""
+    one = visit(answer=response(503))
+    await own_processor(f"{HERE}:stop")(one)
+    assert one.is_busy
+
+
 async def add_and_keep(visit):
     visit.links = (*visit.links, Link("http://a.test/2", "M", "ours"))
     visit.notes = [*visit.notes, "mine"]

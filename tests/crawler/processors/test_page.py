@@ -11,7 +11,8 @@ from crawler.extracting.links import Link
 from crawler.extracting.options import ExtractOptions
 from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.options import Validators
-from crawler.outcomes.failures import ConnectFailed
+from crawler.fetching.response import Cut
+from crawler.outcomes.failures import BodyBroken, ConnectFailed
 from crawler.processors import page
 from crawler.processors.disposition import decide
 from crawler.processors.page import ExtractPage, FetchPage, heeding
@@ -82,7 +83,7 @@ class Server:
     def __init__(self):
         self.asked = []
 
-    async def get(self, url, *, conditional=None, via=None):
+    async def get(self, url, *, conditional=None, via=None, keep_broken=False):
         self.asked.append(conditional)
         return response(200 if conditional is None else 304)
 
@@ -159,9 +160,43 @@ async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
     for url in ("http://a.test/x", "http://a.test/y"):
         await fetch(Visit(lease(url, via="http://a.test/"), 1))
     assert asked == [
-        {"conditional": Validators(etag='"1"'), "via": "http://a.test/"},
-        {"conditional": None, "via": "http://a.test/"},
+        {"conditional": Validators(etag='"1"'), "via": "http://a.test/", "keep_broken": True},
+        {"conditional": None, "via": "http://a.test/", "keep_broken": True},
     ]
+
+
+def broken_off(body=b"half", status=200):
+    """A fetch of a page whose body breaks off."""
+
+    async def get(url, **_):
+        return response(status, body, cuts=(Cut.DISCONNECT,))
+
+    return FetchPage(get)
+
+
+async def test_a_body_that_breaks_off_is_tried_again_and_kept_after_the_last_try() -> None:
+    """The third try has an answer, with the HTTP status; until then the URL has failed, and its answer is known."""
+    for attempts in (0, 1):
+        one = visit(attempts=attempts)
+        with pytest.raises(BodyBroken, match=r"^the body broke off after 4 bytes$") as caught:
+            await broken_off()(one)
+        assert (one.response.status, caught.value.start_s, caught.value.end_s) == (200, START_S, END_S)
+    last = visit(attempts=2)
+    assert await broken_off()(last) is Step.PROCEED
+    assert (last.status, last.response.body.read(), annotations_of(last)) == (200, b"half", ("3t", "midFetchTrunc"))
+
+
+async def test_a_body_of_which_nothing_came_is_no_answer_at_any_try() -> None:
+    """As with one that comes too late."""
+    with pytest.raises(BodyBroken):
+        await broken_off(b"")(visit(attempts=2))
+
+
+async def test_a_busy_host_has_its_own_tries_though_its_body_breaks_off() -> None:
+    """It is told by its status."""
+    one = visit()
+    assert await broken_off(status=503)(one) is Step.PROCEED
+    assert one.is_busy
 
 
 async def test_a_fetch_that_fails_passes_its_error_on() -> None:

@@ -23,6 +23,7 @@ from crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_o
         (Noted(broken=OwnFunctionFailed(RULE, "my:f", "failed")), ("err=OwnFunctionFailed", "rule=my:f")),
         (Noted(broken=OwnFunctionFailed(KEY, "my:f", "failed")), ("err=OwnFunctionFailed", "key=my:f")),
         (Noted(lost_links=3), ("fol:3",)),
+        (Noted(stopped_by="my:f", more=("mine",)), ("stopped=my:f", "mine")),
         (Noted(more=("extractTimeout", "", "extractTimeout")), ("extractTimeout",)),
     ],
 )
