@@ -95,7 +95,7 @@ class CrawlController:
             verbs = CrawlVerbs(self._course, frontier, seeding, parts.judge, self._status.facts, report)
             async with Control(self._job.state, verbs.answer):
                 await seeding.begin(self._seeds)
-                self._outside.say(opening_line(self._job, frontier.core.counts()))
+                self._outside.say(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
                 await self._disk.look()
                 self._limits.count_earlier(parts.fetched_bytes)
                 self._course.steer(frontier)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli.app import flags_of
-from crawler.cli.frontier import guarded, put
+from crawler.cli.frontier import put
 from crawler.cli.frontier_tables import escaped
+from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.checking import check
+from crawler.jobs.choosing import Wanted, choose
 from crawler.orders.complaints import faults
-from crawler.orders.order import with_sources
-from crawler.orders.sources import load_order, read_layers, seeds_layer
+from crawler.orders.sources import order_of, read_layers, seeds_layer
 from crawler.orders.writing import default_order, effective_order, order_schema
 from crawler.outcomes.errors import OrderError, UsageError, storage_errors
 
@@ -45,15 +46,20 @@ def _init(arguments: Flags) -> None:
 
 def _show(arguments: Flags) -> None:
     parameters: Flags = arguments["parameters"]
-    flags = flags_of(parameters)
-    file, settings = parameters["order_file"], tuple(parameters["settings"] or ())
-    order = load_order(file, flags, settings)
-    layers = read_layers(file, flags, settings)
-    if parameters["sources"]:
-        order = with_sources(order, parameters["sources"])
-        layers.insert(0, seeds_layer(order))
+    sources = tuple(parameters["sources"] or ())
+    chosen = choose(
+        Wanted(
+            sources=sources,
+            order_file=parameters["order_file"],
+            job=parameters["job"],
+            fresh=parameters["fresh"],
+            flags=flags_of(parameters),
+            settings=tuple(parameters["settings"] or ()),
+        )
+    )
+    layers = [seeds_layer(chosen.order), *chosen.layers] if sources else chosen.layers
     shown = effective_order(
-        order,
+        chosen.order,
         layers,
         with_origin=arguments["origin"],
         only_given=not arguments["effective"],
@@ -64,9 +70,13 @@ def _show(arguments: Flags) -> None:
 def _validate(arguments: Flags) -> None:
     """Raises: OrderFaults."""
     file, settings = arguments["file"], arguments["settings"]
-    lines = faults(read_layers(file, {}, settings))
+    layers = read_layers(file, {}, settings)
+    lines = faults(layers)
+    needs_seeds = ""
     if not lines:
-        found = check(load_order(file, {}, settings))
+        order = order_of(layers)
+        found = check(order)
+        needs_seeds = "" if order.job.sources else "; it names no seed, so the command line must"
         for warning in found.warnings:
             say(f"anabranch: {escaped(warning)}; it would be skipped")
         lines = [f"{file}: {fault}" for fault in found.faults]
@@ -74,7 +84,7 @@ def _validate(arguments: Flags) -> None:
         for line in lines[:-1]:
             say(f"anabranch: {escaped(line)}")
         raise OrderFaults(lines[-1])
-    put(f"{file}: nothing is wrong with it")
+    put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 
 def _schema(_: Flags) -> None:

@@ -8,7 +8,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,11 @@ import structlog
 from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
-from crawler.jobs.checking import find_own_functions
-from crawler.jobs.job import JobFolder, job_name
-from crawler.jobs.opening import frontier_order, has_seeds
+from crawler.jobs.checking import check_names
+from crawler.jobs.choosing import Chosen, Wanted, choose
+from crawler.jobs.job import JobFolder
 from crawler.jobs.seeds import Seed, read_seeds
-from crawler.orders.order import CrawlOrder, with_sources
-from crawler.orders.sources import load_order
+from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
@@ -41,18 +40,12 @@ COLLECTION = (50_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlCommand:
+class CrawlCommand(Wanted):
     """What stands on the command line."""
 
-    sources: tuple[str, ...]  #: seeds, seed files, "-"
-    order_file: Path | None
-    job: Path | None
-    fresh: bool
     yes: bool
     verbosity: int
-    flags: Mapping[str, object]  #: key of the order -> value, None if not given
     again: bool = False
-    settings: tuple[str, ...] = ()  #: `section.key=value`
 
 
 def run_crawl(command: CrawlCommand) -> int:
@@ -82,23 +75,20 @@ def tune_interpreter() -> None:
 def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh removes what --again would begin with; leave one of them out")
-    order = load_order(command.order_file, command.flags, command.settings)
-    file = Path(order.logs.file) if order.logs.file else None
-    with closing_logs(configure_logs(command.verbosity, style=order.logs.format, file=file)):
-        return _run_order(command, order)
+    chosen = choose(command)
+    logs = chosen.order.logs
+    file = Path(logs.file) if logs.file else None
+    with closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
+        return _run_chosen(command, chosen)
 
 
-def _run_order(command: CrawlCommand, order: CrawlOrder) -> int:
-    sources = command.sources or (*order.job.seeds, *(str(path) for path in order.job.seed_files))
-    frontier_order(order)  # a policy that does not exist must not leave a folder behind
-    find_own_functions(order)  # nor a function
-    directory = _directory(command, order)
+def _run_chosen(command: CrawlCommand, chosen: Chosen) -> int:
+    order = chosen.order
+    check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
         _check_round(order)
-    seeds = _seeds(sources, directory)
-    if sources:
-        order = with_sources(order, sources)
-    with JobFolder.open(directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
+    seeds = _seeds(chosen)
+    with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))
@@ -108,31 +98,25 @@ def _check_round(order: CrawlOrder) -> None:
     """Raises: UsageError for what counts, or knows, the URLs of earlier rounds: the next one would end at its seeds."""
     limits = order.limits
     if order.dedup.leaves:
-        raise UsageError("--again: the filter of [dedup] leaves has the job's own URLs; leave it out")
-    if any((limits.pages_per_host, limits.bytes_per_host, limits.time_per_host_s)):
-        raise UsageError("--again: limits per host count the whole job, earlier rounds too; leave them out")
+        raise UsageError("--again: the filter of [dedup] leaves has the job's own URLs; add -s dedup.leaves=")
+    per_host = {
+        "pages_per_host": limits.pages_per_host,
+        "bytes_per_host": limits.bytes_per_host,
+        "time_per_host": limits.time_per_host_s,
+    }
+    none = " ".join(f"-s limits.{key}=0" for key, value in per_host.items() if value)
+    if none:
+        raise UsageError(f"--again: limits per host count the whole job, earlier rounds too; add {none}")
 
 
-def _directory(command: CrawlCommand, order: CrawlOrder) -> Path:
-    """The job's folder. Raises: UsageError for a name that could not be shown or logged."""
-    directory = command.job or Path("jobs") / job_name(order, command.sources)
-    try:
-        str(directory).encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{directory!r}: the name is not UTF-8; choose another --job") from error
-    return directory
-
-
-def _seeds(sources: Sequence[str], directory: Path) -> tuple[Seed, ...]:
-    """The seeds among the sources; what is none is reported and skipped. A job that exists has its own.
-
-    Raises: UsageError, NoSeeds.
-    """
+def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
+    """The seeds among the sources; what is none is reported and skipped. Raises: UsageError, NoSeeds."""
+    sources, place = chosen.named
     if not sources:
-        if has_seeds(directory):
+        if chosen.has_seeds:
             return ()
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
+    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
     reports = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
     if not found.seeds:
         raise NoSeeds(f"no seed is left; {'; '.join(reports)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,32 +18,26 @@ from typing import Any
 
 from crawler.cli.frontier_files import is_journal, load_file, write_dump
 from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
+from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
-from crawler.jobs.job import JobFolder, is_job
+from crawler.jobs.job import ORDER_FILE, JobFolder, is_job
 from crawler.jobs.opening import open_job
 from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.control import ControlRefused, ask
+from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
 from crawler.operating.verbs import answer
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
-from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import UsageError, storage_error
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.logs import configure_logs
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
 from frontier.core import Frontier
-from frontier.errors import UnknownQueue
 from frontier.models import QueueKey
-from frontier.operating.dumpreading import DumpDamaged
 from frontier.operating.load import LoadReport
 from frontier.operating.timewords import counted
 
 #: Where jobs that are called by name live.
 JOBS = Path("jobs")
-#: Characters of an error that are shown.
-_SAID = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,34 +53,6 @@ class FrontierCommand:
 def run_frontier(command: FrontierCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
     return guarded(lambda: _run(command))
-
-
-def guarded(run: Callable[[], None]) -> int:
-    """Run a command about a job: a foreseeable error is one line on standard error; its exit code, or 0."""
-    configure_logs(0)
-    try:
-        run()
-    except ControlRefused as error:
-        return _fail(error, error.code)
-    except BrokenPipeError:
-        # What is flushed at the end of the process must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.READER_GONE
-    except (UnknownQueue, *FORESEEABLE) as error:
-        return _fail(error, failure_code(error))
-    except DumpDamaged as error:
-        return _fail(error, ExitCode.USAGE)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    return ExitCode.DONE
-
-
-def _fail(error: Exception, code: ExitCode) -> ExitCode:
-    said = escaped(str(error))
-    if len(said) > _SAID:  # it repeats what was typed, or a name from the web
-        said = f"{said[: _SAID * 3 // 4]} … {said[-_SAID // 4 :]}"
-    say(f"anabranch: {said}")
-    return code
 
 
 def _run(command: FrontierCommand) -> None:
@@ -128,7 +93,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     Raises: UsageError if nothing was ever queued, JobInUse; as a crawl does.
     """
     with JobFolder.open(directory) as job:
-        order_file = directory / "order.toml"
+        order_file = directory / ORDER_FILE
         if not order_file.is_file():
             raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
         order = load_order(order_file, {})

@@ -8,7 +8,9 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.extracting.dispatch import Answer, Extractor
 from crawler.extracting.links import Found
@@ -16,15 +18,14 @@ from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.response import Response
+from crawler.jobs.seeds import is_file
 from crawler.network.dns import Resolver
 from crawler.orders.fetch import fetch_options
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.errors import UsageError, storage_errors
+from crawler.outcomes.errors import CrawlerError, UsageError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.outcomes.failures import FetchError
-from crawler.reporting.logs import configure_logs
 from crawler.urls.parsing import seed_url
 from frontier.clocks import steady_clock
 
@@ -40,24 +41,27 @@ class LinksCommand:
     flags: dict[str, object]  #: keys of the order that were given
 
 
+class NotFetched(CrawlerError):
+    """The answer could not be had."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.NO_SEED_ANSWERED
+
+
 def run_links(command: LinksCommand) -> int:
     """Print what is extracted; every foreseeable error is one line on standard error and its exit code."""
-    configure_logs(0)
+    return guarded(lambda: _run(command))
+
+
+def _run(command: LinksCommand) -> None:
+    order = load_order(None, command.flags)
     try:
-        order = load_order(None, command.flags)
-        found = asyncio.run(_found(command, order, is_file=Path(command.source).is_file()))
+        found = asyncio.run(_found(command, order, is_local=is_file(command.source)))
     except FetchError as error:
-        say(f"anabranch: {command.source}: {error}")
-        return ExitCode.NO_SEED_ANSWERED
-    except FORESEEABLE as error:
-        say(f"anabranch: {error}")
-        return failure_code(error)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+        raise NotFetched(f"{command.source}: {error}") from error
     sys.stdout.writelines(f"{link.hop} {link.url} {link.context}\n" for link in found.links)
+    sys.stdout.flush()
     for line in _remarks(found):
         say(line)
-    return ExitCode.DONE
 
 
 def _remarks(found: Found) -> list[str]:
@@ -72,8 +76,8 @@ def _remarks(found: Found) -> list[str]:
     return [*remarks, *found.notes]
 
 
-async def _found(command: LinksCommand, order: CrawlOrder, *, is_file: bool) -> Found:
-    url = seed_url(command.base or ("http://file.invalid/" if is_file else command.source))
+async def _found(command: LinksCommand, order: CrawlOrder, *, is_local: bool) -> Found:
+    url = seed_url(command.base or ("http://file.invalid/" if is_local else command.source))
     if url is None:
         name = "--base" if command.base else command.source
         raise UsageError(f"{name}: neither a file nor an http(s) URL")
@@ -81,7 +85,7 @@ async def _found(command: LinksCommand, order: CrawlOrder, *, is_file: bool) -> 
         sandbox = Sandbox()
         parts.push_async_callback(sandbox.close)
         extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
-        answer = _of_file(Path(command.source), command.content_type) if is_file else await _fetched(order, url, parts)
+        answer = _of_file(Path(command.source), command.content_type) if is_local else await _fetched(order, url, parts)
         return await extract(answer, url, command.hops)
 
 

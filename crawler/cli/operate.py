@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.cli.frontier import find_job, guarded, opened, put
+from crawler.cli.frontier import find_job, opened, put
 from crawler.cli.frontier_tables import escaped, totals_lines
+from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.job import until_free, who_holds
 from crawler.jobs.opening import SEED_BOOK

@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from crawler.cli.frontier import find_job, opened
-from crawler.cli.saying import say
+from crawler.cli.guarding import guarded
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import SeedBook
-from crawler.operating.control import ControlRefused, ask
+from crawler.operating.control import ask
 from crawler.operating.reporting import report_of_stopped
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.logs import configure_logs
 from crawler.reporting.reports.catalogue import report_kind
 from crawler.reporting.reports.table import report_of, text_lines
 
 
 def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
     """Print it; every foreseeable error is one line on standard error and its exit code."""
-    configure_logs(0)
-    try:
+
+    def tell() -> None:
         report_kind(name)  # before the job is opened
-        facts = _facts(find_job(job), {"name": name, "limit": limit})
-        _print(facts, as_json=as_json)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end must not fail again
-        return ExitCode.READER_GONE
-    except ControlRefused as error:
-        say(f"anabranch: {error}")
-        return error.code
-    except FORESEEABLE as error:
-        say(f"anabranch: {error}")
-        return failure_code(error)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    return ExitCode.DONE
+        _print(_facts(find_job(job), {"name": name, "limit": limit}), as_json=as_json)
+
+    return guarded(tell)
 
 
 def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from crawler.jobs.opening import frontier_order
-from crawler.jobs.seeds import read_seeds
+from crawler.jobs.seeds import ORDER, read_seeds
+from crawler.orders.layers import Layer
 from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import OrderError
+from crawler.orders.sources import order_of
+from crawler.outcomes.errors import BadArgument, OrderError
 from crawler.outcomes.ownfunctions import is_own
 from crawler.processors.own import own_processor
 from crawler.scope.rules import own as own_rule
@@ -37,8 +39,8 @@ def check(order: CrawlOrder) -> Check:
     faults: dict[str, None] = {}  # a fault that several looks find is told once
     for find in FINDERS:
         faults |= dict.fromkeys(find(order))
-    sources = [*order.job.seeds, *map(str, order.job.seed_files)]
-    found = read_seeds(sources, io.BytesIO())
+    sources = order.job.sources
+    found = read_seeds(sources, io.BytesIO(), ORDER)
     warnings = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
     if sources and not found.seeds:
         faults["no seed is left"] = None
@@ -75,8 +77,23 @@ def _own_functions(order: CrawlOrder) -> Iterator[str]:
             yield str(error)
 
 
-def find_own_functions(order: CrawlOrder) -> None:
-    """Import what the order names as `package.module:function`, as a run will. Raises: OrderError for the first that fails."""
+def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
+    """Look up the policies and functions that the order names, as a run will; `layers` are what it is of.
+
+    Raises: PolicyError, OrderError for the first that fails; BadArgument if it is the command line that names it.
+    """
+    try:
+        _look_up(order)
+    except (PolicyError, OrderError) as error:
+        try:
+            _look_up(order_of([layer for layer in layers if not layer.is_command]))
+        except (PolicyError, OrderError):
+            raise error from None
+        raise BadArgument(str(error)) from error
+
+
+def _look_up(order: CrawlOrder) -> None:
+    frontier_order(order)
     for find in _searches(order):
         find()
 

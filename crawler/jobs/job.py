@@ -21,14 +21,17 @@ from typing import Self
 from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
 from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
-from crawler.orders.order import CrawlOrder
+from crawler.orders.order import JobSection
 from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
 from crawler.urls.parsing import host_of, seed_url
 
-__all__ = ["JobFolder", "is_job", "job_name", "until_free", "who_holds"]
+__all__ = ["JobFolder", "is_job", "job_name", "order_to_go_on_by", "until_free", "who_holds"]
 
 FORMAT = "anabranch job"
 VERSION = 1
+
+#: The order that the job was crawled by last, in its folder.
+ORDER_FILE = "order.toml"
 
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
@@ -36,7 +39,7 @@ _FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is o
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
 
 #: What a job writes beside its state.
-_WRITTEN = ("order.toml", f"order.toml{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports")
+_WRITTEN = (ORDER_FILE, f"{ORDER_FILE}{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports")
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -44,10 +47,10 @@ _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 class JobFolder:
     """An open job folder. Its lock is held until `close`, or until the process ends, however it ends."""
 
-    def __init__(self, directory: Path, lock: int, *, existed: bool) -> None:
+    def __init__(self, directory: Path, lock: int, *, existed: bool, new_round: int | None) -> None:
         self.directory = directory
         self.existed = existed  #: there was a job to go on with
-        self.new_round = ordered_round(directory / "state")  #: the number of the round that this run begins, if it does
+        self.new_round = new_round  #: the number of the round that this run begins, if it does
         self.state = directory / "state"
         self.crawl_log = directory / "logs" / "crawl.log"
         self.errors = directory / "logs" / "errors.jsonl"
@@ -65,7 +68,8 @@ class JobFolder:
         only its Frontier.
 
         Raises: JobInUse, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version), JobUnfinished
-        (`fresh` or `again` without `even_unfinished`), StorageError (DiskFull and its kind if nothing can be written).
+        (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if nothing can be
+        written).
         """
         with storage_errors(directory):
             _refuse_strangers(directory)
@@ -75,15 +79,16 @@ class JobFolder:
                 if (fresh or again) and not even_unfinished:
                     _refuse_unfinished(directory, fresh=fresh)
                 existed = _settle(directory, fresh=fresh, again=again)
+                new_round = ordered_round(directory / "state")
             except BaseException:
                 os.close(lock)
                 raise
-        return cls(directory, lock, existed=existed)
+        return cls(directory, lock, existed=existed, new_round=new_round)
 
     def write_order(self, text: str) -> None:
         """Keep the order that this run works by in `order.toml`. Raises: StorageError."""
-        with storage_errors(self.directory / "order.toml"):
-            replace_file(self.directory / "order.toml", text.encode())
+        with storage_errors(self.directory / ORDER_FILE):
+            replace_file(self.directory / ORDER_FILE, text.encode())
 
     def mark_finished(self) -> None:
         """Keep that nothing is left to do, so that `fresh` needs no consent. Opening forgets it. Raises: StorageError."""
@@ -140,15 +145,29 @@ def _lock_to_look_at(directory: Path) -> Iterator[int]:
             os.close(lock)
 
 
-def job_name(order: CrawlOrder, arguments: Sequence[str]) -> str:
+def order_to_go_on_by(directory: Path) -> Path | None:
+    """The order of the job in a folder; None if there is none, no job, or one that is being removed.
+
+    Raises: ForeignJobFormat, whose order may have keys that nobody knows here; StorageError.
+    """
+    state = directory / "state"
+    with storage_errors(directory):
+        if not is_job(directory) or (state / _FRESH_MARK).exists():
+            return None
+        _check_version(directory, _version(state / _FORMAT_FILE))
+        order = directory / ORDER_FILE
+        return order if order.is_file() else None
+
+
+def job_name(job: JobSection, arguments: Sequence[str]) -> str:
     """The name of the job's folder: `[job] name`, else the first seed file's stem, else the first seed's host."""
-    if order.job.name is not None:
-        return order.job.name
+    if job.name is not None:
+        return job.name
     files = [Path(argument) for argument in arguments if argument != STDIN and is_file(argument)]
-    files += order.job.seed_files
+    files += job.seed_files
     if files:
         return _fit(files[0].stem)
-    urls = filter(None, map(seed_url, (*arguments, *order.job.seeds)))
+    urls = filter(None, map(seed_url, (*arguments, *job.seeds)))
     return _fit(next((host_of(url) for url in urls), ""))
 
 
@@ -158,10 +177,11 @@ def _fit(name: str) -> str:
 
 def _refuse_strangers(directory: Path) -> None:
     """Raises NotAJobFolder if the folder holds things and no job: nobody's files are to be mixed with a crawl's."""
-    if not directory.exists():
+    there = next((path for path in (directory, *directory.parents) if path.exists()), directory.parent)
+    if not there.is_dir():
+        raise NotAJobFolder(f"{there}: is not a folder; choose another --job")
+    if there != directory:
         return
-    if not directory.is_dir():
-        raise NotAJobFolder(f"{directory}: is not a folder; choose another --job")
     entries = {entry.name for entry in directory.iterdir()}
     if not entries or (directory / "state" / _FORMAT_FILE).is_file():
         return
@@ -209,11 +229,8 @@ def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
     state = directory / "state"
     version = _version(state / _FORMAT_FILE)
     is_fresh = version is not None and (fresh or (state / _FRESH_MARK).exists())
-    if version not in {None, VERSION} and not is_fresh:
-        raise ForeignJobFormat(
-            f"{directory}: written in job format {version}, this version reads {VERSION}; "
-            "use --fresh to start over, or choose another --job"
-        )
+    if not is_fresh:
+        _check_version(directory, version)
     if is_fresh:
         _remove_old(directory)
     elif version is not None:
@@ -227,6 +244,14 @@ def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
         (state / mark).unlink(missing_ok=True)
     sync_folder(state)
     return version is not None and not is_fresh
+
+
+def _check_version(directory: Path, version: int | None) -> None:
+    if version not in {None, VERSION}:
+        raise ForeignJobFormat(
+            f"{directory}: written in job format {version}, this version reads {VERSION}; "
+            "use --fresh to start over, or choose another --job"
+        )
 
 
 def _version(file: Path) -> int | None:

@@ -11,9 +11,11 @@ import json
 import shutil
 from collections.abc import Set
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from crawler.jobs.durablefiles import replace_file, sync_folder
+from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.exits import ExitCode
 
 #: Stands while a round is ordered and not begun; holds its number.
 AGAIN_MARK = "again"
@@ -21,6 +23,12 @@ _ROUND_FILE = "round.json"
 
 #: What a job's state keeps from round to round (with SQLite's files beside): its seeds, what it fetched, what it has counted.
 _LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.sqlite", _ROUND_FILE)
+
+
+class RoundDamaged(CrawlerError):
+    """A file that says which round a job is in cannot be read: someone else wrote to it, or the disk failed."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.BAD_ORDER
 
 
 class Round(NamedTuple):
@@ -31,26 +39,46 @@ class Round(NamedTuple):
 
 
 def current_round(state: Path) -> Round:
-    """The round of a job that has begun it. Raises: OSError, ValueError for a file that somebody else wrote."""
+    """The round of a job that has begun it. Raises: OSError, RoundDamaged."""
+    file = state / _ROUND_FILE
     try:
-        said = json.loads((state / _ROUND_FILE).read_bytes())
+        said = json.loads(file.read_bytes())
+        found = Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0))
     except FileNotFoundError:
         return Round()
-    return Round(int(said["number"]), int(said["bytes_before"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RoundDamaged(
+            f"{file}: damaged; restore it from a copy, or remove it: rounds are counted from 1 again then, "
+            "and --size-limit counts what earlier ones fetched"
+        ) from error
+    return found
 
 
 def ordered_round(state: Path) -> int | None:
-    """The number of the round that is ordered and has no Frontier yet; None if there is none."""
+    """The number of the round that is ordered and has no Frontier yet; None if there is none. Raises: OSError, RoundDamaged."""
+    file = state / AGAIN_MARK
     try:
-        return int((state / AGAIN_MARK).read_bytes())
+        return _whole(int(file.read_bytes()), 1)
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise RoundDamaged(
+            f"{file}: damaged; write the number of the round into it that was ordered, "
+            f"one more than {state / _ROUND_FILE} has (2 if there is none)"
+        ) from error
+
+
+def _whole(value: object, least: int) -> int:
+    """The number. Raises: ValueError for anything else."""
+    if type(value) is not int or value < least:
+        raise ValueError(value)
+    return value
 
 
 def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
     """Order another round if it is wanted (`again`), and remove the last one's Frontier if one is ordered.
 
-    `keep` names what else stays in the state folder. Raises: OSError.
+    `keep` names what else stays in the state folder. Raises: OSError, RoundDamaged.
     """
     if ordered_round(state) is None:
         if not again:
@@ -67,7 +95,10 @@ def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
 
 
 def begin_round(state: Path, fetched_bytes: int) -> None:
-    """The ordered round has a Frontier: from now on it is gone on with. Without an order nothing happens. Raises: OSError."""
+    """The ordered round has a Frontier: from now on it is gone on with. Without an order nothing happens.
+
+    Raises: OSError, RoundDamaged.
+    """
     number = ordered_round(state)
     if number is None:
         return

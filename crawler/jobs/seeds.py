@@ -15,6 +15,7 @@ from crawler.outcomes.exits import ExitCode
 from crawler.urls.parsing import canonical, seed_url
 
 COMMAND_LINE = "command line"
+ORDER = "crawl order"
 STDIN = "-"
 
 _BOM = b"\xef\xbb\xbf"
@@ -36,7 +37,9 @@ class Seed:
     """A URL that the crawl begins with."""
 
     url: str  #: canonical
-    source: str  #: where it was named: `file:line`, `-:3` for standard input, `command line`, or `redirect`
+    source: (
+        str  #: where it was named: `file:line`, `-:3` for standard input, `command line`, `crawl order`, or `redirect`
+    )
     via: str | None = None  #: the seed that redirected here; None if the operator named it
 
 
@@ -57,8 +60,10 @@ class SeedList:
     bad: tuple[BadSeed, ...]
 
 
-def read_seeds(arguments: Sequence[str], stdin: BinaryIO) -> SeedList:
+def read_seeds(arguments: Sequence[str], stdin: BinaryIO, named_in: str = COMMAND_LINE) -> SeedList:
     """The seeds that the arguments name: a URL, a file of URLs (if it exists as a file), or `-` for standard input.
+
+    `named_in` says where the arguments stand.
 
     A file has one URL a line; `#` begins a comment at the start of a line or after a space; blank lines, CRLF and a UTF-8
     byte order mark are ignored. Nothing is raised for bad input: it is in `bad`, an unreadable or empty file as well.
@@ -66,7 +71,7 @@ def read_seeds(arguments: Sequence[str], stdin: BinaryIO) -> SeedList:
     seeds: dict[str, Seed] = {}
     bad: list[BadSeed] = []
     for argument in arguments:
-        for found in _read_argument(argument, stdin):
+        for found in _read_argument(argument, stdin, named_in):
             if isinstance(found, BadSeed):
                 bad.append(found)
             else:
@@ -74,7 +79,7 @@ def read_seeds(arguments: Sequence[str], stdin: BinaryIO) -> SeedList:
     return SeedList(seeds=tuple(seeds.values()), bad=tuple(bad))
 
 
-def _read_argument(argument: str, stdin: BinaryIO) -> Iterator[Seed | BadSeed]:
+def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Seed | BadSeed]:
     if argument == STDIN:
         yield from _read_lines(stdin, STDIN)
     elif is_file(argument):
@@ -82,13 +87,15 @@ def _read_argument(argument: str, stdin: BinaryIO) -> Iterator[Seed | BadSeed]:
             with Path(argument).open("rb") as lines:
                 yield from _read_lines(lines, argument)
         except OSError as error:
-            reason = f"it cannot be read: {error.strerror}"
-            yield BadSeed(text=argument, source=COMMAND_LINE, reason=reason)
-    elif argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument:
+            yield BadSeed(text=argument, source=named_in, reason=f"it cannot be read: {error.strerror}")
+    elif _is_folder(argument):
+        reason = "it is a folder; name the files of URLs in it, or if it is a URL, write http:// before it"
+        yield BadSeed(text=argument, source=named_in, reason=reason)
+    elif _is_missing(argument):
         reason = "there is no such file; if it is a URL, write http:// before it"
-        yield BadSeed(text=argument, source=COMMAND_LINE, reason=reason)
+        yield BadSeed(text=argument, source=named_in, reason=reason)
     else:
-        yield _seed(argument, COMMAND_LINE)
+        yield _seed(argument, named_in)
 
 
 def is_file(argument: str) -> bool:
@@ -98,6 +105,21 @@ def is_file(argument: str) -> bool:
         return path.exists() and not path.is_dir()
     except OSError:
         return False
+
+
+def _is_folder(argument: str) -> bool:
+    """It exists as a folder, and is not written like a host: wget leaves folders named like hosts behind."""
+    looks_like_host = "." in argument.partition("/")[0].strip(".")
+    try:
+        return bool(argument) and not looks_like_host and Path(argument).is_dir()
+    except OSError:
+        return False
+
+
+def _is_missing(argument: str) -> bool:
+    """It is no file, and was meant for one."""
+    is_path = argument.startswith(("/", "./", "../")) and not argument.startswith("//")
+    return is_path or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
 
 
 def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[Seed | BadSeed]:

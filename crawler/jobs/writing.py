@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crawler.archiving.files import WarcFiles, WarcOptions
+from crawler.archiving.finishing import finish_left_over
 from crawler.archiving.payloads import Payloads
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal, LineFile, Sink
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.write import WriteSection
+from crawler.outcomes.errors import storage_errors
 from crawler.reporting.crawl_log import with_place
 
 #: The job's memory of payloads, in its state folder.
@@ -54,6 +56,8 @@ def open_writing(
         if section.warc:
             options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
             add(WarcFiles(job.warc, options, clock, with_place))
+        else:
+            _finish_earlier(job)
         add(LineFile(job.crawl_log, "crawl_log"))
         if section.pages:
             add(LineFile(job.pages, "pages"))
@@ -66,6 +70,13 @@ def open_writing(
             add(payloads)
         opened.pop_all()
     return Writing(Journal(*sinks), payloads)
+
+
+def _finish_earlier(job: JobFolder) -> None:
+    """What an earlier run with WARC files left open is finished by a run without them, too. Raises: StorageError."""
+    with storage_errors(job.warc):
+        if job.warc.is_dir():
+            finish_left_over(job.warc)
 
 
 def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, str]:

@@ -69,11 +69,18 @@ def unknown_keys(layers: Iterable[Layer]) -> Iterator[str]:
             elif section not in KEYS:
                 known = [*KEYS, *ENTRIES]
                 home = f"; it belongs to [{HOMES[section]}]" if section in HOMES else hint(section, known, "[{}]")
-                yield f"{layer.section(section)} is unknown{home}"
+                yield f"{_unknown_place(layer, section, table)}{home}"
             elif not isinstance(table, Mapping):
                 yield f"{layer.section(section)} must be a section with keys, not {table!r}"
             else:
                 yield from _unknown_in_section(layer, section, table)
+
+
+def _unknown_place(layer: Layer, section: str, table: object) -> str:
+    """As the source writes it: a file the section, any other source a key of it."""
+    if layer.text or not isinstance(table, Mapping) or not table:
+        return f"{layer.section(section)} is unknown"
+    return f"{layer.key(section, next(iter(table)))} is unknown: there is no section [{section}]"
 
 
 def _unknown_in_section(layer: Layer, section: str, table: Mapping[str, Any]) -> Iterator[str]:
@@ -105,6 +112,12 @@ def in_words(error: ValidationError, layers: Sequence[Layer]) -> list[str]:
     return [_line(fault, layers) for fault in error.errors(include_url=False)]
 
 
+def at_fault(error: ValidationError, layers: Sequence[Layer]) -> list[Layer]:
+    """The sources that say what the first line is about, the strongest first; none if it is a default."""
+    section, keys, _ = _named(error.errors(include_url=False)[0])
+    return _given_by(layers, section, keys)
+
+
 def _line(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
     place, *inner = _place(fault, layers)
     words = "".join(f" {part}" for part in inner if isinstance(part, str) and part != "[key]")
@@ -113,13 +126,28 @@ def _line(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
 
 def _place(error: ErrorDetails, layers: Sequence[Layer]) -> tuple[str | int, ...]:
     """The key at fault as its source writes it, and what is at fault inside of it."""
-    section, *path = str(error["loc"][0]), *error["loc"][1:]
-    keys = error.get("ctx", {}).get("keys") or (str(path[0]),)
+    section, keys, path = _named(error)
     if section in ENTRIES:
         layer = next(layer for layer in layers if section in layer.tables)
         return (layer.entry(section, int(path[0]) + 1), *(path[1:] or keys[:1]))
-    given = [layer.key(section, key) for layer in layers for key in keys if key in layer.tables.get(section, {})]
+    given = [
+        layer.key(section, key)
+        for layer in _given_by(layers, section, keys)
+        for key in keys
+        if key in layer.tables[section]
+    ]
     return (given[0] if given else f"[{section}] {keys[0]}", *path[1:])
+
+
+def _named(error: ErrorDetails) -> tuple[str, Sequence[str], Sequence[str | int]]:
+    """The section at fault, its keys that are, and the way to the fault inside of the section."""
+    section, *path = str(error["loc"][0]), *error["loc"][1:]
+    return section, error.get("ctx", {}).get("keys") or (str(path[0]),), path
+
+
+def _given_by(layers: Sequence[Layer], section: str, keys: Sequence[str]) -> list[Layer]:
+    tables = [(layer, layer.tables.get(section)) for layer in layers]
+    return [layer for layer, table in tables if isinstance(table, Mapping) and any(key in table for key in keys)]
 
 
 def _complaint(error: ErrorDetails) -> str:

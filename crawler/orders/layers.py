@@ -19,6 +19,7 @@ class Layer:
     key_form: str
     origin_form: str  #: how the origin of a key is told; `{line}` is `:12` where a file's line is known
     text: str = ""  #: of a file
+    is_command: bool = False  #: it stands on the command line
     lines: dict[tuple[str, str], int] = field(default_factory=dict)  #: filled when an origin is asked for
 
     def section(self, section: str) -> str:

@@ -48,6 +48,11 @@ class JobSection(Section):
     source_tags: bool = True  #: crawl.log says which seed led to a URL
     processors: tuple[OwnFunction, ...] = ()  #: own processors, package.module:function, before a page is written
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Seeds and seed files as `anabranch crawl` takes them; a file by its full name is no URL, even if it is missing."""
+        return (*self.seeds, *(str(path.absolute()) for path in self.seed_files))
+
 
 class AgentSection(Section):
     """Who crawls, as servers see it."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
-from crawler.orders.complaints import hint, in_words, unknown_keys
+from crawler.orders.complaints import at_fault, hint, in_words, unknown_keys
 from crawler.orders.keys import ENTRIES, FLAGS, KEYS
 from crawler.orders.layers import Layer, merged
-from crawler.orders.order import ENVIRONMENT, CrawlOrder
-from crawler.outcomes.errors import OrderError, UsageError
+from crawler.orders.order import ENVIRONMENT, CrawlOrder, JobSection
+from crawler.outcomes.errors import BadArgument, OrderError, UsageError
 
 
 def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> CrawlOrder:
@@ -23,20 +23,40 @@ def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequenc
 
     The latter win. Raises: OrderError, one line that names the source and the key, says what is wrong and what would be right.
     """
-    layers = read_layers(file, flags, settings)
-    for line in unknown_keys(layers):
-        raise OrderError(line)
-    try:
-        return CrawlOrder.model_validate(merged(layers))
-    except ValidationError as error:
-        first, *others = in_words(error, layers)
-        raise OrderError(first + (f" (and {len(others)} more)" if others else "")) from error
+    return order_of(read_layers(file, flags, settings))
 
 
 def read_layers(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> list[Layer]:
     """What each source says, the strongest first; only that it can be read is checked. Raises: OrderError, UsageError."""
     layers = [_flag_layer(flags), _settings_layer(settings), _environment_layer()]
-    return [*layers, _file_layer(file)] if file else layers
+    return [*layers, file_layer(file)] if file else layers
+
+
+def order_of(layers: Sequence[Layer]) -> CrawlOrder:
+    """The order that the sources make together. Raises: OrderError, as `load_order`."""
+    return _validated(layers, merged(layers))
+
+
+def job_of(layers: Sequence[Layer]) -> JobSection:
+    """What they say of the job and its seeds, though all else may make sense only beside another source. Raises: OrderError."""
+    return _validated(layers, {"job": merged(layers).get("job", {})}).job
+
+
+def _validated(layers: Sequence[Layer], tables: Mapping[str, Any]) -> CrawlOrder:
+    for layer in layers:
+        for line in unknown_keys([layer]):
+            raise _refusal([layer])(line)
+    try:
+        return CrawlOrder.model_validate(tables)
+    except ValidationError as error:
+        first, *others = in_words(error, layers)
+        more = f" (and {len(others)} more)" if others else ""
+        raise _refusal(at_fault(error, layers))(first + more) from error
+
+
+def _refusal(at_fault: Sequence[Layer]) -> type[OrderError]:
+    """What is raised when these sources, the strongest first, say what is wrong."""
+    return BadArgument if at_fault and at_fault[0].is_command else OrderError
 
 
 def seeds_layer(order: CrawlOrder) -> Layer:
@@ -49,11 +69,11 @@ def _flag_layer(flags: Mapping[str, object]) -> Layer:
     tables: dict[str, dict[str, object]] = {}
     for flag, value in flags.items():
         if flag not in FLAGS:
-            raise OrderError(f"--{flag.replace('_', '-')} is unknown{hint(flag, FLAGS, '--{}', '-')}")
+            raise BadArgument(f"--{flag.replace('_', '-')} is unknown{hint(flag, FLAGS, '--{}', '-')}")
         if value is not None:
             section, key = FLAGS[flag]
             tables.setdefault(section, {})[key] = value
-    return Layer(tables=tables, section_form="flags", key_form="--{flag}", origin_form="--{flag}")
+    return Layer(tables=tables, section_form="flags", key_form="--{flag}", origin_form="--{flag}", is_command=True)
 
 
 def _settings_layer(settings: Sequence[str]) -> Layer:
@@ -68,28 +88,34 @@ def _settings_layer(settings: Sequence[str]) -> Layer:
             raise UsageError(f"-s {setting!r}: entries [[{section}]] stand in a file only")
         tables.setdefault(section, {})[key] = _value(section, key, text)
     form = "-s {section}.{key}"
-    return Layer(tables=tables, section_form="-s {section}", key_form=form, origin_form=form)
+    return Layer(tables=tables, section_form="-s {section}", key_form=form, origin_form=form, is_command=True)
 
 
 def _environment_layer() -> Layer:
     """Variables with a section."""
-    form = f"environment: {ENVIRONMENT}{{SECTION}}"
     known = EnvSettingsSource(CrawlOrder)()
-    tables: dict[str, Any] = {section: {} for section in _environment_sections()} | known
+    tables: dict[str, Any] = _unknown_variables() | known
     for section, table in known.items():
         for key, text in table.items() if isinstance(table, dict) else ():
             if isinstance(text, str):
                 table[key] = _value(section, key, text)
     variable = f"{ENVIRONMENT}{{SECTION}}__{{KEY}}"
-    return Layer(tables=tables, section_form=form, key_form=f"environment: {variable}", origin_form=variable)
+    return Layer(
+        tables=tables,
+        section_form=f"environment: {ENVIRONMENT}{{SECTION}}",
+        key_form=f"environment: {variable}",
+        origin_form=variable,
+    )
 
 
-def _environment_sections() -> Iterable[str]:
-    """The sections that variables speak of, known or not. What has no section is not ours."""
-    for name in os.environ:
-        section, delimiter, _ = name.upper().removeprefix(ENVIRONMENT).partition("__")
+def _unknown_variables() -> dict[str, Any]:
+    """What variables say of sections that nobody knows. What has no section is not ours."""
+    tables: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        section, delimiter, key = name.upper().removeprefix(ENVIRONMENT).partition("__")
         if delimiter and name.upper().startswith(ENVIRONMENT):
-            yield section.lower()
+            tables.setdefault(section.lower(), {})[key.lower()] = text
+    return {section: table for section, table in tables.items() if section not in KEYS}
 
 
 def _value(section: str, key: str, text: str) -> object:
@@ -106,7 +132,8 @@ def _value(section: str, key: str, text: str) -> object:
     return text.split() if kind is tuple else dict(word.partition("=")[::2] for word in text.split())
 
 
-def _file_layer(file: Path) -> Layer:
+def file_layer(file: Path) -> Layer:
+    """What a file says; seed files are relative to its folder. Raises: OrderError."""
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")

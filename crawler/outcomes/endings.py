@@ -31,9 +31,9 @@ class WhyEnded(Enum):
 
     FINISHED = "finished: nothing is queued"
     RETIRED = "all that is left stands in retired queues; raise total_budget, and the same command goes on"
-    PAGE_LIMIT = "stopped by --limit; the same command with a higher limit goes on"
-    TIME_LIMIT = "stopped by --time-limit; the same command goes on"
-    SIZE_LIMIT = "stopped by --size-limit; the same command with a higher limit goes on"
+    PAGE_LIMIT = "stopped by --limit, which the job keeps; it goes on with a higher one (0: no limit)"
+    TIME_LIMIT = "stopped by --time-limit; the same command goes on for as long again"
+    SIZE_LIMIT = "stopped by --size-limit, which the job keeps; it goes on with a higher one (0: no limit)"
     SIGNAL = "stopped by a signal; the same command goes on"
     OPERATOR = "stopped by the operator; the same command goes on"
     OPERATOR_NOW = "stopped at once by the operator; what was being fetched is queued again, the same command goes on"

@@ -35,6 +35,12 @@ class OrderError(CrawlerError):
     exit_code = ExitCode.BAD_ORDER
 
 
+class BadArgument(OrderError):
+    """The same of what stands on the command line."""
+
+    exit_code = ExitCode.USAGE
+
+
 class NoSeeds(CrawlerError):
     """Nothing that was named is a seed."""
 

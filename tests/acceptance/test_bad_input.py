@@ -44,9 +44,9 @@ async def test_an_order_that_is_missing_or_no_toml_is_named(tmp_path):
 
 
 async def test_an_unknown_policy_is_refused_with_those_there_are(tmp_path):
-    """Exit 4, naming the policy."""
+    """Exit 2, naming the policy."""
     run = await anabranch("crawl", SEED, "--policy", "magic:3", "--job", "job", cwd=tmp_path)
-    assert_one_line(run, 4, "magic:3", "bkdr:N")
+    assert_one_line(run, 2, "magic:3", "bkdr:N")
     assert not (tmp_path / "job").exists()
 
 
@@ -213,7 +213,7 @@ def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
     """A job on a disk that was remounted read-only: one line, exit 3; writable again, it goes on."""
     story = (
         f'crawl first "{FILL} --limit 9"; mount -o remount,ro disk; crawl second "{FILL}"; '
-        f'mount -o remount,rw disk; crawl third "{FILL}"'
+        f'mount -o remount,rw disk; crawl third "{FILL} --limit 0"'
     )
     on_small_disk(tmp_path, 30, "900m", story)
     assert said(tmp_path, "first") == (0, "")

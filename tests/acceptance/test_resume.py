@@ -1,6 +1,7 @@
 """A crawl can end at any moment; the same command goes on and nothing is missing."""
 
 import asyncio
+import json
 import signal
 
 import pytest
@@ -126,3 +127,34 @@ async def test_a_seed_that_never_answered_is_tried_again(tmp_path, slow_web):
     run = await anabranch(*command, "--limit", "3", cwd=tmp_path)
     assert run.code == 0, run.err
     assert len(crawl_log(tmp_path / "job")) == 3
+
+
+async def test_a_job_goes_on_without_a_word_about_its_order(tmp_path, slow_web):
+    """`crawl --job DIR` has the delays, hosts and limits of the first run; a limit that is reached says how to go on."""
+    first = await anabranch(*crawl_of(tmp_path, slow_web), "--limit", "10", "--warc", cwd=tmp_path)
+    assert first.code == 0, first.err
+    second = await anabranch("crawl", "--job", "job", cwd=tmp_path)
+    assert (second.code, len(crawl_log(tmp_path / "job"))) == (0, 10)
+    assert "its limit of 10 pages is reached" in second.out.splitlines()[0]
+    assert "stopped by --limit, which the job keeps" in second.out
+    third = await anabranch("crawl", "--job", "job", "--limit", "0", "http://new.test/", cwd=tmp_path)
+    assert third.code == 0, third.err
+    assert crawl_log(tmp_path / "job") == expected([SEED, "http://new.test/"])
+    seeds = [json.loads(line)["url"] for line in (tmp_path / "job/state/seeds.jsonl").read_text().splitlines()]
+    assert seeds == [SEED, "http://new.test/"]
+    served = sum(slow_web.ledger.counts().values())
+    again = await anabranch("crawl", "--job", "job", "--again", cwd=tmp_path)
+    assert again.out.startswith("round 2 of job job: 2 URLs queued")
+    assert sum(slow_web.ledger.counts().values()) > served
+    assert crawl_log(tmp_path / "job").keys() == expected([SEED, "http://new.test/"]).keys()
+
+
+async def test_a_run_without_warc_files_finishes_those_of_a_killed_one(tmp_path, slow_web):
+    """They have their names and their indexes, and hold what they held."""
+    command = crawl_of(tmp_path, slow_web)
+    await kill_after(await start(*command, "--warc", cwd=tmp_path), slow_web, 30)
+    warc = tmp_path / "job" / "warc"
+    assert [path.name for path in warc.glob("*.warc.gz.open")]
+    run = await anabranch("crawl", "--job", "job", "-s", "write.warc=false", cwd=tmp_path)
+    assert run.code == 0, run.err
+    assert sorted(path.suffix for path in warc.iterdir()) == [".cdxj", ".gz"]

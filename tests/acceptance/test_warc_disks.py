@@ -3,7 +3,7 @@
 from tests.acceptance.archive import archived
 from tests.acceptance.smalldisk import FILL, needs_small_disk, on_small_disk, said
 
-WARC = f"--warc {FILL}"
+WARC = f"--warc --limit 0 {FILL}"
 
 
 def on_warc_disk(tmp_path, pages, size, story):
@@ -49,7 +49,8 @@ def test_a_read_only_warc_folder_ends_with_3_and_the_job_resumes(tmp_path):
 def test_the_disk_of_the_warc_files_is_watched(tmp_path):
     """It has less than min_free_disk, the job's own has more: the crawl waits, says which, and goes on when there is room."""
     story = (
-        'crawl first "--warc" & until grep -q min_free_disk first.out; do sleep 0.05; done; '
+        'crawl first "--warc --limit 0 -s limits.min_free_disk=1GB" & '
+        "until grep -q min_free_disk first.out; do sleep 0.05; done; "
         "mount -o remount,size=3g disk/job/warc; wait $!"
     )
     on_warc_disk(tmp_path, 30, "900m", story)

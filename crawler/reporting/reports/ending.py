@@ -35,8 +35,8 @@ class RunFacts(NamedTuple):
     frontier: FrontierStatistics
 
 
-def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
-    """The first line of a run: new, resumed or finished."""
+def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) -> str:
+    """The first line of a run: new, resumed, finished, or at its limit of pages (0: none) already."""
     ended = counts.done + counts.failed + counts.disregarded
     if not job.existed:
         return f"new job {job.directory}: {counts.pending} URLs queued"
@@ -48,6 +48,11 @@ def opening_line(job: JobFolder, counts: FrontierCounts) -> str:
         )
     if not counts.pending:
         return f"job {job.directory} is finished: {counts.done} pages; use --again for another round"
+    if 0 < page_limit <= counts.done:
+        return (
+            f"job {job.directory}: its limit of {page_limit} pages is reached, {counts.pending} URLs are queued; "
+            "a higher --limit goes on (0: no limit)"
+        )
     return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
 
 

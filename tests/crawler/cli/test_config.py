@@ -10,7 +10,8 @@ import structlog
 from typer.testing import CliRunner
 
 from crawler.cli.app import app
-from crawler.orders.order import CrawlOrder
+from crawler.jobs.job import JobFolder
+from crawler.orders.order import CrawlOrder, dump_order
 from crawler.orders.sources import load_order
 
 
@@ -78,6 +79,16 @@ def test_show_effective_has_every_key_and_origin_says_where_each_comes_from(file
     assert f"# {file}:2" in result.stdout
 
 
+def test_show_of_a_job_that_exists_begins_with_its_own_order(file) -> None:
+    """What `crawl` with these arguments would run by."""
+    with JobFolder.open(Path("job")) as job:
+        job.write_order(dump_order(load_order(None, {"workers": 7, "limit": 9})))
+    lines = config("show", "--origin", "--job", "job", "--limit", "20").stdout.splitlines()
+    origins = {line.partition("#")[0].strip(): line.partition("  # ")[2] for line in lines}
+    assert (origins["pages = 20"], origins["workers = 7"].partition(":")[0]) == ("--limit", "job/order.toml")
+    assert config("show", "--job", "job", "--fresh").stdout.startswith("# nothing is given")
+
+
 def test_show_without_anything_says_so() -> None:
     """As a comment, so that it is an order still."""
     assert config("show").output.startswith("# nothing is given")
@@ -123,7 +134,10 @@ def test_validate_says_that_nothing_is_wrong(file) -> None:
     """Exit code 0; nothing is left behind."""
     file.write_text("[crawl]\nworkers = 3")
     result = config("validate", file)
-    assert (result.exit_code, result.output) == (0, f"{file}: nothing is wrong with it\n")
+    said = f"{file}: nothing is wrong with it; it names no seed, so the command line must\n"
+    assert (result.exit_code, result.output) == (0, said)
+    file.write_text('[job]\nseeds = ["a.test"]')
+    assert config("validate", file).output == f"{file}: nothing is wrong with it\n"
     assert [entry.name for entry in file.parent.iterdir()] == ["x.toml"]
 
 

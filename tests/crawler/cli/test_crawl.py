@@ -5,6 +5,7 @@ import io
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -249,11 +250,23 @@ def test_without_a_folder_the_job_is_named_after_its_seeds(monkeypatch) -> None:
     assert Path("jobs/www.a.test/state").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [({"workers": 0}, "--workers must be at least 1; not 0"), ({"policy": "nosuch"}, "policy nosuch is unknown")],
+)
+def test_a_bad_value_on_the_command_line_touches_nothing(capsys, flags, said) -> None:
+    """Exit 2 as for every other slip of it, and no folder."""
+    assert run_crawl(command(SEED, **flags)) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith(f"anabranch: {said}")
+    assert list(Path().iterdir()) == []
+
+
 def test_a_bad_order_touches_nothing(capsys) -> None:
     """Exit 4, and no folder."""
-    assert run_crawl(command(SEED, workers=0)) == ExitCode.BAD_ORDER
-    assert capsys.readouterr().err == "anabranch: --workers must be at least 1; not 0\n"
-    assert list(Path().iterdir()) == []
+    Path("x.toml").write_text("[crawl]\nworkers = 0")
+    assert run_crawl(command(SEED, order_file=Path("x.toml"))) == ExitCode.BAD_ORDER
+    assert capsys.readouterr().err == "anabranch: x.toml: [crawl] workers must be at least 1; not 0\n"
+    assert [path.name for path in Path().iterdir()] == ["x.toml"]
 
 
 def test_fresh_needs_consent_for_an_unfinished_job(monkeypatch, capsys) -> None:
@@ -263,6 +276,28 @@ def test_fresh_needs_consent_for_an_unfinished_job(monkeypatch, capsys) -> None:
     assert run_crawl(command(SEED, fresh=True)) == ExitCode.USAGE
     assert "--yes" in capsys.readouterr().err
     assert run_crawl(command(SEED, fresh=True, yes=True)) == ExitCode.DONE
+
+
+def test_starting_afresh_without_a_seed_removes_nothing(capsys) -> None:
+    """The seeds that the job has would go with it, and nothing would be crawled."""
+    run_crawl(command(SEED))
+    before = sorted(Path("job").rglob("*"))
+    assert run_crawl(command(fresh=True, yes=True)) == ExitCode.USAGE
+    assert "there is no seed" in capsys.readouterr().err
+    assert sorted(Path("job").rglob("*")) == before
+
+
+def test_what_keeps_another_round_from_beginning_is_told_with_the_way_out(monkeypatch, capsys) -> None:
+    """Limits per host are the job's, from its own order too."""
+    limits = ("limits.pages_per_host=3", "limits.time_per_host=9s")
+    run_crawl(replace(command(SEED), settings=limits))
+    assert run_crawl(replace(command(), again=True, yes=True)) == ExitCode.USAGE
+    none = "-s limits.pages_per_host=0 -s limits.time_per_host=0"
+    assert capsys.readouterr().err.endswith(f"earlier rounds too; add {none}\n")
+    parts = Parts(monkeypatch)
+    settings = tuple(none.replace("-s ", "").split())
+    assert run_crawl(replace(command(), again=True, yes=True, settings=settings)) == ExitCode.DONE
+    assert parts.controllers[0]._order.limits.pages_per_host == 0
 
 
 # The outside

@@ -9,6 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from crawler.cli.index import index
+from crawler.jobs.job import JobFolder
 from tests.crawler.archiving.test_files import opened, write
 
 app = typer.Typer()
@@ -54,5 +55,19 @@ def test_what_is_no_folder_is_refused_in_one_line(tmp_path: Path) -> None:
     """A folder without WARC files is none to complain about."""
     code, _, err = run(tmp_path / "gone")
     assert code == 2
-    assert err == f"anabranch: {tmp_path}/gone: is not a folder\n"
+    assert err.startswith(f"anabranch: '{tmp_path}/gone': is not a folder, and there is no such job")
+    assert err.count("\n") == 1
     assert run(tmp_path) == (0, f"{tmp_path}: no finished WARC file\n", "")
+
+
+def test_a_job_is_named_as_in_every_other_command(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name below jobs/; a folder of that name in the way is no job, unless it has WARC files."""
+    monkeypatch.chdir(job)
+    with JobFolder.open(Path("jobs/news")) as named:
+        Path("warc").rename(named.warc)
+    Path("news").mkdir()
+    code, out, err = run(Path("news"))
+    assert (code, out.endswith("warc.gz: 2 answers\n"), err) == (0, True, "")
+    Path("jobs/news/warc").rename("news/warc")
+    assert run(Path("news"))[1] == out
+    assert run(Path("jobs/news")) == (0, "jobs/news: no finished WARC file\n", "")

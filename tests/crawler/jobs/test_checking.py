@@ -2,10 +2,11 @@
 
 import pytest
 
-from crawler.jobs.checking import check, find_own_functions
+from crawler.jobs.checking import check, check_names
 from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import OrderError
+from crawler.orders.sources import load_order, read_layers
+from crawler.outcomes.errors import BadArgument, OrderError
+from frontier.errors import PolicyError
 
 
 def faults(**sections):
@@ -63,9 +64,26 @@ def test_functions_of_ones_own_are_imported_one_by_one() -> None:
         "[job] processors nosuch:processor",
         "[job] processors os:getcwd is not async; write `async def getcwd(visit)`",
     ]
-    with pytest.raises(OrderError, match=r"\[urls\] canonicalization nosuch:key"):
-        find_own_functions(load_order(None, {}, ["urls.canonicalization=nosuch:key"]))
-    find_own_functions(load_order(None, {}, []))
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "said"),
+    [
+        ("urls", "canonicalization", ["nosuch:key"], r"\[urls\] canonicalization nosuch:key"),
+        ("frontier", "policy", "nosuch", "nosuch"),
+    ],
+)
+def test_a_run_refuses_what_does_not_exist_as_the_fault_of_who_named_it(tmp_path, section, key, value, said) -> None:
+    """The command line, or the file; the same words."""
+    file = tmp_path / "x.toml"
+    file.write_text(f"[{section}]\n{key} = {value!r}")
+    written = [f"{section}.{key}={value}"]
+    with pytest.raises(BadArgument, match=said):
+        check_names(load_order(None, {}, written), read_layers(None, {}, written))
+    with pytest.raises((OrderError, PolicyError), match=said) as raised:
+        check_names(load_order(file, {}), read_layers(file, {}))
+    assert not isinstance(raised.value, BadArgument)
+    check_names(load_order(None, {}), read_layers(None, {}))
 
 
 def test_what_contradicts_itself_only_as_a_whole_is_told() -> None:
@@ -81,7 +99,7 @@ def test_seeds_that_are_none_are_warnings_unless_none_is_left(tmp_path) -> None:
     found = check(CrawlOrder.model_validate({"job": {"seed_files": [str(seeds)], "seeds": ["::"]}}))
     assert found.faults == ()
     assert [warning.partition(": it is")[0] for warning in found.warnings] == [
-        "command line: '::'",
+        "crawl order: '::'",
         f"{seeds}:2: 'no host at all'",
     ]
     assert faults(job={"seed_files": ["none.txt"]}) == ("no seed is left",)

@@ -233,6 +233,8 @@ def test_a_file_is_no_job_folder(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("http://a.test/")
     with pytest.raises(NotAJobFolder, match="is not a folder"):
         JobFolder.open(tmp_path / "seeds.txt")
+    with pytest.raises(NotAJobFolder, match=f"^{tmp_path}/seeds.txt: is not a folder; choose another --job$"):
+        JobFolder.open(tmp_path / "seeds.txt" / "below" / "it")
 
 
 def test_a_job_of_another_version_is_refused_and_can_be_started_afresh(directory: Path) -> None:
@@ -335,7 +337,7 @@ def test_a_job_is_named_by_the_order_else_a_seed_file_else_a_seed(
     monkeypatch.chdir(tmp_path)
     Path("seeds").mkdir()
     Path("seeds/portals.txt").write_text("http://a.test/")
-    assert job_name(load_order(None, flags), arguments) == name
+    assert job_name(load_order(None, flags).job, arguments) == name
 
 
 def test_a_folder_is_a_job_if_it_says_so(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from crawler.jobs import rounds
 from crawler.jobs.job import JobFolder
-from crawler.jobs.rounds import Round, begin_round, current_round, ordered_round
+from crawler.jobs.rounds import Round, RoundDamaged, begin_round, current_round, ordered_round
 from crawler.outcomes.errors import JobUnfinished
+from crawler.outcomes.exits import ExitCode
 
 LASTING = {"seeds.jsonl", "payloads.sqlite", "payloads.sqlite-wal", "accounts.sqlite"}
 
@@ -97,3 +98,42 @@ def test_starting_afresh_forgets_the_rounds(directory: Path) -> None:
     with JobFolder.open(directory, fresh=True) as job:
         assert (job.existed, job.new_round) == (False, None)
     assert names(directory) == {"lock", "format.json"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"{", b"[]", b"3", b"\xff", b"[" * 99_999, b'{"number": 2}', b'{"number": "2", "bytes_before": 0}'),
+        *(b'{"number": %s, "bytes_before": 0}' % number for number in (b"0", b"true", b"1.5", b"1e999")),
+        b'{"number": 2, "bytes_before": -1}',
+    ],
+)
+def test_a_damaged_number_of_the_round_is_told_in_one_line(directory: Path, text: bytes) -> None:
+    """With the file and what to do; another round is not ordered, and the job is free again. --fresh needs none of it."""
+    file = directory / "state" / "round.json"
+    file.write_bytes(text)
+    before = names(directory)
+    with pytest.raises(RoundDamaged, match=f"^{file}: damaged; restore it from a copy, or remove it") as raised:
+        JobFolder.open(directory, again=True)
+    assert raised.value.exit_code is ExitCode.BAD_ORDER
+    assert names(directory) == before
+    JobFolder.open(directory).close()
+    JobFolder.open(directory, fresh=True).close()
+
+
+@pytest.mark.parametrize("text", [b"", b"two", b"0", b"-1", b"1.5", b"\xff", b"9" * 9999])
+def test_a_damaged_order_for_another_round_is_told_in_one_line(directory: Path, text: bytes) -> None:
+    """What is there of a Frontier is left alone; with the number it can be gone on with, and --fresh needs none."""
+    JobFolder.open(directory, again=True).close()
+    mark = directory / "state" / "again"
+    mark.write_bytes(text)
+    (directory / "state" / "frontier.db").write_text("half")
+    for _ in range(2):  # the lock was given back
+        with pytest.raises(RoundDamaged, match=f"^{mark}: damaged; write the number of the round into it"):
+            JobFolder.open(directory)
+    assert "frontier.db" in names(directory)
+    mark.write_text("2\n")
+    with JobFolder.open(directory) as job:
+        assert job.new_round == 2
+    mark.write_bytes(text)
+    JobFolder.open(directory, fresh=True).close()

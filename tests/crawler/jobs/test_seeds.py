@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs import durablefiles
-from crawler.jobs.seeds import BadSeed, Seed, SeedBook, SeedBookDamaged, SeedList, read_seeds
+from crawler.jobs.seeds import ORDER, BadSeed, Seed, SeedBook, SeedBookDamaged, SeedList, read_seeds
 from crawler.outcomes.errors import DiskFull, NoFolder
 from crawler.outcomes.exits import ExitCode
 
@@ -65,6 +65,19 @@ class TestReading:
             ("http://c.test/", "command line"),
         ]
 
+    @pytest.mark.parametrize("name", ["{tmp}/seeds", "./seeds", "seeds", "seeds/", "../{name}/seeds"])
+    def test_a_folder_is_said_to_be_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """It would be a host's name otherwise, and nobody's page; a scheme says that it is one."""
+        monkeypatch.chdir(tmp_path)
+        Path("seeds").mkdir()
+        assert "it is a folder" in only_bad(read(name.format(tmp=tmp_path, name=tmp_path.name))).reason
+        assert sources(read("http://seeds/")) == [("http://seeds/", "command line")]
+
+    def test_where_the_seeds_were_named_is_told(self) -> None:
+        """An order is no command line."""
+        found = read_seeds(["a.test", "::"], io.BytesIO(), ORDER)
+        assert [found.seeds[0].source, found.bad[0].source] == ["crawl order", "crawl order"]
+
     def test_a_pipe_is_a_file_too(self, tmp_path: Path) -> None:
         """`<(command)` gives a path that is no regular file."""
         read_end, write_end = os.pipe()
@@ -113,6 +126,11 @@ class TestReading:
         """`portals.txt` that does not exist is a slip, unless a scheme says that it is a URL."""
         assert "no such file" in only_bad(read(name)).reason
         assert sources(read(f"http://{name}"))[0][1] == "command line"
+
+    @pytest.mark.parametrize("name", ["/no/such/list", "./list", "../nosuchlist"])
+    def test_a_path_without_a_file_is_told_as_one(self, name: str) -> None:
+        """It can be no URL, whatever its ending."""
+        assert "no such file" in only_bad(read(name)).reason
 
     @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "/no/such/place"])
     def test_what_can_be_neither_file_nor_url_is_told(self, name: str) -> None:

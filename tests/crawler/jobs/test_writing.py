@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ class Counter:
 
     def close(self) -> None:
         self.calls.append("close")
+
+
+async def test_what_a_killed_run_left_open_is_finished_by_a_run_without_warc_files(tmp_path: Path) -> None:
+    """Nobody should have to know that it was killed, or that the run after it wrote none."""
+    with JobFolder.open(tmp_path / "killed") as job:
+        writing = open_writing(job, WriteSection(warc=True), {"software": "x"}, clock)
+        await writing.journal.write(ENTRY)
+        shutil.copytree(job.warc, tmp_path / "left")
+        await writing.journal.close()
+    with JobFolder.open(tmp_path / "job") as job:
+        (tmp_path / "left").rename(job.warc)
+        (growing,) = job.warc.glob("*.warc.gz.open")
+        with growing.open("ab") as torn:
+            torn.write(b"\x1f\x8b torn")
+        writing = open_writing(job, WriteSection(warc=False), {}, clock)
+        await writing.journal.close()
+        assert urls_in(job.warc) == ["http://a.test/"]
+        assert sorted(path.suffix for path in job.warc.iterdir()) == [".cdxj", ".gz"]
 
 
 @pytest.mark.parametrize("links", [False, True])

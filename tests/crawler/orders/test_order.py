@@ -242,7 +242,9 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(None) == "environment: ANABRANCH_CRAWL__WORKRES is unknown; did you mean workers?"
     monkeypatch.delenv("ANABRANCH_CRAWL__WORKRES")
     monkeypatch.setenv("ANABRANCH_CRAWLS__WORKERS", "4")
-    assert refusal(None) == "environment: ANABRANCH_CRAWLS is unknown; did you mean [crawl]?"
+    assert refusal(None) == (
+        "environment: ANABRANCH_CRAWLS__WORKERS is unknown: there is no section [crawls]; did you mean [crawl]?"
+    )
     monkeypatch.delenv("ANABRANCH_CRAWLS__WORKERS")
     monkeypatch.setenv("ANABRANCH_CRAWL", "4")
     assert refusal(None) == "environment: ANABRANCH_CRAWL must be a section with keys, not '4'"

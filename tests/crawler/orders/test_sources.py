@@ -6,7 +6,8 @@ import pytest
 
 from crawler.orders.complaints import faults
 from crawler.orders.sources import load_order, read_layers
-from crawler.outcomes.errors import OrderError, UsageError
+from crawler.outcomes.errors import BadArgument, OrderError, UsageError
+from crawler.outcomes.exits import ExitCode
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +62,47 @@ def test_a_wrong_setting_is_named() -> None:
     """As it was written, without its value."""
     with pytest.raises(OrderError, match=r"-s crawl\.workres is unknown; did you mean workers\?"):
         load_order(None, {}, ["crawl.workres=3"])
-    with pytest.raises(OrderError, match=r"-s crawl is unknown|-s crawls is unknown; did you mean \[crawl\]\?"):
+    with pytest.raises(
+        OrderError, match=r"-s crawls\.workers is unknown: there is no section \[crawls\]; did you mean \[crawl\]\?"
+    ):
         load_order(None, {}, ["crawls.workers=3"])
+    with pytest.raises(OrderError, match=r"-s foo\.bar is unknown: there is no section \[foo\]$"):
+        load_order(None, {}, ["foo.bar=1"])
     with pytest.raises(OrderError, match=r"-s limits\.pages must be a whole number; not 'x'"):
         load_order(None, {}, ["limits.pages=x"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"),
+    [
+        ({"limit": -1}, []),
+        ({"min_delay": "60"}, []),
+        ({"nosuch": 1}, []),
+        ({}, ["limits.pages=x"]),
+        ({}, ["foo.bar=1"]),
+    ],
+)
+def test_what_is_wrong_on_the_command_line_has_the_code_of_wrong_usage(tmp_path, flags, settings) -> None:
+    """As every other slip of it; what is wrong in a file or a variable is a bad order, whatever the command line says."""
+    with pytest.raises(BadArgument) as raised:
+        load_order(None, flags, settings)
+    assert raised.value.exit_code is ExitCode.USAGE
+    file = tmp_path / "x.toml"
+    file.write_text("[limits]\npages = -1")
+    with pytest.raises(OrderError) as raised:
+        load_order(file, {"workers": 3}, ["fetch.timeout=3s"])
+    assert raised.value.exit_code is ExitCode.BAD_ORDER
+
+
+def test_two_sources_that_are_both_wrong_are_told_without_a_traceback(tmp_path, monkeypatch) -> None:
+    """One gives no section, the other a bad value of it."""
+    file = tmp_path / "x.toml"
+    file.write_text("crawl = 3")
+    monkeypatch.setenv("ANABRANCH_CRAWL__WORKERS", "x")
+    assert faults(read_layers(file, {}, [])) == [
+        f"{file}: [crawl] must be a section with keys, not 3",
+        "environment: ANABRANCH_CRAWL__WORKERS must be a whole number; not 'x'",
+    ]
 
 
 def test_a_flag_that_is_named_differently_than_its_key_is_at_fault_by_its_own_name() -> None:

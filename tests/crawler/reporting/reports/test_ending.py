@@ -160,6 +160,9 @@ async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -
                 frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
             frontier.schedule([Candidate(url=f"{SEED}2")])
             assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
+            reached = "its limit of 1 pages is reached, 1 URLs are queued; a higher --limit goes on (0: no limit)"
+            assert opening_line(job, frontier.core.counts(), 1) == f"job {tmp_path}/job: {reached}"
+            assert opening_line(job, frontier.core.counts(), 2).startswith("resuming job ")
             frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
             expected = f"job {tmp_path}/job is finished: 1 pages; use --again for another round"
             assert opening_line(job, frontier.core.counts()) == expected

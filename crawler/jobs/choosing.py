@@ -1,0 +1,107 @@
+"""Which order a crawl runs by, in which folder, and which seeds it is to read.
+
+A new job runs by what the command line, the variables and `-c FILE` say. A job that exists goes on by the order in its own
+folder, which stands where a file would: the command line wins over the variables, those over it. `-c FILE` stands in for it
+wholly, and `--fresh` leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.jobs.job import job_name, order_to_go_on_by
+from crawler.jobs.opening import has_seeds
+from crawler.jobs.seeds import COMMAND_LINE, ORDER
+from crawler.orders.layers import Layer
+from crawler.orders.order import CrawlOrder, JobSection, with_sources
+from crawler.orders.sources import file_layer, job_of, order_of, read_layers
+from crawler.outcomes.errors import OrderError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a command line says of a crawl's order and job."""
+
+    sources: tuple[str, ...]  #: seeds, seed files, "-"
+    order_file: Path | None
+    job: Path | None
+    fresh: bool
+    flags: Mapping[str, object]  #: key of the order -> value, None if not given
+    settings: tuple[str, ...] = ()  #: `section.key=value`
+
+
+class Named(NamedTuple):
+    """What is named for seeds, and where."""
+
+    sources: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What a crawl runs by."""
+
+    order: CrawlOrder  #: its seeds are all that were named for the job
+    layers: Sequence[Layer]  #: what the order is of, the strongest first
+    directory: Path  #: the job's folder
+    named: Named  #: to be read for seeds
+    has_seeds: bool  #: the job's seed book has some; then none need be named
+
+
+def choose(wanted: Wanted) -> Chosen:
+    """Read the order; touches nothing. Raises: OrderError, UsageError, ForeignJobFormat."""
+    layers = read_layers(wanted.order_file, wanted.flags, wanted.settings)
+    job = job_of(layers)
+    directory = _directory(wanted, job)
+    own = None if wanted.fresh or wanted.order_file is not None else order_to_go_on_by(directory)
+    named = Named(wanted.sources, COMMAND_LINE) if wanted.sources else Named(job.sources, ORDER)
+    if own is not None:
+        return _going_on(layers, own, directory, named)
+    order = order_of(layers)
+    return Chosen(
+        order=with_sources(order, named.sources) if named.sources else order,
+        layers=layers,
+        directory=directory,
+        named=named,
+        has_seeds=not wanted.fresh and has_seeds(directory),
+    )
+
+
+def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Named) -> Chosen:
+    """By the job's own order. Seeds that it was given before are in its book, and stay in its order."""
+    try:
+        kept = file_layer(own)
+        whole = [*layers, kept]
+        before, order = job_of([kept]), order_of(whole)
+    except OrderError as error:
+        if str(own) not in str(error):
+            raise
+        raise OrderError(
+            f"{error} (it is the order that the job goes on by: mend it, or name another: -c FILE)"
+        ) from error
+    is_begun = has_seeds(directory)  # or else the first run was ended before it had written them down
+    added = with_sources(order, named.sources).job
+    seeds = {
+        "seeds": tuple(dict.fromkeys((*before.seeds, *added.seeds))),
+        "seed_files": tuple(dict.fromkeys(path.absolute() for path in (*before.seed_files, *added.seed_files))),
+    }
+    return Chosen(
+        order=order.model_copy(update={"job": order.job.model_copy(update=seeds)}),
+        layers=whole,
+        directory=directory,
+        named=named if is_begun else Named((*before.sources, *named.sources), ORDER),
+        has_seeds=is_begun,
+    )
+
+
+def _directory(wanted: Wanted, job: JobSection) -> Path:
+    """The job's folder. Raises: UsageError for a name that could not be shown or logged."""
+    directory = wanted.job or Path("jobs") / job_name(job, wanted.sources)
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{directory!r}: the name is not UTF-8; choose another --job") from error
+    return directory

@@ -1,0 +1,46 @@
+"""From an error of a command to one line and an exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from crawler.cli.guarding import guarded
+from crawler.outcomes.errors import UsageError
+from crawler.outcomes.exits import ExitCode
+
+
+def raising(error: BaseException):
+    def run() -> None:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("no\x1b[2J"), ExitCode.USAGE, "anabranch: no\\x1b[2J\n"),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, ""),
+    ],
+)
+def test_a_foreseeable_error_is_one_line_that_no_terminal_obeys(capsys, error, code, said) -> None:
+    """An interrupt needs none."""
+    assert guarded(raising(error)) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_long_error_is_cut_in_its_middle(capsys) -> None:
+    """It repeats what was typed."""
+    guarded(raising(UsageError("x" * 5000)))
+    assert len(capsys.readouterr().err) < 1100
+
+
+def test_a_defect_is_not_hidden() -> None:
+    """It keeps its traceback."""
+    with pytest.raises(ZeroDivisionError):
+        guarded(raising(ZeroDivisionError()))
+
+
+def test_what_the_command_says_of_itself_is_its_code() -> None:
+    """Nothing is done."""
+    assert (guarded(lambda: None), guarded(lambda: 1)) == (ExitCode.DONE, 1)
