@@ -203,6 +203,10 @@ class Frontier:
         """The number of the last call whose changes are committed and synced."""
         return self._books.backlog.durable
 
+    def tell_troubles(self, tell: Callable[[str], None]) -> None:
+        """From now on `tell` hears why the store or the filter cannot write and tries again; an empty text: it has written."""
+        self._books.tell = tell
+
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
         self._drain()

@@ -63,8 +63,9 @@ class Parts:
 
     def wake(self, now_s: float) -> Wake:
         """When a lease may be had, and what that waits for."""
+        trouble = "" if self.books.waiting is None else self.books.waiting.words(now_s)
         if self.books.backlog.is_full:
-            return Wake(None, WaitsFor.STORE)
+            return Wake(None, WaitsFor.STORE, trouble)
         at_s = self._next_time(now_s)
         if at_s is None and self.may_read_on and not self.is_reading:
             at_s = now_s  # the next lease asks for them
@@ -77,7 +78,7 @@ class Parts:
             waits_for |= WaitsFor.URLS
         elif self.pending <= self.books.paused:
             waits_for |= WaitsFor.OPERATOR
-        return Wake(at_s, waits_for)
+        return Wake(at_s, waits_for, trouble)
 
     @property
     def is_reading(self) -> bool:
