@@ -158,7 +158,6 @@ class Wake(NamedTuple):
 
     at_s: float | None  #: None = no time will help
     waits_for: WaitsFor
-    trouble: str = ""  #: what the store waits for, in words, as it fails and is tried again; empty if nothing
 
 
 class UrlState(Enum):

@@ -63,9 +63,8 @@ class Parts:
 
     def wake(self, now_s: float) -> Wake:
         """When a lease may be had, and what that waits for."""
-        trouble = "" if self.books.waiting is None else self.books.waiting.words(now_s)
         if self.books.backlog.is_full:
-            return Wake(None, WaitsFor.STORE, trouble)
+            return Wake(None, WaitsFor.STORE)
         at_s = self._next_time(now_s)
         if at_s is None and self.may_read_on and not self.is_reading:
             at_s = now_s  # the next lease asks for them
@@ -78,7 +77,11 @@ class Parts:
             waits_for |= WaitsFor.URLS
         elif self.pending <= self.books.paused:
             waits_for |= WaitsFor.OPERATOR
-        return Wake(at_s, waits_for, trouble)
+        return Wake(at_s, waits_for)
+
+    def trouble(self, now_s: float) -> str:
+        """What the store waits for, in words, as it fails and is tried again; empty if nothing."""
+        return "" if self.books.waiting is None else self.books.waiting.words(now_s)
 
     @property
     def is_reading(self) -> bool:

@@ -77,7 +77,7 @@ class Status:
             gates_open=0 if looked is None else looked.gates_open,
             broken=run.broken,
             free_bytes=self._disk.free_bytes,
-            trouble=wake.trouble,
+            trouble=self._frontier.trouble(),
             paused=self._course.words,
         )
 
