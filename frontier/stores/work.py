@@ -133,7 +133,6 @@ class Work:
             self._fail(group.items, self._session.database.translated(error))
         else:
             self._patience.renew()
-            self._tell_trouble("")
         return True
 
     def _transact(self, group: Group) -> None:
@@ -144,6 +143,7 @@ class Work:
         assert worked is not None
         self._mark_seen(group)
         self._totals = worked.writing.totals
+        self._tell_trouble("")
         if worked.writing.number is not None:
             self._post([self._synced(group, worked.writing)])
         for told in worked.tell:

@@ -379,7 +379,7 @@ def test_a_filter_that_fails_is_tried_again(target: Path | str, waits: list[bool
     store = opened(SqlStore(target, seen=seen))
     store.write(batch(1, [1]))
     store.flush()
-    troubled, synced, over = store.take_answers()
+    troubled, over, synced = store.take_answers()
     assert isinstance(troubled, Troubled)
     assert troubled.what.startswith("the filter: ")
     assert (synced, over) == (Synced(1, [], 0, 0, 1), Troubled("", 30.0))
