@@ -37,7 +37,7 @@ from crawler.processors.write import Archivist
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
-from crawler.steps import Tools, steps
+from crawler.steps import Tools, robots_words, steps
 from crawler.workers import Dispose, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
@@ -74,13 +74,14 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
     tools = await _open_tools(run, book, opened)
     admission = tools.admission
     dispose = tools.dispose if admission.unlike is None else admission.unlike.keeping(tools.dispose)
+    chain = tuple(steps(run.order, tools))
     return Parts(
         frontier=tools.frontier,
         seeding=tools.seeding,
         accounts=tools.accounts,
         fetched_bytes=await asyncio.to_thread(_begun_with, run.job.state),
-        pool=_pool(run, tools.frontier, tuple(steps(run.order, tools)), dispose),
-        judge=Judge(admission.scope, admission.key, book, admission.similar),
+        pool=_pool(run, tools.frontier, chain, dispose),
+        judge=Judge(admission.scope, admission.key, book, admission.similar, robots_words(chain)),
     )
 
 

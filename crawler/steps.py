@@ -5,7 +5,7 @@ in scope? → name → robots.txt → fetch → links → the operator's own →
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from crawler.admission import Admission, host_quotas
@@ -18,6 +18,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.writing import Writing
 from crawler.network.dns import Resolver
+from crawler.operating.judging import RobotsWords
 from crawler.orders.order import CrawlOrder
 from crawler.processors.announcing import Announcer
 from crawler.processors.candidates import Ahead, Candidates
@@ -81,6 +82,11 @@ def robots_options(order: CrawlOrder) -> RobotsOptions:
         unreachable_s=order.robots.unreachable_s,
         timeout_s=order.fetch.timeout_s,
     )
+
+
+def robots_words(chain: Iterable[Processor]) -> RobotsWords | None:
+    """What says what the crawl with this chain knows of a robots.txt; None if it asks for none."""
+    return next((step.words for step in chain if isinstance(step, RobotsPrecondition)), None)
 
 
 def _robots(order: CrawlOrder, tools: Tools, candidates: Candidates) -> Processor:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from crawler.archiving.exchanges import Exchange
 from crawler.extracting.links import Link
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY, FetchError
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import FetchStatus
 from crawler.robots.directives import NOTHING, Directives
 from frontier.models import Candidate, Lease
@@ -24,6 +26,14 @@ class Ending(Enum):
     RELEASED = auto()  #: nothing was fetched; back to its old place, the slot does not rest
 
 
+class LostLink(NamedTuple):
+    """A link that is not followed, since a function of the operator's own failed for it."""
+
+    url: str
+    hops: str  #: with the link's own
+    error: OwnFunctionFailed
+
+
 @dataclass(slots=True)
 class Visit:
     """Filled in by the processors, read by the disposition. Only one worker holds it."""
@@ -37,6 +47,8 @@ class Visit:
     broken: Exception | None = None  #: a processor's own fault
     links: list[Link] = field(default_factory=list)
     dropped_links: int = 0  #: links beyond the limit of outlinks
+    lost_links: int = 0  #: links that a function of the operator's own failed for
+    lost: list[LostLink] = field(default_factory=list)  #: the first of them
     notes: tuple[str, ...] = ()  #: annotations of crawl.log that the reading of the page gave
     asked: Directives = NOTHING  #: what the page asks of robots
     exchange: Exchange | None = None  #: what is archived of it

@@ -12,6 +12,7 @@ import structlog
 from crawler.chain import Processor, run_chain
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.failures import FetchError
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from crawler.visit import Visit
 from frontier.aio import AsyncFrontier, Drained
@@ -137,6 +138,9 @@ class WorkerPool:
             visit.failure = error
         except (CrawlerError, FrontierError):
             raise
+        except OwnFunctionFailed as error:
+            visit.broken = error
+            log.exception(f"{error.role.words} failed", url=visit.lease.url, function=error.name)
         except Exception as error:
             visit.broken = error
             log.exception("processor failed", url=visit.lease.url)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from crawler.archiving.cdxj import place_of, write_sorted
 from crawler.archiving.growing import INDEX, OPEN, WARC
-from crawler.archiving.members import index_line, whole_members
+from crawler.archiving.members import LAST_OF_GROUP, index_line, kind_of, whole_members
 from crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
 
 
@@ -25,9 +25,10 @@ def finish(folder: Path, name: str) -> None:
 
 
 def finish_left_over(folder: Path) -> None:
-    """Cut each open file after its last whole record and finish it; remove what means nothing. Raises: OSError.
+    """Cut each open file after its last whole visit and finish it; remove what means nothing. Raises: OSError.
 
-    Only for a folder that nobody writes to. Cost: what follows the last line of a file's index is decompressed.
+    The records of a visit end with its metadata; a visit that is cut was not acknowledged, so its URL comes again. Only for a
+    folder that nobody writes to. Cost: what follows the last line of a file's index is decompressed.
     """
     for left in sorted(folder.glob(f"*{WARC}{OPEN}")):
         name = left.name.removesuffix(WARC + OPEN)
@@ -44,17 +45,20 @@ def _repair(folder: Path, name: str) -> bool:
     warc, index = folder / (name + WARC + OPEN), folder / (name + INDEX + OPEN)
     with descriptor(index, os.O_RDWR | os.O_CREAT) as lines, warc.open("r+b") as file:
         known = _known(index, warc.stat().st_size)
-        last = next(whole_members(file, known.last), None)
+        last = next(
+            whole_members(file, known.last), None
+        )  # the first of its visit: the line comes again if that is whole
         if last is None or last.end != known.end:
             known = _Known(0, 0, 0)
         os.ftruncate(lines, known.index_bytes)
         os.lseek(lines, 0, os.SEEK_END)
-        end = known.end
-        for member in whole_members(file, known.end):
-            end = member.end
+        end, of_visit = known.last, b""
+        for member in whole_members(file, known.last):
             line = index_line(member, name + WARC)
-            if line is not None:
-                os.write(lines, line.to_bytes())
+            of_visit += b"" if line is None else line.to_bytes()
+            if kind_of(member) in LAST_OF_GROUP:
+                os.write(lines, of_visit)
+                end, of_visit = member.end, b""
         file.truncate(end)
         sync_file(file.fileno())
     return end > 0
@@ -63,20 +67,21 @@ def _repair(folder: Path, name: str) -> bool:
 class _Known(NamedTuple):
     """How far an index that grew tells about its file."""
 
-    index_bytes: int  #: whole lines, in order and within the file
+    index_bytes: int  #: whole lines but the last one, in order and within the file
     last: int  #: offset of the last record it has
     end: int  #: where that record ends
 
 
 def _known(index: Path, size: int) -> _Known:
     """A power failure may have left anything behind the lines that were written long ago."""
-    known = _Known(0, 0, 0)
+    known, read = _Known(0, 0, 0), 0
     with index.open("rb") as lines:
         for line in lines:
             place = place_of(line)
             if place is None or place[0] < known.end or sum(place) > size:
                 break
-            known = _Known(known.index_bytes + len(line), place[0], sum(place))
+            known = _Known(read, place[0], sum(place))
+            read += len(line)
     return known
 
 

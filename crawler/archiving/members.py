@@ -18,6 +18,8 @@ HEAD_BYTES = 1 << 17
 _BLOCK_BYTES = 1 << 14  # a member of zeros grows a thousandfold
 _GZIP = 31  # zlib: gzip with its header
 _ANSWERS = frozenset({"response", "revisit"})
+#: The records with which the first of a file, and those of each visit, end.
+LAST_OF_GROUP = frozenset({"warcinfo", "metadata"})
 _END = b"\r\n\r\n"
 _KIND, _PROFILE, _URL, _DATE, _DIGEST, _TYPE = (
     re.compile(rb"\r\n[ \t]*" + name + rb"[ \t]*:([^\r\n]*)", re.IGNORECASE)
@@ -67,6 +69,11 @@ def whole_members(file: BinaryIO, start: int = 0) -> Iterator[Member]:
             waiting = inflate.unused_data
         yield Member(offset, taken, bytes(head))
         offset += taken
+
+
+def kind_of(member: Member) -> str:
+    """The type of a record, as `response`; empty for what is no WARC record."""
+    return _field(_KIND, member.head.partition(_END)[0])
 
 
 def index_line(member: Member, filename: str) -> IndexLine | None:

@@ -28,6 +28,7 @@ from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_
 from crawler.operating.verbs import answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
 from crawler.urls.canonicalization import Canonicalizer
+from frontier.models import VerdictKind
 
 #: Between two looks of `--watch`.
 WATCH_S = 2.0
@@ -123,7 +124,7 @@ def status_line(facts: Facts) -> str:
 
 
 def _add(directory: Path, command: OperateCommand) -> None:
-    seeds = _seeds(command.arguments["sources"])
+    seeds, bad = _seeds(command.arguments["sources"])
     state = directory / "state"
     answers: list[Facts] = []
     is_running = False
@@ -134,9 +135,17 @@ def _add(directory: Path, command: OperateCommand) -> None:
         answers += (_add_to_stopped(directory, chunk) if facts is None else facts)["seeds"]
     if command.as_json:
         put(json.dumps({"running": is_running, "seeds": answers}, indent=2))
-        return
-    for line in added_lines(answers, is_running=is_running):
-        put(line)
+    else:
+        for line in added_lines(answers, is_running=is_running):
+            put(line)
+    _refuse_if_left(answers, bad)
+
+
+def _refuse_if_left(answers: Sequence[Facts], bad: int) -> None:
+    """What is good has been added; who runs this by a script must hear that not all was. Raises: NoSeeds."""
+    left = bad + sum(seed["verdict"] == VerdictKind.REFUSED.value for seed in answers)
+    if left:
+        raise NoSeeds(f"{left} of {len(answers) + bad} seeds could not be added")
 
 
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
@@ -146,15 +155,15 @@ def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 
 
-def _seeds(sources: Sequence[str]) -> tuple[Seed, ...]:
-    """What the sources name; what is no seed is said. Raises: NoSeeds."""
+def _seeds(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
+    """The seeds that the sources name; what is none is said, and counted. Raises: NoSeeds if there is no seed."""
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:
         raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
     for report in reports:
         say(f"anabranch: {report}; skipped")
-    return found.seeds
+    return found.seeds, len(found.bad)
 
 
 def _chunks(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:

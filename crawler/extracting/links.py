@@ -22,6 +22,9 @@ PREREQUISITE = "P"  #: to what must be known before: robots.txt, DNS
 MANIFEST = "M"  #: to what a sitemap names, and to the sitemap itself
 SUBMIT = "S"  #: to the answer of a form
 
+#: The hops of a page's links; what must be known before is no link.
+FOLLOWED = frozenset({NAVIGATION, EMBED, REDIRECT, SPECULATIVE, INFERRED, MANIFEST, SUBMIT})
+
 #: How the context of a link ends whose element says `rel=nofollow`.
 NOFOLLOW_MARK = " rel=nofollow"
 

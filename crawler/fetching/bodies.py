@@ -92,6 +92,11 @@ class Body:
         """No file holds it."""
         return self._file is None
 
+    @property
+    def is_closed(self) -> bool:
+        """Its bytes are gone; an empty body has none to lose."""
+        return self.size > 0 and not self._parts if self._file is None else self._file.closed
+
     def append(self, chunk: bytes) -> None:
         """Take the next bytes. Raises: StorageError (a full disk, a lost folder); the body is of no use then."""
         self._hash.update(chunk)

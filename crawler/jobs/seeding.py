@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
 from crawler.extracting.links import MANIFEST
 from crawler.jobs.scheduling import schedule_all
 from crawler.jobs.seeds import Seed, SeedBook
@@ -25,6 +27,8 @@ from crawler.urls.parsing import canonical
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
 from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict
+
+log = structlog.get_logger(__name__)
 
 #: Where sites keep their sitemap if no robots.txt names one.
 SITEMAP = "/sitemap.xml"
@@ -126,7 +130,7 @@ class Seeding:
         seeds = list(self._book)
         targets = {seed.via: seed.url for seed in seeds if seed.via is not None}
         given = [seed.url for seed in seeds if seed.via is None]
-        ended = await self._ended(seeds)
+        ended = await self._ended(seeds, told=False)
         return [
             SeedFact(
                 url, ended[url].status if url in ended else 0, statistics.seed_failures.get(url, ""), targets.get(url)
@@ -134,9 +138,18 @@ class Seeding:
             for url in given
         ]
 
-    async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
-        """What is known of the seeds that have ended, by URL; one question, off the loop."""
-        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
+    async def _ended(self, seeds: Iterable[Seed], *, told: bool = True) -> dict[str, UrlRecord]:
+        """What is known of the seeds that have ended, by URL; one question, off the loop.
+
+        Raises: OwnFunctionFailed, if it is to be `told`; a report does without a seed that has no key.
+        """
+        keys: dict[str, bytes] = {}
+        for seed in seeds:
+            try:
+                keys[seed.url] = key_of(seed.url, self._marks.key)
+            except OwnFunctionFailed:
+                if told:
+                    raise
         ended = await asyncio.to_thread(self._frontier.core.ended, list(keys.values()))
         return {url: ended[key] for url, key in keys.items() if key in ended}
 
@@ -147,15 +160,21 @@ class Seeding:
         return verdicts
 
     def _maps(self, seeds: Iterable[Seed]) -> list[Candidate]:
-        """The place of a sitemap on each seed's host, if the order asks for sitemaps and its scope takes it."""
+        """The place of a sitemap on each seed's host, if the order asks for sitemaps and its scope takes it.
+
+        One that a function of the operator's own fails for is left out, as a link of a page is.
+        """
         if not self._sitemaps:
             return []
         found = {canonical(SITEMAP, seed.url): seed for seed in reversed(list(seeds)) if seed.via is None}
-        return [
-            self._marks.candidate(url, seed.url, MANIFEST)
-            for url, seed in found.items()
-            if url is not None and self._scope.accepts(url, MANIFEST)
-        ]
+        maps = []
+        for url, seed in found.items():
+            try:
+                if url is not None and self._scope.accepts(url, MANIFEST):
+                    maps.append(self._marks.candidate(url, seed.url, MANIFEST))
+            except OwnFunctionFailed as error:
+                log.error("a sitemap is left out", url=url, reason=str(error))  # noqa: TRY400 - the reason is enough
+        return maps
 
 
 @contextmanager

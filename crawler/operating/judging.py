@@ -6,8 +6,9 @@ A crawl that runs asks its own scope; for one that is stopped `opened_judge` mak
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,25 +19,47 @@ from crawler.jobs.seeds import SeedBook
 from crawler.operating.arguments import Arguments, Facts
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.outcomes.status import describe
+from crawler.reporting.crawl_log_parsing import last_entry
+from crawler.robots.cache import robots_url
 from crawler.scope.explaining import explain_scope
 from crawler.scope.opening import open_scope
 from crawler.scope.ruling import Scope
 from crawler.scope.similar import Similar, open_similar
 from crawler.urls.canonicalization import Canonicalizer, KeyOf
 from crawler.urls.parsing import seed_url
+from frontier.operating.explain import NEVER_SCHEDULED
+from frontier.operating.timewords import clock_words
+
+#: The URL of a robots.txt and the time -> what the job knows of it.
+RobotsWords = Callable[[str, float], str]
+
+#: What `why` calls the state of a robots.txt that nobody has queued as a page.
+PRECONDITION = "precondition"
 
 #: The verbs that may be about a URL, and the argument that names it.
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 
 
 class Judge:
-    """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one."""
+    """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one.
 
-    def __init__(self, scope: Scope, key: KeyOf, seeds: Container[str], similar: Similar | None = None) -> None:
+    `robots` says what the job knows of a robots.txt; None: the crawl asks for none.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        key: KeyOf,
+        seeds: Container[str],
+        similar: Similar | None = None,
+        robots: RobotsWords | None = None,
+    ) -> None:
         self._scope = scope
         self._key = key
         self._seeds = seeds
         self._similar = similar
+        self._robots = robots
 
     def keyed(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -52,6 +75,11 @@ class Judge:
         if verb not in ABOUT_URLS or "queue" in facts:
             return facts
         said = facts["explanation"]
+        url = seed_url(said["subject"])
+        if url is None:
+            return facts  # no crawl takes it, and so no scope is asked
+        if self._robots is not None and url == robots_url(url) and said["state"] == NEVER_SCHEDULED:
+            return {**facts, "explanation": _precondition(said, self._robots(url, facts["now_s"]))}
         return {**facts, "scope": self.words(said["subject"], said["hops"])}
 
     def words(self, url: str, hops: str | None) -> str:
@@ -69,6 +97,12 @@ class Judge:
         return "\n".join(lines)
 
 
+def _precondition(said: Facts, words: str) -> Facts:
+    """What is said of a robots.txt: no queue and no scope has to do with it."""
+    what = "it is no page: it is fetched before the first page of its host, and when its rules are too old"
+    return {**said, "state": PRECONDITION, "queue": None, "reason": f"{what}; {words}"}
+
+
 @contextmanager
 def opened_judge(directory: Path, order: CrawlOrder) -> Iterator[Judge]:
     """The judge of a job that nobody crawls, by the order that it was crawled by last; the caller has the job's lock.
@@ -80,7 +114,18 @@ def opened_judge(directory: Path, order: CrawlOrder) -> Iterator[Judge]:
         for seed in book:
             scope.add_seed(seed.url)
         with _similar(directory / "state", order) as similar:
-            yield Judge(scope, Canonicalizer(order.urls.canonicalization).key, book, similar)
+            robots = partial(_logged, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
+            yield Judge(scope, Canonicalizer(order.urls.canonicalization).key, book, similar, robots)
+
+
+def _logged(crawl_log: Path, url: str, now_s: float) -> str:
+    """What a job that nobody crawls knows of a robots.txt: its last line in crawl.log, all of which may be looked at."""
+    entry = last_entry(crawl_log, url)
+    if entry is None:
+        return "crawl.log has no answer of it, and the crawl that goes on asks for it"
+    at_s = entry.logged_s if entry.start_s is None else entry.start_s
+    answered = f"at {clock_words(at_s, now_s)} it was answered with {describe(entry.status)}"
+    return f"{answered}; the crawl that goes on asks for it again"
 
 
 @contextmanager

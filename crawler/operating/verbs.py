@@ -16,13 +16,14 @@ from types import MappingProxyType
 
 from crawler.operating.arguments import Arguments, Facts, number, state_named, text, whole
 from crawler.outcomes.errors import CrawlerError, UsageError
+from crawler.outcomes.ownfunctions import shown
 from crawler.outcomes.status import describe
-from crawler.urls.parsing import host_of, seed_url
+from crawler.urls.parsing import host_of, refusal, seed_url
 from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue
 from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
-from frontier.operating.explain import GateView, QueueView, explain_queue
+from frontier.operating.explain import GateView, QueueView, UrlFacts, explain_queue, explain_url
 from frontier.operating.steps import Steps, asked, run
 from frontier.policies.groups import is_group
 
@@ -77,12 +78,12 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Why a URL is where it is. Arguments: url, as a seed is written; its key for dedup, if that is not the URL.
 
-    Raises: UsageError.
+    Of a link that no crawl takes it says so. Raises: UsageError.
     """
     typed = text(given, "url")
     url = seed_url(typed)
     if url is None:
-        raise UsageError(f"{typed!r} is no http or https URL; correct it")
+        return _never_taken(frontier, typed)
     key = text(given, "key").encode() if "key" in given else url.encode()
     explanation = yield from frontier.operations.looking.explain(url, key)
     if explanation.state == UrlState.ENDED.value:
@@ -90,6 +91,15 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
         if record is not None and record.status:
             words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
             explanation = explanation._replace(reason=words)
+    return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+
+
+def _never_taken(frontier: Frontier, typed: str) -> Facts:
+    words = refusal(typed)
+    if not words:
+        raise UsageError(f"{typed!r} is no http or https URL; correct it")
+    words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
+    explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
     return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
 
 

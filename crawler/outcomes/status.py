@@ -50,7 +50,7 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.CONNECT_FAILED: ("connect failed", StatusClass.FAILED),
     FetchStatus.CONNECTION_LOST: ("connection lost", StatusClass.FAILED),
     FetchStatus.TIMED_OUT: ("timed out", StatusClass.FAILED),
-    FetchStatus.PROCESSOR_FAILED: ("a processor failed", StatusClass.FAILED),
+    FetchStatus.PROCESSOR_FAILED: ("a processor or an own function failed", StatusClass.FAILED),
     FetchStatus.DNS_PREREQUISITE_FAILED: ("its host's DNS lookup failed", StatusClass.FAILED),
     FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
     FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),

@@ -11,11 +11,12 @@ from crawler.chain import Step
 from crawler.extracting.links import MANIFEST, REDIRECT, Link
 from crawler.extracting.sitemaps import robots_links
 from crawler.jobs.scheduling import CHUNK, schedule_all
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.robots.cache import robots_url
 from crawler.scope.ruling import Scope
 from crawler.urls.canonicalization import KeyOf
 from crawler.urls.parsing import canonical
-from crawler.visit import Visit
+from crawler.visit import LostLink, Visit
 from frontier.aio import AsyncFrontier
 from frontier.models import Candidate
 
@@ -25,6 +26,8 @@ log = structlog.get_logger(__name__)
 SEED_REDIRECTS = 5
 #: Sitemaps that one robots.txt may name.
 MAX_SITEMAPS = 1000
+#: Links of a page that errors.jsonl names, of those that a function of the operator's own failed for.
+MAX_LOST_TOLD = 10
 
 #: Told of candidates that the Frontier was given.
 Given = Callable[[list[Candidate]], Awaitable[None]]
@@ -41,19 +44,24 @@ class Candidates:
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.discovered`; the target of a seed's redirect becomes a seed first.
 
-        Cost: 1 to 5 µs a link; the loop gets its turn after each `CHUNK` of them. Raises: OwnFunctionFailed.
+        A link that a function of the operator's own fails for is lost, the others are not. Cost: 1 to 5 µs a link; the loop
+        gets its turn after each `CHUNK` of them. Raises: OwnFunctionFailed for the target of a seed's redirect.
         """
+        hops = visit.lease.hops
         redirect = redirect_of(visit)
         if redirect is not None:
-            if is_seed_redirect(visit.lease.hops):
-                self._key(redirect)  # what cannot be keyed must not get into the book: every later run would fail on it
+            if is_seed_redirect(hops):
+                # All that this seed leads to would be lost with it, and the seed never tried again. Nor may what cannot be
+                # keyed get into the book: every later run would fail on it.
+                self._scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
+                self._key(redirect)
                 await self._new_seed(redirect, visit.lease.url)
             visit.links.append(Link(redirect, REDIRECT))
-        hops = visit.lease.hops
         visit.discovered = self._in_scope(visit, visit.links[:CHUNK], hops)
         for start in range(CHUNK, len(visit.links), CHUNK):
             await asyncio.sleep(0)
             visit.discovered += self._in_scope(visit, visit.links[start : start + CHUNK], hops)
+        _tell_lost(visit)
         return Step.PROCEED
 
     def announce(self, visit: Visit, lines: Sequence[str]) -> None:
@@ -65,17 +73,37 @@ class Candidates:
             log.info("robots.txt names too many sitemaps", url=visit.lease.url, named=len(lines), read=MAX_SITEMAPS)
         links = robots_links(lines[:MAX_SITEMAPS], robots_url(visit.lease.url))
         visit.discovered += self._in_scope(visit, links, visit.lease.hops.rstrip(MANIFEST))
+        _tell_lost(visit)
 
     def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
         page, payload = visit.lease.url, visit.lease.payload
         accepts, key = self._scope.accepts, self._key
         if visit.asked.nofollow:
             links = [link for link in links if visit.asked.may_follow(link.hop)]
-        return [
-            Candidate(link.url, key(link.url), way, payload)
-            for link in links
-            if accepts(link.url, way := hops + link.hop, page)
-        ]
+        found = []
+        for link in links:
+            way = hops + link.hop
+            try:
+                if accepts(link.url, way, page):
+                    found.append(Candidate(link.url, key(link.url), way, payload))
+            except OwnFunctionFailed as error:
+                _lose(visit, LostLink(link.url, way, error))
+        return found
+
+
+def _lose(visit: Visit, link: LostLink) -> None:
+    visit.lost_links += 1
+    if len(visit.lost) < MAX_LOST_TOLD:
+        visit.lost.append(link)
+
+
+def _tell_lost(visit: Visit) -> None:
+    """The operator is told of the first; the logs have more."""
+    for link in visit.lost[:1]:
+        role, name = link.error.role.words, link.error.name
+        log.error(
+            f"{role} failed for links", url=visit.lease.url, function=name, links=visit.lost_links, first=link.url
+        )
 
 
 class Ahead:

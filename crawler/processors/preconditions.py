@@ -18,6 +18,7 @@ from crawler.fetching.response import Response
 from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
 from crawler.robots.delays import CrawlDelays
+from crawler.robots.explaining import kept_words
 from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
 from crawler.robots.redirects import Followed, follow_redirects
 from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
@@ -103,6 +104,12 @@ class RobotsPrecondition:
         if verdict is None:
             verdict = await self._wait_for_rules(robots_url(url), visit)
         return _ended(visit, verdict)
+
+    def words(self, url: str, now_s: float) -> str:
+        """What is known of the robots.txt of this URL's origin, for the operator."""
+        if robots_url(url) in self._under_way:
+            return "it is being fetched now"
+        return kept_words(self._cache.look(url), now_s)
 
     async def _wait_for_rules(self, origin: str, visit: Visit) -> Verdict | None:
         """Fetch the rules, or have another visit's answer; None: the visit has to come again."""

@@ -12,13 +12,14 @@ from crawler.fetching.bodies import Body
 from crawler.fetching.response import Response
 from crawler.jobs.journal import Entry, Journal
 from crawler.network.lookups import MIME, Lookup
+from crawler.outcomes.status import FetchStatus
 from crawler.processors.write import Archivist, notes_of
 from crawler.reporting.annotations import Noted
 from crawler.reporting.annotations import annotations_of as listed
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
 from crawler.reporting.error_log import Failure, error_line
 from crawler.reporting.links import links_line
-from crawler.visit import Ending, Visit
+from crawler.visit import Ending, LostLink, Visit
 from frontier.models import ENDING, OutcomeKind
 
 
@@ -44,7 +45,7 @@ class Recorder:
 
     async def end(self, visit: Visit, kind: OutcomeKind) -> None:
         """What is kept of a try: an ended URL has its lines, and one that failed a line of errors."""
-        errors = self._error_line(visit, kind)
+        errors = self._error_lines(visit, kind)
         if kind in ENDING:
             digest = None if visit.response is None else digest_text(visit.response.body.digest)
             entry = Entry(
@@ -122,6 +123,25 @@ class Recorder:
         )
         return crawl_log_line(entry)
 
+    def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
+        """That of the page, then those of its links that were lost; None if all is well."""
+        own = self._error_line(visit, kind) or b""
+        return own + b"".join(error_line(self._lost(visit, link)) for link in visit.lost) or None
+
+    def _lost(self, visit: Visit, link: LostLink) -> Failure:
+        return Failure(
+            time_s=self._clock(),
+            url=link.url,
+            status=FetchStatus.PROCESSOR_FAILED,
+            attempt=0,
+            is_final=False,  # it is judged anew where it is met again
+            error=link.error,
+            is_ours=True,
+            hops=link.hops,
+            via=visit.lease.url,
+            worker=visit.worker,
+        )
+
     def _error_line(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
         """A line if the try failed, or a processor of ours broke; None if all is well."""
         if kind not in (OutcomeKind.RETRY, OutcomeKind.FAILED) and visit.broken is None:
@@ -181,6 +201,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         duplicate=duplicate,
         revisit=revisit,
         dropped_links=visit.dropped_links,
+        lost_links=visit.lost_links,
         broken=visit.broken,
         more=(*([failure.annotation] if failure is not None else []), *visit.notes),
     )

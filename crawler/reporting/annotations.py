@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
+
 #: A page that was excluded by its host's robots.txt.
 ROBOTS_EXCLUDED = "robotExcluded"
 #: The body was met before under this or another URL.
@@ -26,12 +28,16 @@ class Noted:
     revisit: str = ""  #: profile of the revisit record: digest, notModified
     quota: str = ""  #: the limit that keeps it from being fetched, such as pages_per_host
     dropped_links: int = 0  #: links beyond the limit of outlinks
-    broken: Exception | None = None  #: a processor's own fault
+    lost_links: int = 0  #: links that a function of the operator's own failed for
+    broken: Exception | None = None  #: a processor's own fault, or that of a function of the operator's own
     more: tuple[str, ...] = ()  #: of extractors and others, as they are
 
 
 def annotations_of(noted: Noted) -> tuple[str, ...]:
-    """The notes, as `Nt`, cuts, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `err=Class`, others."""
+    """The notes, as `Nt`, cuts, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `fol:N`, `err=Class`, others.
+
+    The name of a function of the operator's own follows its `err=OwnFunctionFailed`: `rule=…`, `key=…`, `processor=…`.
+    """
     return tuple(dict.fromkeys(filter(None, _notes(noted))))
 
 
@@ -48,6 +54,10 @@ def _notes(noted: Noted) -> Iterable[str]:
         yield noted.quota if noted.quota.startswith("Q:") else f"Q:{noted.quota}"
     if noted.dropped_links:
         yield f"dol:{noted.dropped_links}"
+    if noted.lost_links:
+        yield f"fol:{noted.lost_links}"
     if noted.broken is not None:
         yield f"err={type(noted.broken).__name__}"
+        if isinstance(noted.broken, OwnFunctionFailed):
+            yield noted.broken.annotation
     yield from noted.more

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import calendar
 import json
+import mmap
+import os
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 
+from crawler.outcomes.errors import storage_errors
 from crawler.reporting.crawl_log import FIELDS, MISSING, UNKNOWN_TYPE, CrawlLogEntry
 
 #: `yyyyMMddHHmmssSSS`, and the digits of its seconds.
@@ -47,6 +51,35 @@ def parse_crawl_log_line(line: bytes) -> CrawlLogEntry:
         )
     except (ValueError, OverflowError, RecursionError) as error:
         raise NotALogLine(str(error)) from error
+
+
+def last_entry(path: Path, url: str) -> CrawlLogEntry | None:
+    """The last line of the file about this URL, which has no character that the log encodes; None if there is none.
+
+    Cost: linear in what stands behind that line; the file is mapped, not read. Raises: StorageError.
+    """
+    if not path.is_file():
+        return None
+    wanted = f" {url} ".encode("ascii", "replace")
+    with storage_errors(path), path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return None
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            end = len(text)
+            while (found := text.rfind(wanted, 0, end)) >= 0:
+                start, stop = text.rfind(b"\n", 0, found) + 1, text.find(b"\n", found)
+                entry = _entry(text[start : stop if stop >= 0 else len(text)])
+                if entry is not None and entry.url == url:
+                    return entry
+                end = start  # it was another URL's line, which was found on this one
+    return None
+
+
+def _entry(line: bytes) -> CrawlLogEntry | None:
+    try:
+        return parse_crawl_log_line(line)
+    except NotALogLine:
+        return None
 
 
 def _text(field: str) -> str:

@@ -1,4 +1,6 @@
-"""The lines of `errors.jsonl`: one JSON object for each try that failed, and for each processor of ours that broke. Pure."""
+"""The lines of `errors.jsonl`: one JSON object for each try that failed, each processor of ours that broke, each link
+that was lost to a function of the operator's own. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import describe
 
 #: Characters of an exception's words, and frames of its traceback, that are kept: both may repeat what a site sent.
@@ -21,7 +24,7 @@ class Failure:
     time_s: float  #: epoch seconds
     url: str
     status: int  #: fetch status
-    attempt: int  #: from 1
+    attempt: int  #: from 1; 0 for a link that was never tried, since a function of the operator's own failed for it
     is_final: bool  #: the URL is given up; else it is tried again
     error: BaseException | None = None
     is_ours: bool = False  #: a processor broke: its traceback is kept
@@ -47,7 +50,10 @@ def error_line(failure: Failure) -> bytes:
         "worker": failure.worker,
     }
     if failure.is_ours and error is not None:
-        fields["traceback"] = [frame.rstrip("\n") for frame in traceback.format_tb(error.__traceback__)[-_FRAMES:]]
+        raised = (
+            error.__cause__ if isinstance(error, OwnFunctionFailed) else None
+        ) or error  # where the operator must look
+        fields["traceback"] = [frame.rstrip("\n") for frame in traceback.format_tb(raised.__traceback__)[-_FRAMES:]]
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
 

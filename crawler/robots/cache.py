@@ -49,8 +49,11 @@ def robots_url(url: str) -> str:
     return f"{url.partition('://')[0]}://{authority_of(url)}/robots.txt"
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
+    """Rules, and when they were learnt and are too old (epoch seconds)."""
+
     rules: RobotsRules
+    since_s: float
     until_s: float
 
 
@@ -73,7 +76,7 @@ class RobotsCache:
         self._unreachable_s = unreachable_s
         self._max_origins = max_origins
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._large: OrderedDict[str, None] = OrderedDict()
         self._refusals: OrderedDict[str, int] = OrderedDict()
         self.size_bytes = 0  #: what the rules take in memory, about
@@ -105,10 +108,14 @@ class RobotsCache:
             self._drop(next(iter(self._large)))
         while self._kept and not self._has_room(rules):
             self._drop(next(iter(self._kept)))
-        self._kept[origin] = _Kept(rules, now_s + lifetime_s)
+        self._kept[origin] = Kept(rules, now_s, now_s + lifetime_s)
         if rules.size_bytes >= LARGE_BYTES:
             self._large[origin] = None
         self.size_bytes += rules.size_bytes
+
+    def look(self, url: str) -> Kept | None:
+        """What is kept for the URL's origin, too old or not; a look makes no use of it."""
+        return self._kept.get(robots_url(url))
 
     def refused(self, url: str) -> int:
         """The rules could not be had once more: how often in a row that is."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from crawler.robots.parsing import MAX_ROBOTS_BYTES, RobotsRules, parse_robots
+from crawler.robots.cache import Kept
+from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules, parse_robots
+from frontier.operating.timewords import duration_words
 
 #: Characters of a line that are shown.
 _SHOWN = 120
@@ -56,6 +58,21 @@ def explain_rules(rules: RobotsRules, url: str, body: bytes = b"") -> Explanatio
         crawl_delay_s=rules.crawl_delay_s,
         sitemaps=rules.sitemaps,
     )
+
+
+def kept_words(kept: Kept | None, now_s: float) -> str:
+    """What a crawl knows of an origin's robots.txt, for the operator; None = nothing. Pure."""
+    if kept is None or kept.until_s <= now_s:
+        return "its rules are not known, or too old: the next page of its host asks for it"
+    asked = f"asked for {duration_words(now_s - kept.since_s)} ago"
+    left = duration_words(kept.until_s - now_s)
+    if kept.rules is DISALLOW_ALL:
+        return f"{asked}, it could not be had: nothing of its host is fetched, for another {left}"
+    if kept.rules is ALLOW_ALL:
+        return f"{asked}, it was answered as one that is not there: all is allowed, for another {left}"
+    said = f"its rules for {shown(kept.rules.group)} hold" if kept.rules.group else "it says nothing to us, which holds"
+    delay = f", Crawl-delay {kept.rules.crawl_delay_s:g} s" if kept.rules.crawl_delay_s else ""
+    return f"{asked}, it was answered: {said} for another {left}{delay}"
 
 
 def _quoted(body: bytes, number: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from crawler.outcomes.ownfunctions import OwnFunctionFailed, call_own, own_function, shown
+from crawler.outcomes.ownfunctions import RULE, own_function, shown
 from crawler.scope.places import Place
 from crawler.scope.surts import SurtSet
 from frontier.policies.surt import parse_surt
@@ -218,16 +218,16 @@ def schemes(names: Sequence[str]) -> Rule:
 def own(name: str) -> Rule:
     """The operator's `package.module:function`, from a `Target` to True (accept), False (reject) or None.
 
-    Raises: OrderError if it cannot be imported. Asking raises OwnFunctionFailed if the function fails.
+    Raises: OrderError if it cannot be imported, or is async. Asking raises OwnFunctionFailed if the function fails.
     """
-    function = own_function(name, "[scope] rules")
+    own_rule = own_function(name, RULE)
 
     def ask(url: str, hops: str, via: str | None) -> Decision | None:
-        answer = call_own(name, function, Target(url, hops, via))
+        answer = own_rule(Target(url, hops, via))
         if answer is None:
             return None
         if not isinstance(answer, bool):
-            raise OwnFunctionFailed(f"{name} answered {shown(repr(answer))}; it must be True, False or None")
+            raise own_rule.answered(answer, "True, False or None")
         return Decision.ACCEPT if answer else Decision.REJECT
 
     return Rule(name, "the operator's own", ask)

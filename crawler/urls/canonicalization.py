@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed, call_own, is_own, own_function, shown
+from crawler.outcomes.ownfunctions import KEY, is_own, own_function, shown
 
 #: The rules that hold if the order names none.
 DEFAULT: tuple[str, ...] = ("userinfo", "default-port", "fragment", "session-ids")
@@ -46,6 +46,7 @@ _PORT = re.compile(r":([0-9]{0,5})$")
 _PORT_HINT = re.compile(r":0*(?:80|443)?(?:[/?#]|$)")
 _WWW = re.compile(r"(?:www[0-9]*\.)+([^.]+\..+)", re.IGNORECASE | re.DOTALL)
 _SLASHES = re.compile(r"//+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PATH_SESSION = re.compile(r";(?:jsessionid|phpsessid)=[^/;]*", re.IGNORECASE)
 _SESSION = re.compile(
     r"(?:jsessionid|phpsessid)=[\w.,!~$-]{16,}|sid=[0-9a-z]{32}|aspsessionid[a-z]{8}=[a-z]{24}",
@@ -224,13 +225,13 @@ def _finder(rules: Sequence[Rule], *, may_all: bool) -> Callable[[str, int], re.
 
 
 def _own(name: str) -> Callable[[Parts], Parts]:
-    function = own_function(name, "[urls] canonicalization")
+    own_key = own_function(name, KEY)
 
     def change(url: Parts) -> Parts:
-        answer = call_own(name, function, str(url))
+        answer = own_key(str(url))
         match = _PARTS.fullmatch(answer) if isinstance(answer, str) else None
-        if match is None:
-            raise OwnFunctionFailed(f"{name} answered {shown(repr(answer))}; it must be an absolute URL")
+        if match is None or _SURROGATE.search(answer) is not None:  # which no key can be made of
+            raise own_key.answered(answer, "an absolute URL")
         return Parts(*match.groups(default=""))
 
     return change

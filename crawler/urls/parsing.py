@@ -20,7 +20,10 @@ C0_AND_SPACE = "".join(map(chr, range(0x21)))
 
 #: What canonical URLs begin with.
 WEB = ("http://", "https://")
-_HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d{1,5}(?:[/?#\\]|$))", re.IGNORECASE)
+#: A name before a port is a host, but for those that pages are full of.
+_HAS_SCHEME = re.compile(
+    r"(javascript|mailto|data|tel|sms):|([a-z][a-z0-9+.-]*):(?!\d{1,5}(?:[/?#\\]|$))", re.IGNORECASE
+)
 _HOST_START = re.compile(r"//|\[|[^\W_]")
 #: Tab and newlines: the standard takes them out of a URL wherever they stand.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
@@ -77,3 +80,15 @@ def seed_url(raw: str) -> str | None:
     if not _HOST_START.match(text):
         return None
     return canonical(f"http://{text.removeprefix('//')}")
+
+
+def refusal(raw: str) -> str:
+    """Why what looks like a link is never a URL of a crawl, in words; empty if it is one, or looks like none."""
+    text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
+    scheme = _HAS_SCHEME.match(text)
+    name = "" if scheme is None else (scheme[1] or scheme[2]).lower()
+    if name not in {"", "http", "https"}:
+        return f"{name}: is neither http: nor https:"
+    if len(raw) > MAX_URL_CHARS:
+        return f"it has {len(raw):,} characters, and a URL has at most {MAX_URL_CHARS:,}"
+    return ""

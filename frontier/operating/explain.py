@@ -15,6 +15,9 @@ from frontier.policies.budgets import NOTHING_MORE
 from frontier.policies.precedence import FLOOR
 from frontier.scheduling.lifecycle import QueueState
 
+#: The state of a URL that nobody knows.
+NEVER_SCHEDULED = "never scheduled"
+
 
 class GateView(NamedTuple):
     """What a gate says of itself."""
@@ -150,7 +153,7 @@ def _unknown_state(facts: UrlFacts) -> tuple[str, list[str]]:
         return "refused", [f"it cannot be queued: {facts.refused}"]
     if facts.seen:
         return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
-    return "never scheduled", ["nobody has scheduled it; the queue and gate are those that it would go to"]
+    return NEVER_SCHEDULED, ["nobody has scheduled it; the queue and gate are those that it would go to"]
 
 
 def _queued_reasons(facts: UrlFacts, record: UrlRecord, now_s: float) -> list[str]:

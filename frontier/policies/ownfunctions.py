@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,19 +21,34 @@ def is_own(name: str) -> bool:
 
 
 def own_function(name: str, what: str, imported: Import | None) -> Callable[..., Any]:
-    """The function of that name. Raises: PolicyError, which says that it is this `what` ("policy", "group")."""
+    """The function of that name. Raises: PolicyError, which says that it is this `what` ("policy", "group").
+
+    It must answer at once, so one that is async is refused.
+    """
     if imported is None:
         raise PolicyError(f"{what} {name}: functions cannot be imported here; pass `imported`, which does it")
-    return imported(name)
+    function = imported(name)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise PolicyError(f"{what} {name} is async, and must answer at once; write a plain `def`")
+    return function
 
 
 def call_own(function: Callable[..., Any], argument: object, whose: str) -> Any:
     """What the function answers. Raises: PolicyError that begins with `whose` and says in one line what was raised."""
     try:
         return function(argument)
-    except Exception as error:  # it is the operator's function, which may raise anything
-        words = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
-        raise PolicyError(f"{whose} failed: {words}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # nobody but the function can have raised it here, SystemExit and the like included
+        raise PolicyError(f"{whose} failed: {_words(error)}") from error
+
+
+def _words(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - the error's class may be the operator's, too
+        text = "its text cannot be had"
+    return ": ".join(filter(None, [type(error).__name__, text]))
 
 
 def shown(text: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 from crawler.orders.scope import ScopeSection
 from crawler.scope.opening import open_scope
-from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, write_order
+from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, start, write_order
 from tests.site.page import Host, Page, Web, file, go
 from tests.site.server import SmallWeb
 
@@ -93,36 +94,133 @@ async def test_a_function_that_is_not_there_is_one_line_before_anything_begins(t
     assert not (tmp_path / "job").exists()
 
 
-async def test_functions_that_fail_cost_their_url_and_not_the_crawl(tmp_path: Path) -> None:
-    """Status -5 and a line in errors.jsonl; the other pages are crawled."""
-    (tmp_path / "ours.py").write_text(
-        "def rule(target):\n    return 1 / 0 if target.url.endswith('/broken') else None\n"
-        "async def processor(visit):\n    return 'yes' if visit.lease.url.endswith('/a') else None\n"
+FAILING = """
+from crawler.chain import Step
+
+
+def rule(target):
+    if target.url.endswith("/no-rule"):
+        raise SystemExit("not for us")
+
+
+def key(url):
+    return 1 / 0 if url.endswith("/no-key") else url
+
+
+async def processor(visit):
+    match visit.lease.url.rpartition("/")[2]:
+        case "none":
+            visit.notes = None
+        case "gone":
+            del visit.links
+        case "closed":
+            visit.response.body.close()
+        case "exit":
+            raise SystemExit(1)
+        case "answer":
+            return "yes"
+"""
+SPOILT = {
+    "none": "has spoilt visit.notes: it must be a tuple of texts",
+    "gone": "has spoilt visit.links: it must be a list of links",
+    "closed": "has spoilt visit.response.body: it may not be closed",
+    "exit": "failed: SystemExit: 1",
+    "answer": "answered 'yes'; it must be a Step or None",
+}
+LOST = {
+    "no-rule": "rule ours:rule failed: SystemExit: not for us",
+    "no-key": "key function ours:key failed: ZeroDivisionError: division by zero",
+}
+FAILING_WEB: Web = {
+    "a.test": Host(
+        pages={
+            "/": Page(links=go("/a", *(f"/{name}" for name in (*SPOILT, *LOST)), "/z")),
+            **{f"/{name}": Page() for name in ("a", "z", *SPOILT, *LOST)},
+        }
     )
-    async with SmallWeb(WEB) as web:
-        own = {"scope": {"rules": ["ours:rule"]}, "job": {"processors": ["ours:processor"]}}
-        order = write_order(tmp_path, web.hosts, **own)
+}
+
+
+async def test_functions_that_fail_cost_their_url_or_link_and_not_the_crawl(tmp_path: Path) -> None:
+    """Status -5 and the function's name, or a link less; the other pages are crawled, and archived."""
+    (tmp_path / "ours.py").write_text(FAILING)
+    async with SmallWeb(FAILING_WEB) as web:
+        own = {
+            "scope": {"rules": ["ours:rule"]},
+            "job": {"processors": ["ours:processor"]},
+            "urls": {"canonicalization": ["ours:key"]},
+        }
+        order = write_order(tmp_path, web.hosts, write={"warc": True, "links": True}, **own)
         run = await anabranch("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
         assert run.code == 0, run.err
-        assert crawl_log(tmp_path / "job")["http://a.test/a"] == -5
-        assert crawl_log(tmp_path / "job")["http://a.test/draft"] == 200
-        errors = (tmp_path / "job/logs/errors.jsonl").read_text()
-        assert "ours:processor answered 'yes'; it must be a Step or None" in errors
-        seeded = await anabranch("crawl", "http://a.test/broken", "-c", order, "--job", "job", cwd=tmp_path)
+        assert crawl_log(tmp_path / "job") == {
+            **dict.fromkeys(["http://a.test/", "http://a.test/a", "http://a.test/z"], 200),
+            **{f"http://a.test/{name}": -5 for name in SPOILT},
+        }
+        logged = (tmp_path / "job/logs/crawl.log").read_text().splitlines()
+        assert [line.split()[11] for line in logged if line.split()[3] == "http://a.test/"] == ["fol:2"]
+        assert sum("err=OwnFunctionFailed,processor=ours:processor" in line for line in logged) == len(SPOILT)
+        errors = [json.loads(line) for line in (tmp_path / "job/logs/errors.jsonl").read_text().splitlines()]
+        assert {entry["url"].rpartition("/")[2]: entry["message"] for entry in errors} == LOST | {
+            name: f"processor ours:processor {what}" for name, what in SPOILT.items()
+        }
+        assert all("in rule" in entry["traceback"][-1] for entry in errors if entry["url"].endswith("/no-rule"))
+        seeded = await anabranch("crawl", "http://a.test/no-rule", "-c", order, "--job", "job", cwd=tmp_path)
         assert "Traceback" not in seeded.out
-        assert crawl_log(tmp_path / "job")["http://a.test/broken"] == -5
+        assert crawl_log(tmp_path / "job")["http://a.test/no-rule"] == -5
+        (line,) = [line for line in seeded.err.splitlines() if "http://a.test/no-rule" in line and "failed" in line]
+        assert "rule failed" in line
 
 
-async def test_the_trace_that_the_page_shows_is_what_why_says(tmp_path: Path) -> None:
-    """Line by line, but for the queue and what its gate allows, which are the job's own."""
-    (shown,) = re.findall(r"^    \$ anabranch why example (\S+)\n((?:    .*\n)+)", TEXT, re.MULTILINE)
-    url, lines = shown[0], [line.removeprefix("    ") for line in shown[1].splitlines()]
+async def test_an_async_rule_or_key_is_refused_before_anything_begins(tmp_path: Path) -> None:
+    """It would answer no link."""
+    (tmp_path / "ours.py").write_text("async def late(target):\n    return True\n")
+    for section, key, words in (
+        ("scope", "rules", "a rule must answer at once; write `def late(target)`"),
+        ("urls", "canonicalization", "a key function must answer at once; write `def late(url)`"),
+    ):
+        order = write_order(tmp_path, {}, **{section: {key: ["ours:late"]}})
+        for command in (("config", "validate", order), ("crawl", "http://a.test/", "-c", order, "--job", "job")):
+            run = await anabranch(*command, cwd=tmp_path)
+            assert run.code == 4
+            (line,) = run.err.splitlines()
+            assert f"[{section}] {key} ours:late is async, and {words}" in line
+    order = write_order(tmp_path, {}, frontier={"policy": "ours:late"})
+    run = await anabranch("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
+    assert (run.code, len(run.err.splitlines())) == (4, 1)
+    assert "policy ours:late is async, and must answer at once" in run.err
+    assert not (tmp_path / "job").exists()
+
+
+async def test_what_the_page_shows_is_what_why_says(tmp_path: Path) -> None:
+    """Line by line, of a job with the default politeness."""
+    shown = re.findall(r"^    \$ anabranch why example (\S+)\n((?:    .*\n)+)", TEXT, re.MULTILINE)
+    assert len(shown) == 2
+    politeness = {"min_delay": 3, "max_delay": 30}
     async with SmallWeb({"www.example.org": Host(pages={"/": Page()})}) as web:
-        order = write_order(tmp_path, web.hosts, scope={"max_path_repeats": 2})
+        alone = {"robots": {"robots": "ignore"}, "scope": {"max_path_repeats": 2}}  # one fetch, nothing to wait for
+        order = write_order(tmp_path, web.hosts, politeness=politeness, **alone)
         run = await anabranch("crawl", "http://www.example.org/", "-c", order, "--job", "jobs/example", cwd=tmp_path)
         assert run.code == 0, run.err
+    for url, text in shown:
         said = (await anabranch("why", "example", url, cwd=tmp_path)).out.splitlines()
-    assert len(said) == len(lines)
-    assert [line for number, line in enumerate(said) if number not in (1, 3)] == [
-        line for number, line in enumerate(lines) if number not in (1, 3)
-    ]
+        assert said == [line.removeprefix("    ") for line in text.splitlines()]
+
+
+async def test_why_says_of_a_robots_txt_what_the_job_knows(tmp_path: Path) -> None:
+    """Beside the crawl what it has in mind, after it what stands in its log; it has no queue and no scope."""
+    page = file("text/plain", b"User-agent: *\nDisallow: /x\n")
+    url = "http://a.test/robots.txt"
+    async with SmallWeb({"a.test": Host(pages={"/": Page(), "/robots.txt": page})}) as web:
+        order = write_order(tmp_path, web.hosts, limits={"pages": 1, "on_limit": "pause"})
+        crawl = await start("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
+        while "paused" not in (await anabranch("status", "job", cwd=tmp_path)).out:
+            assert crawl.returncode is None
+        said = (await anabranch("why", "job", url, cwd=tmp_path)).out
+        assert said.startswith(f"{url}: precondition\n  gate a.test\n  it is no page")
+        assert "it was answered: its rules for * hold for another 23h 59m" in said
+        await anabranch("stop", "job", "--wait", cwd=tmp_path)
+        await ended(crawl)
+        said = (await anabranch("why", "job", url, cwd=tmp_path)).out
+        assert "it was answered with 200 OK; the crawl that goes on asks for it again" in said
+        assert "crawl.log has no answer of it" in (await anabranch("why", "job", f"https{url[4:]}", cwd=tmp_path)).out

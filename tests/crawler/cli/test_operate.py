@@ -183,9 +183,28 @@ def test_a_refused_seed_says_why(job) -> None:
     answered = [{"url": "http://b.test/", "verdict": "refused", "reason": "too \x1b long"}]
     with running(job, [{"seeds": answered}]):
         result = run("add", job, "http://b.test/")
-        as_json = json.loads(run("add", job, "http://b.test/", "--json").output)
-    assert result.output == "refused  http://b.test/ (too \\x1b long)\n"
+        as_json = json.loads(run("add", job, "http://b.test/", "--json").stdout)
+    assert result.stdout == "refused  http://b.test/ (too \\x1b long)\n"
+    assert (result.exit_code, result.stderr) == (5, "anabranch: 1 of 1 seeds could not be added\n")
     assert as_json == {"running": True, "seeds": answered}
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_good_seeds_are_added_beside_bad_ones_and_the_exit_code_tells(job, tmp_path, flags) -> None:
+    """The bad ones are named, as `crawl` names them; a script hears that not all were added."""
+    (tmp_path / "seeds.txt").write_text("http://b.test/\n::\nhttp://c.test/\n")
+    result = run("add", job, "http://d.test/", "seeds.txt", "no-such-file.txt", *flags)
+    assert result.exit_code == 5
+    told = result.stderr.splitlines()
+    assert len(told) == 3
+    assert any("seeds.txt:2: '::'" in line and line.endswith("; skipped") for line in told)
+    assert any("no-such-file.txt" in line and line.endswith("; skipped") for line in told)
+    assert told[-1] == "anabranch: 2 of 5 seeds could not be added"
+    if flags:
+        assert [seed["verdict"] for seed in json.loads(result.stdout)["seeds"]] == ["new", "new", "new"]
+    for name in "bcd":
+        assert "queued" in run("why", job, f"http://{name}.test/").stdout
+    assert run("add", job, "http://e.test/").exit_code == 0
 
 
 def test_seeds_of_which_none_is_one_are_refused(job) -> None:

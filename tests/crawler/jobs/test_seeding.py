@@ -4,13 +4,14 @@ import asyncio
 import threading
 
 import pytest
+import structlog
 
 from crawler.jobs import scheduling
 from crawler.jobs.seeding import Marks, Seeding
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.scope import ScopeSection
 from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.outcomes.ownfunctions import KEY, OwnFunctionFailed
 from crawler.reporting.reports import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.opening import open_scope
@@ -287,7 +288,7 @@ async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding,
 
 
 def failing(url):
-    raise OwnFunctionFailed("own:key failed")
+    raise OwnFunctionFailed(KEY, "own:key", "failed")
 
 
 def marks(key=None):
@@ -353,6 +354,26 @@ async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(book, s
     """The crawl does not begin with a seed that has no key."""
     seeding = Seeding(book, scope, frontier, marks(failing))
     for take in (seeding.begin, seeding.add):
-        with pytest.raises(OrderError, match="a seed cannot be taken: own:key failed"):
+        with pytest.raises(OrderError, match="a seed cannot be taken: key function own:key failed"):
             await take(given(A))
     assert list(book) == [], "else no later run could begin either"
+
+
+async def test_the_report_of_seeds_does_without_one_that_has_no_key_any_more(book, scope, frontier) -> None:
+    """It is told at the end of a crawl, which a function that has begun to fail must not spoil."""
+    await Seeding(book, scope, frontier, marks()).begin([Seed(url=A, source="command line")])
+    (fact,) = await Seeding(book, scope, frontier, marks(failing)).facts(CrawlStatistics(started_s=0))
+    assert (fact.url, fact.status) == (A, 0)
+
+
+async def test_a_sitemap_that_a_function_fails_for_is_left_out_and_the_crawl_begins(book, scope, frontier) -> None:
+    """It is a link like others, and was named by nobody."""
+
+    def key(url):
+        return failing(url) if url.endswith("sitemap.xml") else None
+
+    seeding = Seeding(book, scope, frontier, marks(key), sitemaps=True)
+    with structlog.testing.capture_logs() as events:
+        await seeding.begin([Seed(url=A, source="command line")])
+    assert frontier.core.pending == 1
+    assert [(event["event"], event["url"]) for event in events] == [("a sitemap is left out", f"{A}sitemap.xml")]

@@ -4,9 +4,10 @@ import pytest
 
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.judging import Judge, opened_judge
+from crawler.orders.hosts import RobotsSection
 from crawler.orders.order import CrawlOrder
 from crawler.orders.scope import ScopeSection
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
 
@@ -46,10 +47,10 @@ def test_a_rule_that_fails_is_said_to(judge) -> None:
 
     class Failing:
         def decide(self, target):
-            raise OwnFunctionFailed("ours:rule failed")
+            raise OwnFunctionFailed(RULE, "ours:rule", "failed")
 
     assert Judge(Failing(), Canonicalizer().key, ()).words(SEED, "L") == (  # type: ignore[arg-type]
-        "whether it is in scope cannot be told: ours:rule failed"
+        "whether it is in scope cannot be told: rule ours:rule failed"
     )
 
 
@@ -74,8 +75,8 @@ def test_a_verb_about_a_url_gets_its_key(judge, verb, given, key) -> None:
 @pytest.mark.parametrize(
     ("verb", "facts", "is_told"),
     [
-        ("why", {"explanation": {"subject": SEED, "hops": None}}, True),
-        ("show", {"explanation": {"subject": SEED, "hops": "L"}}, True),
+        ("why", {"explanation": {"subject": SEED, "hops": None, "state": "queued"}}, True),
+        ("show", {"explanation": {"subject": SEED, "hops": "L", "state": "queued"}}, True),
         ("show", {"explanation": {"subject": "queue", "hops": None}, "queue": {}}, False),
         ("ls", {"queues": []}, False),
     ],
@@ -95,3 +96,62 @@ def test_a_job_that_nobody_crawls_is_judged_by_its_own_order_and_seeds(tmp_path)
         with opened_judge(tmp_path, order) as judge:
             assert judge.words(f"{SEED}1", "L").startswith("in scope after 1 hop (L)")
             assert judge.words(SEED, None).startswith("in scope as a seed")
+
+
+ROBOTS = "http://a.test/robots.txt"
+
+
+def never_scheduled(url, state="never scheduled"):
+    return {"now_s": 5.0, "explanation": {"subject": url, "hops": None, "state": state, "queue": "q", "reason": "x"}}
+
+
+def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(judge) -> None:
+    """Neither queue nor scope has to do with it; what is known of it is said."""
+    asking = Judge(judge._scope, judge._key, {SEED}, robots=lambda url, now_s: f"{url} at {now_s:g}")
+    told = asking.told("why", never_scheduled(ROBOTS))
+    assert "scope" not in told
+    said = told["explanation"]
+    assert (said["state"], said["queue"]) == ("precondition", None)
+    assert said["reason"].endswith(f"when its rules are too old; {ROBOTS} at 5")
+
+
+def test_a_robots_txt_that_is_a_page_too_is_told_as_one(judge) -> None:
+    """A link leads to it, or the crawl asks for none."""
+    asking = Judge(judge._scope, judge._key, {SEED}, robots=lambda *_: "")
+    for one, facts in ((asking, never_scheduled(ROBOTS, "queued")), (judge, never_scheduled(ROBOTS))):
+        told = one.told("why", facts)
+        assert told["explanation"] == facts["explanation"]
+        assert "in scope" in told["scope"]
+    assert "scope" in asking.told("why", never_scheduled(f"{ROBOTS}?x"))
+
+
+def test_no_scope_is_asked_of_a_link_that_no_crawl_takes(judge) -> None:
+    """It has no host that a rule could look at."""
+    facts = never_scheduled("mailto:x", "refused")
+    assert judge.told("why", facts) == facts
+
+
+@pytest.mark.parametrize(
+    ("mode", "line", "words"),
+    [
+        ("obey", "200          3", "it was answered with 200 OK; the crawl that goes on asks for it again"),
+        ("obey", "404          3", "it was answered with 404 Not Found"),
+        ("obey", "", "crawl.log has no answer of it"),
+        ("ignore", "", None),
+    ],
+)
+def test_a_job_that_nobody_crawls_knows_of_a_robots_txt_what_its_log_knows(tmp_path, mode, line, words) -> None:
+    """The rules themselves went with the process."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "crawl.log").write_text(
+        f"2026-01-01T00:00:01.000Z   {line} {ROBOTS} P {SEED} text/plain #001 20260101000000000+250 - - -\n"
+        if line
+        else ""
+    )
+    with opened_judge(tmp_path, CrawlOrder(robots=RobotsSection(robots=mode))) as judge:
+        told = judge.told("why", never_scheduled(ROBOTS))
+    if words is None:
+        assert told["explanation"]["state"] == "never scheduled"
+    else:
+        assert words in told["explanation"]["reason"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
 from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed, call_own, is_own, own_function, shown
+from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunction, OwnFunctionFailed, is_own, own_function, shown
 
 
 @pytest.mark.parametrize(
@@ -30,18 +34,107 @@ def test_a_function_is_named_by_its_module(name: str, is_one: bool) -> None:
 def test_what_cannot_be_had_is_said_with_the_key_of_the_order(name: str, words: str) -> None:
     """One line, before the crawl begins."""
     with pytest.raises(OrderError) as raised:
-        own_function(name, "[scope] rules")
+        own_function(name, RULE)
     assert str(raised.value) == f"[scope] rules {words}"
 
 
 def test_what_a_function_raises_is_one_line_that_names_it() -> None:
     """The kind and the text of the error."""
-    loads = own_function("json:loads", "[x] y")
-    assert call_own("json:loads", loads, "[1]") == [1]
+    loads = own_function("json:loads", RULE)
+    assert loads("[1]") == [1]
     with pytest.raises(
-        OwnFunctionFailed, match=r"^json:loads failed: JSONDecodeError: Expecting value: line 1 column 1"
-    ):
-        call_own("json:loads", loads, "x")
+        OwnFunctionFailed, match=r"^rule json:loads failed: JSONDecodeError: Expecting value: line 1"
+    ) as failed:
+        loads("x")
+    assert failed.value.annotation == "rule=json:loads"
+
+
+class Mute(Exception):
+    """An error without words."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (GeneratorExit(), "GeneratorExit"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (BaseException("odd"), "BaseException: odd"),
+        (Mute(), "Mute: its text cannot be had"),
+    ],
+)
+def test_whatever_a_function_raises_is_its_failure(error: BaseException, words: str) -> None:
+    """It answers at once, so nobody can have cancelled or closed anything meanwhile."""
+    with pytest.raises(OwnFunctionFailed) as failed:
+        raising(error)(None)
+    assert str(failed.value) == f"rule own:it failed: {words}"
+
+
+def test_who_interrupts_the_program_does_it_from_a_function_too() -> None:
+    """Ctrl-C is no defect of what happens to run."""
+    with pytest.raises(KeyboardInterrupt):
+        raising(KeyboardInterrupt())(None)
+
+
+def raising(error: BaseException) -> OwnFunction:
+    def fail(_: object) -> None:
+        raise error
+
+    return OwnFunction(RULE, "own:it", fail)
+
+
+async def waiting(_: object) -> bool:
+    return True
+
+
+async def yielding(_: object) -> AsyncIterator[bool]:
+    yield True
+
+
+class Waiting:
+    async def __call__(self, _: object) -> bool:
+        return True
+
+
+waiter = Waiting()
+
+
+@pytest.mark.parametrize("function", ["waiting", "yielding", "waiter"])
+def test_an_async_function_is_refused_where_it_must_answer_at_once(function: str) -> None:
+    """It would answer with a coroutine for every link, which is neither yes nor no."""
+    with pytest.raises(OrderError) as refused:
+        own_function(f"{__name__}:{function}", KEY)
+    assert str(refused.value) == (
+        f"[urls] canonicalization {__name__}:{function} is async, and a key function must answer at once; "
+        f"write `def {function}(url)`"
+    )
+
+
+def test_a_module_that_ends_the_program_is_one_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script without the guard of its main part, say."""
+    (tmp_path / "script_of_mine.py").write_text("import sys\nsys.exit(7)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(OrderError, match=r"script_of_mine:f cannot be imported: SystemExit: 7$"):
+        own_function("script_of_mine:f", RULE)
+
+
+@pytest.mark.parametrize("answer", [3, Mute, waiting])
+def test_an_answer_that_makes_no_sense_is_shown(answer: object) -> None:
+    """As far as it can be shown; a coroutine is closed, so that nobody complains of it later."""
+    given = answer(None) if answer is waiting else Odd() if answer is Mute else answer
+    words = str(OwnFunction(RULE, "own:it", bool).answered(given, "True"))
+    assert words.startswith("rule own:it answered ")
+    assert words.endswith("; it must be True")
+
+
+class Odd:
+    def __repr__(self) -> str:
+        raise ValueError
 
 
 def test_long_texts_are_cut() -> None:

@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
+import structlog
 
 from crawler.chain import Step
 from crawler.extracting.links import Link
 from crawler.orders.scope import ScopeSection
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
 from crawler.processors import candidates as module
 from crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
 from crawler.robots.directives import Directives
@@ -76,12 +77,72 @@ async def test_a_seeds_redirect_that_cannot_be_keyed_makes_no_seed() -> None:
     crawl = Crawl()
 
     def key(url):
-        raise OwnFunctionFailed("the function fails")
+        raise OwnFunctionFailed(KEY, "own:key", "fails")
 
     process = Candidates(crawl.scope, key, crawl._new_seed)
     with pytest.raises(OwnFunctionFailed):
         await process(moved("http://b.test/"))
     assert crawl.new_seeds == []
+
+
+class Fussy:
+    """A crawl whose functions fail for some URLs."""
+
+    def __init__(self) -> None:
+        self.crawl = Crawl()
+        self.scope = self.crawl.scope
+        self.process = Candidates(self, self.key, self.crawl._new_seed)
+
+    def accepts(self, url, hops, via):
+        if "rule" in url:
+            raise OwnFunctionFailed(RULE, "own:rule", "failed: KeyError: 'x'")
+        return self.scope.accepts(url, hops, via)
+
+    def key(self, url):
+        if "key" in url:
+            raise OwnFunctionFailed(KEY, "own:key", "failed: KeyError: 'y'")
+
+
+@pytest.mark.parametrize("kind", ["rule", "key"])
+async def test_a_function_that_fails_for_a_link_costs_that_link(kind) -> None:
+    """The others are found; the operator hears of it once for the page."""
+    one = visit(hops="L", answer=response())
+    one.links = [Link(f"http://a.test/{name}", "L") for name in ("1", kind, "2", f"{kind}2")]
+    with structlog.testing.capture_logs() as events:
+        await Fussy().process(one)
+    assert [found.url for found in one.discovered] == ["http://a.test/1", "http://a.test/2"]
+    assert one.lost_links == 2
+    assert [(lost.url, lost.hops) for lost in one.lost] == [
+        (f"http://a.test/{kind}", "LL"),
+        (f"http://a.test/{kind}2", "LL"),
+    ]
+    (event,) = events
+    words = {"rule": "rule", "key": "key function"}[kind]
+    assert (event["event"], event["function"], event["links"]) == (f"{words} failed for links", f"own:{kind}", 2)
+
+
+async def test_of_many_links_that_are_lost_some_are_kept() -> None:
+    """A page has up to thousands; all are counted."""
+    one = visit(answer=response())
+    one.links = [Link(f"http://a.test/rule{number}", "L") for number in range(1200)]
+    await Fussy().process(one)
+    assert (one.lost_links, len(one.lost)) == (1200, module.MAX_LOST_TOLD)
+
+
+def test_a_sitemap_that_a_function_fails_for_is_lost_alone() -> None:
+    """As any link."""
+    one = visit()
+    Fussy().process.announce(one, ["/map.xml", "/rule.xml"])
+    assert ([found.url for found in one.discovered], one.lost_links) == (["http://a.test/map.xml"], 1)
+
+
+@pytest.mark.parametrize("kind", ["rule", "key"])
+async def test_the_target_of_a_seeds_redirect_costs_the_seed(kind) -> None:
+    """It fails and is tried again by the next run; as a page that was fetched well it would be lost for ever."""
+    fussy = Fussy()
+    with pytest.raises(OwnFunctionFailed):
+        await fussy.process(moved(f"http://b.test/{kind}"))
+    assert fussy.crawl.new_seeds == []
 
 
 async def test_the_redirect_of_a_page_makes_no_seed() -> None:

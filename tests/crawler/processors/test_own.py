@@ -1,14 +1,23 @@
 """Processors of the operator's own: found by name, checked at the start, their faults kept apart from ours."""
 
+import asyncio
+from contextlib import suppress
+from dataclasses import fields
+
 import pytest
 
 from crawler.chain import Step
+from crawler.extracting.links import Link
+from crawler.jobs.journal import Journal, LineFile
 from crawler.outcomes.errors import OrderError
-from crawler.outcomes.failures import Unfetchable
+from crawler.outcomes.failures import FetchError, Unfetchable
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.processors.own import own_processor, own_processors
+from crawler.processors.recorder import Recorder
 from crawler.reporting.statistics import step_name
-from tests.crawler.builder import visit
+from crawler.visit import Visit
+from frontier.models import OutcomeKind
+from tests.crawler.builder import clock, response, visit
 
 HERE = __name__
 
@@ -64,7 +73,7 @@ async def test_several_keep_their_order_and_have_their_names_in_reports() -> Non
 )
 async def test_what_it_does_wrong_is_said_with_its_name(name, words) -> None:
     """The worker takes it as it takes any processor's fault."""
-    with pytest.raises(OwnFunctionFailed, match=f"^{HERE}:{name} {words}"):
+    with pytest.raises(OwnFunctionFailed, match=f"^processor {HERE}:{name} {words}"):
         await own_processor(f"{HERE}:{name}")(visit())
 
 
@@ -88,3 +97,171 @@ def test_what_is_no_async_function_is_refused_at_the_start(name, words) -> None:
     with pytest.raises(OrderError, match=r"^\[job\] processors ") as refused:
         own_processor(name)
     assert words in str(refused.value)
+
+
+# What it may change, and what it may not
+
+
+def spoils(change):
+    """A processor that does this to the visit."""
+
+    async def spoiler(visit):
+        change(visit)
+
+    return spoiler
+
+
+LINK = Link("http://a.test/1", "L", "a/@href")
+
+SPOILT = {
+    "notes": lambda visit: setattr(visit, "notes", None),
+    "notes of numbers": lambda visit: setattr(visit, "notes", (1,)),
+    "notes gone": lambda visit: delattr(visit, "notes"),
+    "links": lambda visit: setattr(visit, "links", None),
+    "links gone": lambda visit: delattr(visit, "links"),
+    "links that are none": lambda visit: visit.links.append("http://a.test/"),
+    "links with odd hops": lambda visit: visit.links.append(Link("http://a.test/", "LL")),
+    "links that are prerequisites": lambda visit: visit.links.append(Link("http://a.test/", "P")),
+    "links to nowhere": lambda visit: visit.links.append(Link("/relative", "L")),
+    "links of two lines": lambda visit: visit.links.append(Link("http://a.test/", "L", "a\r\nb: c")),
+    "links of numbers": lambda visit: visit.links.append(Link(7, 8, 9)),
+    "links of surrogates": lambda visit: visit.links.append(Link("http://a.test/\udc80", "L")),
+    "lease": lambda visit: setattr(visit, "lease", None),
+    "lease gone": lambda visit: delattr(visit, "lease"),
+    "response": lambda visit: setattr(visit, "response", "gone"),
+    "response.body": lambda visit: visit.response.body.close(),
+    "response.body by the visit": lambda visit: visit.close(),
+    "worker": lambda visit: setattr(visit, "worker", "me"),
+    "ending": lambda visit: setattr(visit, "ending", None),
+    "failure": lambda visit: setattr(visit, "failure", ValueError()),
+    "broken": lambda visit: setattr(visit, "broken", 3),
+    "exchange": lambda visit: setattr(visit, "exchange", object()),
+    "discovered": lambda visit: visit.discovered.append("http://a.test/"),
+    "discovered gone": lambda visit: delattr(visit, "discovered"),
+    "asked": lambda visit: setattr(visit, "asked", None),
+    "dropped_links": lambda visit: setattr(visit, "dropped_links", "many"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+async def test_what_a_function_spoils_costs_its_page_and_harms_nothing(what, monkeypatch) -> None:
+    """It had a visit of its own: in ours all is as it was. The line names the function and the field."""
+    monkeypatch.setitem(globals(), "spoiler", spoils(SPOILT[what]))
+    one = visit(answer=response(200, b"abc"))
+    one.links, one.notes = [LINK], ("before",)
+    before = {field.name: getattr(one, field.name) for field in fields(one)}
+    field, _, _ = what.partition(" ")
+    with pytest.raises(OwnFunctionFailed, match=f"^processor {HERE}:spoiler has spoilt visit.{field}: it m"):
+        await own_processor(f"{HERE}:spoiler")(one)
+    assert {field.name: getattr(one, field.name) for field in fields(one)} == before
+    assert one.links == [LINK]
+
+
+async def test_a_page_that_a_function_has_spoilt_can_be_recorded(tmp_path, monkeypatch) -> None:
+    """-5, with the function's name in both logs, though its body is gone."""
+    monkeypatch.setitem(globals(), "spoiler", spoils(lambda visit: visit.close()))
+    one = visit(answer=response(200, b"abc"))
+    with pytest.raises(OwnFunctionFailed) as failed:
+        await own_processor(f"{HERE}:spoiler")(one)
+    one.broken = failed.value
+    journal = Journal(LineFile(tmp_path / "crawl.log", "crawl_log"), LineFile(tmp_path / "errors.jsonl", "errors"))
+    await Recorder(journal, clock).end(one, OutcomeKind.FAILED)
+    await journal.close()
+    line = (tmp_path / "crawl.log").read_text().split()
+    assert (line[1], line[11]) == ("-5", f"err=OwnFunctionFailed,processor={HERE}:spoiler")
+    assert f"processor {HERE}:spoiler has spoilt visit.response.body" in (tmp_path / "errors.jsonl").read_text()
+
+
+async def add_and_keep(visit):
+    visit.links = (*visit.links, Link("http://a.test/2", "M", "ours"))
+    visit.notes = [*visit.notes, "mine"]
+    KEPT.append(visit)
+
+
+KEPT: list[Visit] = []
+
+
+async def test_links_and_notes_of_its_own_are_taken_over(monkeypatch) -> None:
+    """Once: what it does to them when it has answered is nobody's business."""
+    one = visit(answer=response())
+    one.links, one.notes = [LINK], ("before",)
+    await own_processor(f"{HERE}:add_and_keep")(one)
+    KEPT.pop().notes.append("later")
+    assert one.links == [LINK, Link("http://a.test/2", "M", "ours")]
+    assert one.notes == ("before", "mine")
+
+
+# How it ends
+
+
+class NoStatus(FetchError):
+    """An error of no status."""
+
+
+class OddStatus(FetchError):
+    """An error whose status is none."""
+
+    status = "gone"
+
+
+RAISED: list[BaseException] = []
+
+
+async def raising(visit):
+    raise RAISED.pop()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(1), GeneratorExit(), asyncio.CancelledError(), BaseException("x"), NoStatus("x"), OddStatus("x")],
+)
+async def test_whatever_it_raises_is_its_failure(error) -> None:
+    """Nobody has cancelled the worker: the function itself waited for a task that was. A verdict needs a status."""
+    RAISED.append(error)
+    with pytest.raises(OwnFunctionFailed, match=f"^processor {HERE}:raising failed: {type(error).__name__}"):
+        await own_processor(f"{HERE}:raising")(visit())
+
+
+async def test_who_interrupts_the_program_interrupts_it() -> None:
+    """Ctrl-C is no defect of the function."""
+    RAISED.append(KeyboardInterrupt())
+    process = own_processor(f"{HERE}:raising")(visit())
+    with pytest.raises(KeyboardInterrupt):
+        process.send(None)
+
+
+async def keeping_cancellation(visit):
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+
+
+async def changing_cancellation(visit):
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError as error:
+        raise ValueError from error
+
+
+async def waiting(visit):
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("name", ["waiting", "keeping_cancellation", "changing_cancellation"])
+async def test_who_cancels_the_worker_has_the_last_word(name) -> None:
+    """Whatever the function makes of it: its URL is to be given back, not given up."""
+    task = asyncio.create_task(own_processor(f"{HERE}:{name}")(visit()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def timing_out(visit):
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+
+async def test_a_time_limit_of_its_own_is_no_cancellation() -> None:
+    """Though that is how it works inside."""
+    assert await own_processor(f"{HERE}:timing_out")(visit()) is Step.PROCEED

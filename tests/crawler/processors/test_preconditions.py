@@ -791,3 +791,17 @@ async def test_rules_are_shared_only_when_their_line_is_durable() -> None:
     may_note.set()
     assert (await first)[0].ending is Ending.DEFERRED
     assert (await second)[1] is Step.PROCEED
+
+
+async def test_what_is_known_of_a_robots_txt_can_be_asked_for() -> None:
+    """Before it is fetched, meanwhile, and when it is known."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    url = "http://a.test/robots.txt"
+    assert "not known" in robots.process.words(url, START_S)
+    asking = asyncio.create_task(robots.visit())
+    await settle()
+    assert robots.process.words(url, START_S) == "it is being fetched now"
+    fetcher.answers.put_nowait(rules())
+    await asking
+    assert robots.process.words(url, START_S + 60).startswith("asked for 1m ago, it was answered: its rules for * hold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
 from crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_of
 
 
@@ -19,6 +20,9 @@ from crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_o
         (Noted(quota="Q:pages"), ("Q:pages",)),
         (Noted(dropped_links=7), ("dol:7",)),
         (Noted(broken=KeyError("x")), ("err=KeyError",)),
+        (Noted(broken=OwnFunctionFailed(RULE, "my:f", "failed")), ("err=OwnFunctionFailed", "rule=my:f")),
+        (Noted(broken=OwnFunctionFailed(KEY, "my:f", "failed")), ("err=OwnFunctionFailed", "key=my:f")),
+        (Noted(lost_links=3), ("fol:3",)),
         (Noted(more=("extractTimeout", "", "extractTimeout")), ("extractTimeout",)),
     ],
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
+from crawler.reporting.crawl_log_parsing import NotALogLine, last_entry, parse_crawl_log_line
 
 #: A line of Heritrix 3, as its manual shows it.
 HERITRIX = (
@@ -99,3 +100,32 @@ def test_what_is_no_line_is_refused(line: bytes) -> None:
     """One kind of error, whatever is wrong with it."""
     with pytest.raises(NotALogLine):
         parse_crawl_log_line(line)
+
+
+def entry_line(url: str, status: int, via: str | None = None) -> bytes:
+    return crawl_log_line(CrawlLogEntry(logged_s=0.0, status=status, url=url, via=via, worker=1))
+
+
+def test_the_last_line_about_a_url_is_found(tmp_path: Path) -> None:
+    """Not an earlier one, not one that was found on it, not one that cannot be read."""
+    wanted = "http://a.test/robots.txt"
+    log = tmp_path / "crawl.log"
+    log.write_bytes(
+        entry_line(wanted, 404)
+        + entry_line(wanted, 200)
+        + entry_line("http://a.test/1", 200, via=wanted)
+        + f"torn {wanted} line\n".encode()
+        + entry_line(f"{wanted}?x", 500)
+        + entry_line("http://a.test/2", 200, via=wanted).rstrip()
+    )
+    found = last_entry(log, wanted)
+    assert found is not None
+    assert (found.url, found.status) == (wanted, 200)
+    assert last_entry(log, "http://a.test/3") is None
+
+
+def test_a_log_that_is_empty_or_not_there_has_no_line(tmp_path: Path) -> None:
+    """A job that was just made."""
+    (tmp_path / "empty").touch()
+    for name in ("empty", "none"):
+        assert last_entry(tmp_path / name, "http://a.test/") is None

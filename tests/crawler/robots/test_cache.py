@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.robots.cache import RobotsCache, robots_url, rules_of
+from crawler.robots.cache import Kept, RobotsCache, robots_url, rules_of
 from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
 
 URL = "https://a.test/private/x"
@@ -137,3 +137,13 @@ def test_refusals_of_very_many_origins_are_forgotten() -> None:
     """The one that refused longest ago first."""
     cache = RobotsCache(max_origins=2)
     assert [cache.refused(f"http://{name}.test/") for name in "abacaab"] == [1, 1, 2, 1, 3, 4, 1]
+
+
+def test_a_look_at_the_cache_is_no_use_of_it() -> None:
+    """It tells what is kept, since when and until when; what was asked for longest ago goes first all the same."""
+    cache = RobotsCache(max_origins=2)
+    for number in (1, 2):
+        cache.put(f"http://{number}.test/", ALLOW_ALL, float(number))
+    assert cache.look("http://1.test/x") == Kept(ALLOW_ALL, 1.0, 86_401.0)
+    cache.put("http://3.test/", ALLOW_ALL, 3.0)
+    assert cache.look("http://1.test/") is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from crawler.robots.explaining import explain_robots, explain_rules
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL
+import pytest
+
+from crawler.robots.cache import Kept
+from crawler.robots.explaining import explain_robots, explain_rules, kept_words
+from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
 
 BODY = b"""\xef\xbb\xbf# for robots
 User-agent: *\r
@@ -67,3 +70,29 @@ def test_a_group_that_is_named_ten_thousand_times_is_told_shortly() -> None:
     """The first ten lines will do."""
     told = explain_robots(b"User-agent: *\n" * 10_000, "http://a.test/", "x")
     assert told.lines()[1] == "group: * (named in line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (ALLOW_ALL, "asked for 2m ago, it was answered as one that is not there: all is allowed, for another 1m"),
+        (DISALLOW_ALL, "asked for 2m ago, it could not be had: nothing of its host is fetched, for another 1m"),
+        (
+            parse_robots(BODY, "anabranch"),
+            "asked for 2m ago, it was answered: its rules for anabranch hold for another 1m, Crawl-delay 2.5 s",
+        ),
+        (
+            parse_robots(b"", "x"),
+            "asked for 2m ago, it was answered: it says nothing to us, which holds for another 1m",
+        ),
+    ],
+)
+def test_what_a_crawl_knows_of_a_robots_txt_is_said_with_its_age(rules: RobotsRules, words: str) -> None:
+    """When it was asked for, what came of it, and for how long that holds."""
+    assert kept_words(Kept(rules, 1000.0, 1180.0), 1120.0) == words
+
+
+@pytest.mark.parametrize("kept", [None, Kept(ALLOW_ALL, 0.0, 5.0)])
+def test_a_robots_txt_that_is_not_known_is_to_be_asked_for(kept: Kept | None) -> None:
+    """Never fetched by this run, or too long ago."""
+    assert kept_words(kept, 5.0).startswith("its rules are not known, or too old")

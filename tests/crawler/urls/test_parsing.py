@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from crawler.urls.parsing import MAX_URL_CHARS, authority_of, canonical, host_of, seed_url
+from crawler.urls.parsing import MAX_URL_CHARS, authority_of, canonical, host_of, refusal, seed_url
 
 BASE = "http://a.test/b/c/d?q=1"
 
@@ -165,6 +165,8 @@ def test_host_and_authority_are_read_off_the_url(url: str, authority: str, host:
         ("ftp://a.test", None),
         ("mailto:a@b.test", None),
         ("javascript:x", None),
+        ("javascript:1", None),
+        ("mailto:1", None),
         ("two words", None),
         ("/etc/seeds", None),
         ("./seeds", None),
@@ -177,3 +179,23 @@ def test_host_and_authority_are_read_off_the_url(url: str, authority: str, host:
 def test_a_seed_without_scheme_is_http(raw: str, expected: str | None) -> None:
     """People type hosts, with ports; other schemes, paths and directives are no seeds."""
     assert seed_url(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ("javascript:1", "javascript: is neither http: nor https:"),
+        (" JavaScript:void(0)", "javascript: is neither http: nor https:"),
+        ("mailto:x", "mailto: is neither http: nor https:"),
+        ("data:,", "data: is neither http: nor https:"),
+        ("ftp://a.test/", "ftp: is neither http: nor https:"),
+        ("a.test/" + "x" * 9000, "it has 9,007 characters, and a URL has at most 8,192"),
+        ("http://a.test/", ""),
+        ("a.test:80", ""),
+        ("/etc", ""),
+        ("http://", ""),
+    ],
+)
+def test_why_a_link_is_no_url_of_a_crawl_is_said(raw, words) -> None:
+    """Of what is nonsense nothing can be said."""
+    assert refusal(raw) == words

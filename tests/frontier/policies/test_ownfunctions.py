@@ -1,5 +1,7 @@
 """Functions of the operator's own."""
 
+from collections.abc import AsyncIterator, Callable
+
 import pytest
 
 from frontier.errors import PolicyError
@@ -40,3 +42,36 @@ def test_a_long_text_is_cut() -> None:
     """A short one is shown whole."""
     assert shown("x" * 200) == "x" * 200
     assert shown("x" * 9000) == "x" * 200 + "…"
+
+
+class Mute(Exception):
+    """An error without words."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), GeneratorExit(), BaseException("x"), Mute()])
+def test_what_would_end_a_program_is_a_failure_of_the_function(error: BaseException) -> None:
+    """And so is an error that cannot say what it is."""
+
+    def fails(_: object) -> None:
+        raise error
+
+    with pytest.raises(PolicyError, match=rf"^it failed: {type(error).__name__}"):
+        call_own(fails, None, "it")
+
+
+async def waiting(_: object) -> str:
+    return ""
+
+
+async def yielding(_: object) -> AsyncIterator[str]:
+    yield ""
+
+
+@pytest.mark.parametrize("function", [waiting, yielding])
+def test_an_async_function_is_refused(function: Callable[..., object]) -> None:
+    """It would answer with a coroutine, which is no queue."""
+    with pytest.raises(PolicyError, match=r"^policy my:f is async, and must answer at once; write a plain `def`$"):
+        own_function("my:f", "policy", lambda _: function)
