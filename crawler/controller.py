@@ -30,12 +30,12 @@ from crawler.operating.status import Status
 from crawler.operating.telling import Telling
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
-from crawler.outcomes.errors import storage_errors
+from crawler.outcomes.errors import StorageError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown
-from crawler.reporting.reports.catalogue import write_all
+from crawler.reporting.reports.catalogue import check_folder, write_all
 from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from crawler.workers import WorkerPool
 from frontier.aio import AsyncFrontier
@@ -68,6 +68,7 @@ class CrawlController:
         self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, course)
         self._status = Status(course, statistics, self._disk, order, job.directory.name, clock)
         self._is_signalled = False
+        self._unreported: StorageError | None = None  #: why there are no reports; the summary is said all the same
 
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit is reached or a signal comes; then report.
@@ -77,6 +78,8 @@ class CrawlController:
         with heeded(self._signalled, self._status.log):
             facts = await self._run_parts()
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        if self._unreported is not None:
+            raise self._unreported
         return exit_code(self._course.ending, facts.seeds)
 
     def stop(self, ending: WhyEnded) -> None:
@@ -86,6 +89,9 @@ class CrawlController:
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
+            if self._order.report.reports:
+                with storage_errors(self._job.reports):
+                    check_folder(self._job.reports)
             parts = await open_parts(self._run, opened)
             frontier, seeding = parts.frontier, parts.seeding
             telling = self._telling(frontier, opened)
@@ -128,10 +134,13 @@ class CrawlController:
         )
 
     async def _write_reports(self, running: RunningJob) -> None:
-        with storage_errors(self._job.reports):
-            facts = await facts_of_running(running)
-            with facts.accounts:
-                await asyncio.to_thread(write_all, self._job.reports, facts)
+        try:
+            with storage_errors(self._job.reports):
+                facts = await facts_of_running(running)
+                with facts.accounts:
+                    await asyncio.to_thread(write_all, self._job.reports, facts)
+        except StorageError as error:
+            self._unreported = error
 
     async def _crawl(self, parts: Parts, telling: Telling) -> None:
         """Let workers work until nothing is left or the run is stopped."""

@@ -45,20 +45,12 @@ class AsyncFrontier:
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._is_paused = False
+        self._is_open = False
 
     async def __aenter__(self) -> AsyncFrontier:
         """Open the Frontier, off the loop. Raises what `open` raises; a cancelled opening leaves nothing open."""
-        opening = self._loop.run_in_executor(None, self._open, self._wake_from_thread)
-        try:
-            await asyncio.wait({opening})
-        except asyncio.CancelledError as cancelled:
-            await outlast(opening)  # a thread cannot be stopped
-            if opening.exception() is None:
-                closing = self._loop.run_in_executor(None, opening.result().close)
-                await outlast(closing)
-                raise cancelled from closing.exception()
-            raise cancelled from opening.exception()
-        self.core = opening.result()
+        self.core = await _opened(partial(self._open, self._wake_from_thread))
+        self._is_open = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -168,6 +160,7 @@ class AsyncFrontier:
     async def close(self) -> None:
         """Stop leasing and close the Frontier, off the loop."""
         self.stop_leasing()
+        self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.to_thread(self.core.close)
@@ -208,6 +201,8 @@ class AsyncFrontier:
             else:
                 self._arm()
             return
+        if self._is_open:  # else the core belongs to the thread that opens or closes it
+            self.core.take_answers()  # nobody waits for a lease, but there may be a trouble to tell
 
     def _next(self) -> Lease | None:
         if self._is_paused:
@@ -228,6 +223,22 @@ class AsyncFrontier:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(error)
+
+
+async def _opened(open_: Callable[[], Frontier]) -> Frontier:
+    """Open it off the loop; a cancelled opening leaves nothing open."""
+    loop = asyncio.get_running_loop()
+    opening = loop.run_in_executor(None, open_)
+    try:
+        await asyncio.wait({opening})
+    except asyncio.CancelledError as cancelled:
+        await outlast(opening)  # a thread cannot be stopped
+        if opening.exception() is None:
+            closing = loop.run_in_executor(None, opening.result().close)
+            await outlast(closing)
+            raise cancelled from closing.exception()
+        raise cancelled from opening.exception()
+    return opening.result()
 
 
 async def _beside(steps: Steps[T], call: Callable[[Callable[[], Any]], Any]) -> T:

@@ -20,6 +20,18 @@ class Behind(NamedTuple):
     is_full: bool  #: so many that nothing new was begun
 
 
+class Waiting(NamedTuple):
+    """The store cannot write now and tries again."""
+
+    what: str  #: what fails and how
+    since_s: float  #: epoch seconds
+    patience_s: float  #: so long at most; then the store fails
+
+    def words(self, now_s: float) -> str:
+        """`waits for the filter: the Redis server … does not answer (12 s of 30 s)`."""
+        return f"waits for {self.what} ({max(now_s - self.since_s, 0):.0f} s of {self.patience_s:.0f} s)"
+
+
 class Backlog:
     """Numbers the batches and counts those that are not durable. O(1) a batch."""
 

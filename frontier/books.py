@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from frontier.backlog import Backlog
+from frontier.backlog import Backlog, Waiting
 from frontier.endings import Endings
 from frontier.errors import FrontierError, unwritable
 from frontier.intake import Intake
@@ -18,7 +18,17 @@ from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
 from frontier.scheduling.workqueues import Lane
 from frontier.stores.base import Counters, FrontierStore
-from frontier.stores.messages import Answer, Batch, GatesRead, HeadsRead, LanesRead, RetriesRead, StoreFailed, Synced
+from frontier.stores.messages import (
+    Answer,
+    Batch,
+    GatesRead,
+    HeadsRead,
+    LanesRead,
+    RetriesRead,
+    StoreFailed,
+    Synced,
+    Troubled,
+)
 
 #: Lanes of a line that are read at a time, once it has more than it brought along.
 LANES_NEXT = 500
@@ -69,6 +79,8 @@ class Books:
         self._loaded: deque[Loaded] = deque()  #: batches that are not durable and that hold what was loaded
         self._asked = 0  #: questions under way, those for heads left out
         self.backlog = Backlog(max_unacknowledged)
+        self.waiting: Waiting | None = None  #: for what, if a write failed and is tried again
+        self.tell: Callable[[str], None] = lambda _: None  #: hears of that, and by an empty text of its end
         self.failure: FrontierError | None = None
         self.queued = counters.queued  #: rows in the store: queued, waiting and leased
         self.retired = counters.retired  #: of these, rows of retired queues, as the store last said
@@ -187,8 +199,17 @@ class Books:
             case RetriesRead():
                 self._asked -= 1
                 self._retries.read(answer.rows)
+            case Troubled():
+                self._troubled(answer)
             case StoreFailed():
                 raise answer.error
+
+    def _troubled(self, answer: Troubled) -> None:
+        """The time counts from the first failure, however its reason changes."""
+        what, patience_s = answer
+        since_s = self._clock() if self.waiting is None else self.waiting.since_s
+        self.waiting = Waiting(what, since_s, patience_s) if what else None
+        self.tell(what)
 
     def _synced(self, answer: Synced) -> None:
         number, duplicates, self.retired, self.paused, self.queues = answer

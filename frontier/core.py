@@ -203,6 +203,15 @@ class Frontier:
         """The number of the last call whose changes are committed and synced."""
         return self._books.backlog.durable
 
+    def trouble(self) -> str:
+        """What the store or the filter, which fails and is tried again, is waited for, and how long; empty if nothing."""
+        self._drain()
+        return self._parts.trouble(self._clock())
+
+    def tell_troubles(self, tell: Callable[[str], None]) -> None:
+        """From now on `tell` hears why the store or the filter cannot write and tries again; an empty text: it has written."""
+        self._books.tell = tell
+
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
         self._drain()

@@ -79,6 +79,10 @@ class Parts:
             waits_for |= WaitsFor.OPERATOR
         return Wake(at_s, waits_for)
 
+    def trouble(self, now_s: float) -> str:
+        """What the store waits for, in words, as it fails and is tried again; empty if nothing."""
+        return "" if self.books.waiting is None else self.books.waiting.words(now_s)
+
     @property
     def is_reading(self) -> bool:
         """Rows were asked of the store that may be leased."""

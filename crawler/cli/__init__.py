@@ -5,11 +5,17 @@ Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlche
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def main() -> None:
-    """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing."""
+    """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing.
+
+    SIGTERM interrupts as Ctrl-C does, whatever the command does then.
+    """
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
 

@@ -20,6 +20,7 @@ from crawler.cli.frontier_files import is_journal, load_file, write_dump
 from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
+from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.job import ORDER_FILE, JobFolder, is_job
 from crawler.jobs.opening import open_job
 from crawler.operating.arguments import Arguments, Facts
@@ -36,6 +37,8 @@ from frontier.models import QueueKey
 from frontier.operating.load import LoadReport
 from frontier.operating.timewords import counted
 
+#: Verbs that change nothing, so that a job which cannot be written will do.
+_READING = frozenset({"ls", "show", "why", "dump"})
 #: Where jobs that are called by name live.
 JOBS = Path("jobs")
 
@@ -62,11 +65,13 @@ def _run(command: FrontierCommand) -> None:
         _show(command, facts, is_running=True)
         return
     prepared = _prepared(command)
-    with opened(directory) as (frontier, order):
+    if command.verb not in _READING:
+        refuse_unwritable(directory)
+    with to_be_read(directory) as place, opened(place) as (frontier, order):
         if prepared is not None:
             prepared(frontier, order)
         else:
-            _show(command, _answered(command, directory, frontier, order), is_running=False)
+            _show(command, _answered(command, place, frontier, order), is_running=False)
 
 
 def _answered(command: FrontierCommand, directory: Path, frontier: Frontier, order: CrawlOrder) -> Facts:

@@ -18,6 +18,7 @@ from crawler.cli.frontier import find_job, opened, put
 from crawler.cli.frontier_tables import escaped, totals_lines
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
+from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.job import until_free, who_holds
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import Seed, SeedBook, read_seeds
@@ -99,7 +100,7 @@ def _status(directory: Path, command: OperateCommand) -> None:
 def _left(directory: Path) -> Facts:
     """How a job stands that nobody crawls."""
     _refuse_if_held(directory)
-    with opened(directory) as (frontier, _):
+    with to_be_read(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]
         return {"phase": "stopped", "is_finished": frontier.is_done and not totals["retired"], "totals": totals}
 
@@ -149,6 +150,7 @@ def _refuse_if_left(answers: Sequence[Facts], bad: int) -> None:
 
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
     _refuse_if_held(directory)
+    refuse_unwritable(directory)
     with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 

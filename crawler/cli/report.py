@@ -10,6 +10,7 @@ from typing import Any
 
 from crawler.cli.frontier import find_job, opened
 from crawler.cli.guarding import guarded
+from crawler.jobs.copying import to_be_read
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import SeedBook
 from crawler.operating.control import ask
@@ -33,8 +34,12 @@ def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
         return answer
-    with opened(directory) as (frontier, _), SeedBook(directory / "state" / SEED_BOOK) as seeds:
-        return report_of_stopped(directory, frontier, seeds, arguments, directory / "logs" / "crawl.log")
+    with (
+        to_be_read(directory) as place,
+        opened(place) as (frontier, _),
+        SeedBook(place / "state" / SEED_BOOK) as seeds,
+    ):
+        return report_of_stopped(place, frontier, seeds, arguments, place / "logs" / "crawl.log")
 
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -21,7 +21,6 @@ _READER = ("PRAGMA query_only = 1",)
 #: What SQLite's primary result codes are to the system (https://www.sqlite.org/rescode.html).
 _SYSTEM_ERRORS = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
 }
 #: A file that is no database of ours, or is broken.
@@ -56,8 +55,17 @@ def as_system_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        number = _SYSTEM_ERRORS.get(_code(error), errno.EIO)
-        raise OSError(number, os.strerror(number), str(file)) from error
+        raise _system_error(_code(error), file) from error
+
+
+def _system_error(code: int, file: Path) -> OSError:
+    """SQLite says "read-only" of a disk and of a permission alike; only the disk itself knows."""
+    if code == sqlite3.SQLITE_READONLY:
+        disk_is = os.statvfs(file if file.exists() else file.parent).f_flag & os.ST_RDONLY
+        number = errno.EROFS if disk_is else errno.EACCES
+    else:
+        number = _SYSTEM_ERRORS.get(code, errno.EIO)
+    return OSError(number, os.strerror(number), str(file))
 
 
 def is_damaged(error: OSError) -> bool:

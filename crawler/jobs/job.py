@@ -25,7 +25,7 @@ from crawler.orders.order import JobSection
 from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
 from crawler.urls.parsing import host_of, seed_url
 
-__all__ = ["JobFolder", "is_job", "job_name", "order_to_go_on_by", "until_free", "who_holds"]
+__all__ = ["JobFolder", "is_job", "job_name", "lock_to_look_at", "order_to_go_on_by", "until_free", "who_holds"]
 
 FORMAT = "anabranch job"
 VERSION = 1
@@ -120,7 +120,7 @@ def is_job(directory: Path) -> bool:
 
 def who_holds(directory: Path) -> tuple[bool, int | None]:
     """Whether a process holds the job right now, and its id if it has said so. Takes nothing, changes nothing."""
-    with _lock_to_look_at(directory) as lock:
+    with lock_to_look_at(directory) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -131,12 +131,13 @@ def who_holds(directory: Path) -> tuple[bool, int | None]:
 
 def until_free(directory: Path) -> None:
     """Wait until no process holds the job (blocks, woken by the system)."""
-    with _lock_to_look_at(directory) as lock:
+    with lock_to_look_at(directory) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
-def _lock_to_look_at(directory: Path) -> Iterator[int]:
+def lock_to_look_at(directory: Path) -> Iterator[int]:
+    """The lock's descriptor, for reading."""
     with storage_errors(directory):
         lock = os.open(directory / "state" / _LOCK_FILE, os.O_RDONLY)
         try:

@@ -69,6 +69,8 @@ class CrawlVerbs:
     async def _resume(self, given: Arguments) -> Facts:
         self._refuse_at_the_end("resume")
         self._course.go_on()
+        if self._course.phase is Phase.PAUSED:
+            raise UsageError(f"{self._course.words}; make room: the crawl then goes on by itself")
         return await self._tell(given)
 
     async def _stop(self, given: Arguments) -> Facts:

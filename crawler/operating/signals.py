@@ -15,11 +15,12 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def heeded(end: Callable[[], None], tell: Callable[[], None]) -> Iterator[None]:
     """While inside, SIGINT, SIGTERM and SIGHUP call `end`, SIGUSR1 calls `tell`.
 
-    A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A SIGUSR1 that comes too late is ignored: a question
-    does not end a program.
+    Afterwards SIGTERM does again what it did before. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A
+    SIGUSR1 that comes too late is ignored: a question does not end a program.
     """
     loop = asyncio.get_running_loop()
     is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    earlier = signal.getsignal(signal.SIGTERM)
     calls = {number: end for number in ENDING if not (is_nohup and number == signal.SIGHUP)}
     calls[signal.SIGUSR1] = tell
     for number, call in calls.items():
@@ -29,4 +30,5 @@ def heeded(end: Callable[[], None], tell: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in calls:
             loop.remove_signal_handler(number)
+        signal.signal(signal.SIGTERM, earlier)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)

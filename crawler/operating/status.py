@@ -48,6 +48,7 @@ class Status:
         """From now on there is a Frontier, and snapshots can be taken; `looked` has the last closer look at it."""
         self._frontier = frontier
         self._looked = looked
+        frontier.tell_troubles(_log_trouble)
 
     def snapshot(self) -> CrawlSnapshot:
         """Take one; there must be a Frontier."""
@@ -76,6 +77,7 @@ class Status:
             gates_open=0 if looked is None else looked.gates_open,
             broken=run.broken,
             free_bytes=self._disk.free_bytes,
+            trouble=self._frontier.trouble(),
             paused=self._course.words,
         )
 
@@ -94,3 +96,11 @@ class Status:
         """Say it in the log: somebody asks by a signal."""
         facts = self.facts()
         log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line") if name in facts})
+
+
+def _log_trouble(what: str) -> None:
+    """The store or the filter cannot write and tries again, or has written."""
+    if what:
+        log.warning("the crawl waits", waits_for=what)
+    else:
+        log.warning("the crawl waits no more")

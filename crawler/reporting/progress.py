@@ -48,6 +48,7 @@ class CrawlSnapshot(NamedTuple):
     gates_open: int = 0
     broken: int = 0  #: processors of ours that broke
     free_bytes: int | None = None  #: of the disk the job is on
+    trouble: str = ""  #: what the store waits for, if it cannot write now
     paused: str = ""  #: who paused the crawl and why; empty if it is not paused
 
 
@@ -99,7 +100,10 @@ def _speed(rate: float) -> str:
 def why_idle(now: CrawlSnapshot) -> str:
     """In words, why no worker holds a URL, or will soon hold none; empty if all is well."""
     if now.paused:
-        return now.paused + (f"; {now.active} fetches under way may end" if now.active else "")
+        ending = f"{now.active} fetches under way may end" if now.active else ""
+        return "; ".join(filter(None, [now.paused, now.trouble, ending]))
+    if now.trouble:
+        return now.trouble
     if now.active:
         return ""
     if WaitsFor.STORE in now.waits_for and now.wakes_in_s is None:

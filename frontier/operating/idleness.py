@@ -16,6 +16,7 @@ class IdleFacts(NamedTuple):
     paused: int = 0  #: in paused queues
     retired: int = 0  #: in retired queues
     in_flight: int = 0  #: leases out
+    trouble: str = ""  #: what the store waits for, if it cannot write now
     store_behind: bool = False  #: no lease is given until the store has written what it was told
     reading: bool = False  #: rows were asked of the store
     closed_gates: int = 0  #: gates in memory that have something to serve and are closed
@@ -25,6 +26,8 @@ class IdleFacts(NamedTuple):
 
 def why_idle(facts: IdleFacts, now_s: float) -> str:
     """Why `lease()` answers None, in one line; empty if nothing stands in the way."""
+    if facts.trouble:
+        return f"the store {facts.trouble}"
     if facts.store_behind:
         return "the store is behind: nothing is leased until it has written what it was told"
     if not facts.pending:

@@ -114,6 +114,7 @@ def _why(parts: Parts, behind: Behind, now_s: float) -> str:
         paused=counters.paused,
         retired=counters.retired,
         in_flight=len(parts.leases),
+        trouble=parts.trouble(now_s),
         store_behind=behind.is_full,
         reading=parts.is_reading,
         closed_gates=len(closed),

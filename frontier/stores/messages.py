@@ -199,10 +199,17 @@ class Synced(NamedTuple):
     queues: int  #: `Counters.queues` after them
 
 
+class Troubled(NamedTuple):
+    """What was written is not kept yet: it failed for a reason that may pass, and is tried again. Empty: it is kept now."""
+
+    what: str  #: what fails and how, such as `the filter: …`
+    patience_s: float  #: how long it is tried again, from the first of these on
+
+
 class StoreFailed(NamedTuple):
     """The store cannot go on; nothing after the last `Synced` is kept."""
 
     error: StoreUnavailable
 
 
-Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | StoreFailed
+Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | Troubled | StoreFailed

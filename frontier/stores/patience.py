@@ -16,7 +16,7 @@ class Patience:
 
     def __init__(self, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """`retry_s` 0: what failed is not tried again."""
-        self._retry_s = retry_s
+        self.retry_s = retry_s  #: from the first failure on
         self._clock = clock
         self._changed = Condition()
         self._is_hurried = False
@@ -32,7 +32,7 @@ class Patience:
         """Wait until it is to be tried again; False, at once, if the time is up. The last try is when the time ends."""
         now_s = self._clock()
         if self._ends_s is None:
-            self._ends_s = now_s + self._retry_s
+            self._ends_s = now_s + self.retry_s
         left_s = self._ends_s - now_s
         if left_s <= 0:
             return False

@@ -27,7 +27,7 @@ from frontier.stores.base import Counters, Opening
 from frontier.stores.database import Database
 from frontier.stores.dialect import fetch, write
 from frontier.stores.lanechanges import KnownLanes
-from frontier.stores.messages import Answer, Batch, StoreFailed, Synced
+from frontier.stores.messages import Answer, Batch, StoreFailed, Synced, Troubled
 from frontier.stores.patience import Patience
 from frontier.stores.reading import read_all
 from frontier.stores.thread import Asked, Item, Question
@@ -105,6 +105,7 @@ class Work:
         self._patience = patience
         self._lanes = KnownLanes()
         self._marks = 0
+        self._trouble = ""  #: what the core was told last of a try that failed
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
 
     def do(self, items: list[Item]) -> None:
@@ -125,8 +126,10 @@ class Work:
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
             group.has_failed = True
             self._lanes.forget()
-            if self._is_passing(error) and self._patience.wait():
-                return False
+            if self._is_passing(error):
+                self._tell_trouble(self._trouble_words(error))
+                if self._patience.wait():
+                    return False
             self._fail(group.items, self._session.database.translated(error))
         else:
             self._patience.renew()
@@ -140,6 +143,7 @@ class Work:
         assert worked is not None
         self._mark_seen(group)
         self._totals = worked.writing.totals
+        self._tell_trouble("")
         if worked.writing.number is not None:
             self._post([self._synced(group, worked.writing)])
         for told in worked.tell:
@@ -239,11 +243,24 @@ class Work:
     def _is_passing(self, error: Exception) -> bool:
         return isinstance(error, _FilterFailed) or self._session.database.is_passing(error)
 
+    def _trouble_words(self, error: Exception) -> str:
+        """Which of the two fails, and how."""
+        if isinstance(error, _FilterFailed):
+            return f"the filter: {error.__cause__}"
+        return f"the store: {self._session.database.translated(error)}"
+
+    def _tell_trouble(self, words: str) -> None:
+        """Tell the core, unless it knows."""
+        if words != self._trouble:
+            self._trouble = words
+            self._post([Troubled(words, self._patience.retry_s)])
+
     def _fail(self, items: list[Item], error: FrontierError) -> None:
-        """Nothing is written from now on. Whatever it was, it makes the store unavailable, and the line names the store."""
+        """Nothing is written from now on. Whatever it was, it makes the store unavailable; the line names what failed."""
         kind = type(error) if isinstance(error, StoreUnavailable) else StoreUnavailable
         place = self._session.database.place
-        failure = kind(str(error) if str(error).startswith(place) else f"{place}: {error}")
+        is_named = isinstance(error, _FilterFailed) or str(error).startswith(place)
+        failure = kind(str(error) if is_named else f"{place}: {error}")
         failure.__cause__ = error
         self.failure = failure
         refuse(items, failure)

@@ -526,15 +526,32 @@ async def test_an_error_beside_a_defect_does_not_hide_it(tmp_path, monkeypatch) 
     assert failed.group_contains(JournalFull)
 
 
-async def test_a_report_that_cannot_be_written_is_an_error_of_ours(tmp_path) -> None:
-    """It names the file; the crawl itself is done."""
+async def test_a_report_that_cannot_be_written_is_told_after_the_summary(tmp_path) -> None:
+    """The error names the file; the crawl itself is done, and what it came to is said."""
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
-            job.reports.rmdir()
+
+            async def show(take) -> None:
+                if job.reports.is_dir():
+                    job.reports.rmdir()
+                await run._show(take)
+
+            run.controller._outside = Outside(say=run.said.append, show=show, force_exit=run._force_exit)
             with pytest.raises(CrawlerError, match=r"crawl-report\.txt"):
                 await run.controller.run()
     assert crawled(tmp_path) == ALL
+    assert "this run       4 pages" in run.said[-1]
+
+
+async def test_reports_that_cannot_be_written_are_noticed_before_the_crawl(tmp_path) -> None:
+    """The error names the file, and nothing is fetched."""
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            (job.reports / "hosts-report.txt").mkdir()
+            with pytest.raises(CrawlerError, match=r"hosts-report\.txt: is a directory"):
+                await Run(web, job).controller.run()
+        assert not web.ledger.counts()
 
 
 async def test_seeds_are_in_the_book_before_anything_is_fetched(tmp_path, may_fetch) -> None:

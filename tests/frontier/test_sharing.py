@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,6 +86,19 @@ class View:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+class Away:
+    """A call of servers that are away until it is said that they are back."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self.is_away = True
+
+    def __call__(self, keys: Sequence[bytes]) -> Any:
+        if self.is_away:
+            raise FilterUnavailable("the Redis server does not answer")
+        return self._call(keys)
 
 
 @pytest.fixture
@@ -402,6 +416,40 @@ def test_servers_that_are_back_in_time_are_not_noticed(crawls: Any, servers: Ser
     one.schedule(candidates("http://a.test/"))
     assert fetched(one) == ["http://a.test/"]
     assert servers.keys == {A}
+
+
+def test_servers_that_are_away_are_told_until_they_are_back(tmp_path: Path, servers: Servers) -> None:
+    """What is waited for, how long already and how long at most; then that it is over."""
+    view, changed, clock = View(servers), Event(), FakeClock()
+    told: list[str] = []
+    servers_away = Away(view.unseen)
+    view.unseen = servers_away  # type: ignore[method-assign]
+    shared = SharedFilter(view)
+    store = SqlStore(tmp_path / "frontier.db", seen=shared, retry_s=30.0)
+    with open_frontier(tmp_path, ORDER, store=store, seen=shared, clock=clock, on_change=changed.set) as frontier:
+        frontier.tell_troubles(told.append)
+        frontier.schedule(candidates("http://a.test/"))
+        while not frontier.trouble():
+            assert changed.wait(30.0)
+            changed.clear()
+        clock.advance(12.0)
+        assert frontier.trouble() == "waits for the filter: the Redis server does not answer (12 s of 30 s)"
+        servers_away.is_away = False
+        frontier.flush()
+        assert frontier.trouble() == ""
+    assert told == ["the filter: the Redis server does not answer", ""]
+
+
+def test_the_line_of_the_end_names_what_failed(crawls: Any, servers: Servers) -> None:
+    """The filter's server, not the file of the store."""
+    view = View(servers)
+    one = crawls("one", view, retry_s=0.0)
+    view.fails["unseen"] = FilterUnavailable("the Redis server does not answer")
+    one.schedule(candidates("http://a.test/"))
+    with pytest.raises(StoreUnavailable, match=r"^the filter cannot be used: the Redis server does not answer$"):
+        one.flush()
+    with pytest.raises(StoreUnavailable):
+        one.close()
 
 
 def test_a_shared_filter_needs_a_store_that_asks_it(servers: Servers) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -59,3 +62,14 @@ def write_all(folder: Path, facts: JobFacts) -> None:
     for kind in REPORTS.values():
         with (folder / kind.file).open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(text_lines(kind.make(facts)))
+
+
+def check_folder(folder: Path) -> None:
+    """Make sure, before the crawl, that every report can be written after it; nothing is changed. Raises: OSError."""
+    for kind in REPORTS.values():
+        with suppress(FileNotFoundError):
+            os.close(os.open(folder / kind.file, os.O_WRONLY))
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error  # not the name that was tried

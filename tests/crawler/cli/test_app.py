@@ -1,7 +1,9 @@
 """The verbs and their flags: no flag is lost on its way to the crawl order."""
 
 import inspect
+import os
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -226,3 +228,19 @@ finally:
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch" in ended.stdout
+
+
+def test_sigterm_before_the_beginning_is_an_interrupt(monkeypatch) -> None:
+    """As Ctrl-C: 130, and nothing was changed."""
+
+    def terminated(**_) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    monkeypatch.setattr("crawler.cli.app.app", terminated)
+    try:
+        with pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert left.value.code == 130

@@ -4,7 +4,7 @@ import pytest
 
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed, SeedBook
-from crawler.operating.course import Course, Phase
+from crawler.operating.course import Cause, Course, Phase
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, CrawlVerbs, add_to_stopped
 from crawler.operating.judging import Judge
 from crawler.orders.scope import ScopeSection
@@ -125,3 +125,13 @@ async def test_a_job_that_is_stopped_takes_seeds_in_the_same_way(tmp_path) -> No
             assert list(book) == given
         assert [seed["verdict"] for seed in facts["seeds"]] == ["seen", "new"]
         assert frontier.core.durable == frontier.core.said
+
+
+async def test_a_pause_of_the_disk_cannot_be_ended_by_a_word(crawl) -> None:
+    """Whoever says `resume` is told why nothing goes on; what else kept the crawl from it is gone."""
+    crawl.course.pause(Cause.DISK, "paused: 1 GB are free at /job, min_free_disk is 2 GB")
+    await crawl.ask(PAUSE)
+    with pytest.raises(UsageError, match=r"^paused: 1 GB are free at /job, min_free_disk is 2 GB; make room"):
+        await crawl.ask(RESUME)
+    crawl.course.resume(Cause.DISK)
+    assert await crawl.ask(STATUS) == {"phase": "running"}

@@ -49,6 +49,13 @@ def test_the_line_says_how_far_and_how_fast() -> None:
     )
 
 
+def test_a_store_that_cannot_write_is_told_whoever_works() -> None:
+    """Beside a pause, too."""
+    trouble = "waits for the filter: it does not answer (12 s of 30 s)"
+    assert why_idle(now(trouble=trouble)) == why_idle(now(trouble=trouble, active=0)) == trouble
+    assert why_idle(now(trouble=trouble, paused="paused", active=0)) == f"paused; {trouble}"
+
+
 def test_rates_are_since_the_earlier_snapshot() -> None:
     """A crawl that has slowed down shows it."""
     before = now(elapsed_s=60.0, pages=125, fetched_bytes=NOW.fetched_bytes - 5 * 1024)

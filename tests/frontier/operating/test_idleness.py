@@ -18,6 +18,7 @@ NOW_S = 1_000_000.0
             IdleFacts(5, store_behind=True),
             "the store is behind: nothing is leased until it has written what it was told",
         ),
+        (IdleFacts(5, trouble="waits for the filter", store_behind=True), "the store waits for the filter"),
         (IdleFacts(5, reading=True), "rows of the store are awaited"),
         (IdleFacts(5, in_flight=3), "one of 3 leases must come back"),
         (IdleFacts(5, paused=5), "all that is left: 5 URLs in paused queues; resume them, or raise their budgets"),

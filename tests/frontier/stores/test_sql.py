@@ -18,7 +18,7 @@ from frontier.errors import FormatMismatch, StoreFull, StoreInUse, StoreUnavaila
 from frontier.models import GateKey
 from frontier.stores import thread
 from frontier.stores.base import Opening
-from frontier.stores.messages import HeadsRead, StoreFailed
+from frontier.stores.messages import HeadsRead, StoreFailed, Troubled
 from frontier.stores.owner import owner_line
 from frontier.stores.patience import Patience
 from frontier.stores.sql import SqlStore
@@ -417,7 +417,8 @@ def test_a_full_disk_is_told_once_and_loses_nothing(path: Path) -> None:
     store.ask_heads(LANE, 1, with_queue=False)
     with pytest.raises(StoreFull, match=f"{path}: the disk"):
         store.look_up(b"u")
-    (failed,) = store.take_answers()
+    troubled, failed = store.take_answers()
+    assert isinstance(troubled, Troubled)
     assert isinstance(failed, StoreFailed)
     assert isinstance(failed.error, StoreFull)
     with pytest.raises(StoreFull):

@@ -17,7 +17,7 @@ from frontier.fingerprints import name_id
 from frontier.models import GateKey
 from frontier.seen import ExactFilter
 from frontier.stores import patience
-from frontier.stores.messages import Announced, GatesRead, HeadsRead, Synced
+from frontier.stores.messages import Announced, GatesRead, HeadsRead, Synced, Troubled
 from frontier.stores.patience import Patience
 from frontier.stores.sql import SqlStore
 from frontier.stores.thread import Question
@@ -372,15 +372,17 @@ def test_a_key_is_marked_only_after_its_row_is_durable(target: Path | str, commi
 
 
 def test_a_filter_that_fails_is_tried_again(target: Path | str, waits: list[bool]) -> None:
-    """Before the rows are written and after; they are written once and told once."""
+    """Before the rows are written and after; they are written once and told once, and so are the trouble and its end."""
     seen = Ledger()
     seen.faults = {"unseen": 2, "mark": 2}
     waits += [True] * 4
     store = opened(SqlStore(target, seen=seen))
     store.write(batch(1, [1]))
     store.flush()
-    (answer,) = store.take_answers()
-    assert answer == Synced(1, [], 0, 0, 1)
+    troubled, over, synced = store.take_answers()
+    assert isinstance(troubled, Troubled)
+    assert troubled.what.startswith("the filter: ")
+    assert (synced, over) == (Synced(1, [], 0, 0, 1), Troubled("", 30.0))
     assert store.counters().queued == 1
     assert [verb for verb, _ in seen.said] == ["unseen"] * 3 + ["mark"] * 3
     store.close(clean=True)

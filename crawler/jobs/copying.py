@@ -1,0 +1,69 @@
+"""Jobs that can only be read: archived on a medium that takes no writing, or another user's."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawler.jobs.job import ORDER_FILE, lock_to_look_at, who_holds
+from crawler.outcomes.errors import STORAGE_ERRORS, DiskFull, JobInUse, NotPermitted, storage_error
+
+#: What of a state folder is not copied: who holds it, and where its crawl answered.
+_LEFT = frozenset({"lock", "control"})
+
+
+def can_be_written(directory: Path) -> bool:
+    """Whether this user may take the job: nobody can crawl it here otherwise."""
+    state = directory / "state"
+    return os.access(state, os.W_OK | os.X_OK) and (not (state / "lock").exists() or os.access(state / "lock", os.W_OK))
+
+
+def refuse_unwritable(directory: Path) -> None:
+    """Raises: NotPermitted if what is to be changed cannot be."""
+    if not can_be_written(directory):
+        raise NotPermitted(
+            f"{directory}: the job cannot be written, so nothing can be changed in it; "
+            "change the permissions, or copy the folder to where it can be written"
+        )
+
+
+@contextmanager
+def to_be_read(directory: Path) -> Iterator[Path]:
+    """The job's folder; or, if that cannot be written, a copy below the system's folder for temporary files, gone at the end.
+
+    Opening a job's queue writes to it. So its order and its state are copied: as much room and time as these take. Logs are
+    read where they are. Raises: JobInUse if somebody crawls it meanwhile, StorageError.
+    """
+    if can_be_written(directory):
+        yield directory
+        return
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
+        copy = Path(scratch) / directory.resolve().name
+        try:
+            _copy(directory, copy)
+        except OSError as error:
+            is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
+            raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
+        yield copy
+
+
+def _copy(directory: Path, copy: Path) -> None:
+    """Copy what is read of the job, while nobody can begin to crawl it."""
+    with lock_to_look_at(directory) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JobInUse(directory, who_holds(directory)[1]) from error
+        (copy / "state").mkdir(parents=True)
+        for path in (directory / ORDER_FILE, *(directory / "state").rglob("*")):
+            target = copy / path.relative_to(directory)
+            if path.is_dir():
+                target.mkdir()
+            elif path.is_file() and path.name not in _LEFT:
+                shutil.copyfile(path, target)
+    (copy / "logs").symlink_to((directory / "logs").resolve())
