@@ -11,19 +11,19 @@ Whether a COMMIT that failed took place all the same is asked of the database: e
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from frontier.errors import FrontierError, StoreFull, StoreUnavailable
+from frontier.errors import FrontierError, StoreUnavailable
 from frontier.models import Row
 from frontier.seen import SeenFilter
 from frontier.stores import statements
 from frontier.stores.base import Counters, Opening
+from frontier.stores.blockingfilter import FilterFailed, known_rows, mark
 from frontier.stores.database import Database
 from frontier.stores.dialect import fetch, write
 from frontier.stores.lanechanges import KnownLanes
@@ -33,8 +33,6 @@ from frontier.stores.reading import read_all
 from frontier.stores.thread import Asked, Item, Question
 from frontier.stores.writing import Writing, check_epoch
 
-#: What the filter's disk says when it is full or read-only.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
 
 
@@ -217,7 +215,7 @@ class Work:
             return
         batches = [item for item in group.items if isinstance(item, Batch)]
         if self._seen is not None:
-            group.known = _known(batches, self._seen)
+            group.known = known_rows(batches, self._seen)
             dead = {row.ordinal for row in group.known}
             for batch in batches if dead else ():
                 batch.new = [row for row in batch.new if row.ordinal not in dead]
@@ -229,8 +227,7 @@ class Work:
             return
         keys = [row.dedup_key() for batch in group.batches or () for row in batch.new]
         if keys:
-            with _filter_errors():
-                self._seen.mark(keys)
+            mark(keys, self._seen)
 
     def _synced(self, group: Group, writing: Writing) -> Synced:
         totals = writing.totals
@@ -241,11 +238,11 @@ class Work:
     # Errors
 
     def _is_passing(self, error: Exception) -> bool:
-        return isinstance(error, _FilterFailed) or self._session.database.is_passing(error)
+        return isinstance(error, FilterFailed) or self._session.database.is_passing(error)
 
     def _trouble_words(self, error: Exception) -> str:
         """Which of the two fails, and how."""
-        if isinstance(error, _FilterFailed):
+        if isinstance(error, FilterFailed):
             return f"the filter: {error.__cause__}"
         return f"the store: {self._session.database.translated(error)}"
 
@@ -259,7 +256,7 @@ class Work:
         """Nothing is written from now on. Whatever it was, it makes the store unavailable; the line names what failed."""
         kind = type(error) if isinstance(error, StoreUnavailable) else StoreUnavailable
         place = self._session.database.place
-        is_named = isinstance(error, _FilterFailed) or str(error).startswith(place)
+        is_named = isinstance(error, FilterFailed) or str(error).startswith(place)
         failure = kind(str(error) if is_named else f"{place}: {error}")
         failure.__cause__ = error
         self.failure = failure
@@ -270,34 +267,6 @@ class Work:
 def _kind(item: Item) -> Callable[..., Any]:
     """Neighbours of one kind are worked off together: reads by what they read, the others by their type."""
     return item.read if isinstance(item, Asked) else type(item)
-
-
-def _known(batches: Sequence[Batch], seen: SeenFilter) -> list[Row]:
-    """The new rows that the filter knows, by one question for all batches. Forced ones are not asked about."""
-    asked = [row for batch in batches for row in batch.new if row.ordinal not in batch.forced]
-    if not asked:
-        return []
-    with _filter_errors():
-        verdicts = seen.unseen([row.dedup_key() for row in asked])
-    return [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
-
-
-class _FilterFailed(StoreUnavailable):
-    """The filter could not be asked or marked; it may be able to later."""
-
-
-class _FilterFull(_FilterFailed, StoreFull):
-    """Its disk is full or read-only."""
-
-
-@contextmanager
-def _filter_errors() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, StoreUnavailable) as error:
-        is_full = isinstance(error, OSError) and error.errno in _FULL
-        kind: type[StoreUnavailable] = _FilterFull if is_full or isinstance(error, StoreFull) else _FilterFailed
-        raise kind(f"the filter cannot be used: {error}") from error
 
 
 def refuse(items: list[Item], error: FrontierError) -> None:
