@@ -1,4 +1,4 @@
-"""A filter that blocks, such as one in Redis, is asked and marked by the store's thread: it fails as a try of the store does."""
+"""A filter that blocks, such as one in Redis, is asked and marked by the store's thread: it fails as a try of the store."""
 
 from __future__ import annotations
 

@@ -191,14 +191,14 @@ async def test_servers_that_go_away_in_the_middle_hold_the_crawl_until_they_are_
 async def test_leaves_that_cannot_be_used_end_the_command_with_a_line_that_names_them(
     tmp_path: Path, redis: RedisServer
 ) -> None:
-    """A server that is not there: 1; another filter's numbers, or what is no URL of a server: 4."""
+    """A server that is not there: 1; what is no URL of a server, on the command line: 2; another filter's numbers: 4."""
     async with SmallWeb() as web:
         used = await anabranch(*crawl_of(tmp_path, web, "a", SEEDS[1], redis.url), cwd=tmp_path)
         assert used.code == 0, used.err
         other = crawl_of(tmp_path, web, "b", SEEDS[1], redis.url)
         for more, code, words in (
             ("dedup.expect=30_000_000", 4, f"127.0.0.1:{redis.port}"),
-            ('dedup.leaves=["http://127.0.0.1"]', 4, "-s dedup.leaves must be URLs of Redis servers"),
+            ('dedup.leaves=["http://127.0.0.1"]', 2, "-s dedup.leaves must be URLs of Redis servers"),
             ('dedup.leaves=["redis://127.0.0.1:1"]', 1, "the Redis server 127.0.0.1:1 does not answer"),
         ):
             run = await anabranch(*other, "-s", more, cwd=tmp_path)
