@@ -10,6 +10,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from frontier.policies.balance import Balance
@@ -118,7 +119,7 @@ def means(run: RunResult, until_s: float) -> Means:
     course = [*inside, at(run, until_s)]
     if until_s <= 0 or len(course) < 2:
         return Means(0.0, 0.0, 0.0, 0.0)
-    area = sum((b.at_s - a.at_s) * (a.active + b.active) / 2 for a, b in zip(course, course[1:], strict=False))
+    area = sum((b.at_s - a.at_s) * (a.active + b.active) / 2 for a, b in pairwise(course))
     peak = max(sample.active for sample in course)
     return Means(area / until_s, peak, course[-1].urls / until_s, course[-1].bytes / until_s)
 
@@ -126,7 +127,7 @@ def means(run: RunResult, until_s: float) -> Means:
 def rates(run: RunResult) -> list[Rate]:
     """How fast it was between each two samples; 0 at the start."""
     found = [Rate(0.0, 0.0, 0.0)]
-    for before, after in zip(run.samples, run.samples[1:], strict=False):
+    for before, after in pairwise(run.samples):
         span_s = after.at_s - before.at_s
         if span_s > 0:
             urls, size = after.urls - before.urls, after.bytes - before.bytes
