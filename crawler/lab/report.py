@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -60,6 +60,8 @@ class Report:
     tables: tuple[Table, ...]
     panels: tuple[Panel, ...]
     closing: tuple[str, ...]  #: in words: what the numbers say, one sentence a line
+    beside: tuple[Table, ...] = ()  #: long ones, for the CSV file alone
+    data: Mapping[str, object] | None = None  #: all that was measured, as JSON holds it, if it can be had
 
 
 def shown(cell: Cell) -> str:

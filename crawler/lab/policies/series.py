@@ -77,6 +77,14 @@ class Means(NamedTuple):
     bytes_per_s: float
 
 
+class MeanQueues(NamedTuple):
+    """Queues by what they could do, as means of samples."""
+
+    ready: float
+    parked: float  #: of the ready ones
+    snoozed: float
+
+
 class Rate(NamedTuple):
     """How fast a run was in the time before a moment."""
 
@@ -122,6 +130,16 @@ def means(run: RunResult, until_s: float) -> Means:
     area = sum((b.at_s - a.at_s) * (a.active + b.active) / 2 for a, b in pairwise(course))
     peak = max(sample.active for sample in course)
     return Means(area / until_s, peak, course[-1].urls / until_s, course[-1].bytes / until_s)
+
+
+def mean_queues(run: RunResult, until_s: float) -> MeanQueues:
+    """Means of the samples from the start to `until_s`; 0 without samples."""
+    inside = [sample for sample in run.samples if sample.at_s <= until_s]
+    if not inside:
+        return MeanQueues(0.0, 0.0, 0.0)
+    return MeanQueues(
+        *map(statistics.fmean, zip(*((each.ready, each.parked, each.snoozed) for each in inside), strict=True))
+    )
 
 
 def rates(run: RunResult) -> list[Rate]:
