@@ -22,6 +22,7 @@ class Setting:
     politeness: str  #: one of `POLITENESSES`
     connections: int  #: slots of a host's gate, under `polite`
     delays: str  #: in words, with how they are scaled
+    machine: str = ""  #: how busy the machine was besides, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

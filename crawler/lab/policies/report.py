@@ -105,8 +105,8 @@ def _queues_table(comparison: Comparison) -> Table:
         columns=("policy", "URLs", "queues", "longest", "longest / mean", "ready", "of them parked", "snoozed"),
         rows=tuple(rows),
         note=(
-            "URLs: all that were found; a queue's length is how many of them came to it. Ready, parked (ready, but every gate is "
-            f"closed) and snoozed queues: means over the first {until_s:.1f} s."
+            "URLs: all that were found; a queue's length is how many of them came to it. Ready, parked (ready, but every gate "
+            f"is closed) and snoozed queues: means over the first {until_s:.1f} s."
         ),
     )
 

@@ -24,6 +24,7 @@ def closing(comparison: Comparison) -> tuple[str, ...]:
         *server_words(setting, runs),
         *dropped_words(setting, runs),
         f"{setting.web}: {setting.delays}",
+        *([f"{setting.web}: {setting.machine}."] if setting.machine else []),
     )
 
 
