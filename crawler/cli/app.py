@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crawler.cli.compare_options import compare
 from crawler.cli.config_options import config
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
@@ -167,5 +168,7 @@ app.command()(why)
 app.command()(report)
 app.command()(links)
 app.command()(index)
+app.command()(compare)
+lab.command("policies")(compare)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

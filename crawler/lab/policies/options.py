@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from crawler.jobs.opening import frontier_order
+from crawler.jobs.seeds import read_seeds
 from crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
-from crawler.lab.urls import require_readable
 from crawler.orders.order import CrawlOrder
 from crawler.orders.quantities import exact_duration
 from crawler.orders.sources import load_order
@@ -70,9 +71,7 @@ def check(options: PolicyOptions) -> None:
     """Raises: UsageError for the first thing that makes no sense; nothing was started then."""
     _check_numbers(options)
     _check_choices(options)
-    for file in (options.replay, options.seeds):
-        if file is not None:
-            require_readable(file)
+    _check_files(options)
     for policy in options.policies:
         try:
             frontier_order(order_for(options, policy))
@@ -116,6 +115,19 @@ def _check_choices(options: PolicyOptions) -> None:
         )
     if options.seeds and "ip" in options.policies:
         raise UsageError("--policies: ip cannot be compared on real sites, whose addresses nobody knows beforehand")
+
+
+def _check_files(options: PolicyOptions) -> None:
+    for option, file in (("--replay", options.replay), ("--seeds", options.seeds)):
+        try:
+            if file is not None:
+                file.open("rb").close()
+        except OSError as error:
+            raise UsageError(f"{option}: {file}: {(error.strerror or str(error)).lower()}") from error
+    if options.seeds is not None:
+        found = read_seeds([str(options.seeds.absolute())], io.BytesIO())
+        if not found.seeds:
+            raise UsageError(f"--seeds: {options.seeds}: no seed in it; give a URL a line")
 
 
 def _one_of(option: str, named: Sequence[str], known: Sequence[str]) -> None:

@@ -81,9 +81,9 @@ def ledger_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     if setting.politeness == POLITE:
         broken = [run for run in looked if not run.is_polite]
         if broken:
-            yield from (f"{setting.web}: the ledger is broken under {run.policy}: {run.verdict}" for run in broken)
+            yield from (f"{setting.web}: the ledger is broken under {run.policy}: {run.verdict}." for run in broken)
         else:
-            yield f"{setting.web}: the server's ledger is clean under every policy: {looked[0].verdict}"
+            yield f"{setting.web}: the server's ledger is clean under every policy: {looked[0].verdict}."
         return
     hits = ", ".join(f"{run.policy} {most_at_once(run):,}" for run in looked)
     yield f"{setting.web}: most connections at once on one host, as the server saw it: {hits}."
