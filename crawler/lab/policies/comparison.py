@@ -16,7 +16,8 @@ POLITENESSES = (PAPER, POLITE, OFF)
 class Setting:
     """What all runs of a comparison have in common."""
 
-    web: str  #: in a few words: what was crawled
+    web: str  #: what was crawled, in two or three words
+    size: str  #: of the web, in words
     hosts: int  #: 0: nobody knows
     workers: int
     politeness: str  #: one of `POLITENESSES`

@@ -63,7 +63,7 @@ def _workers_table(comparison: Comparison) -> Table:
         for run, its in ranked(comparison.runs)
     )
     return Table(
-        title=f"{setting.web}, {setting.workers:,} workers, {how_polite(comparison)}",
+        title=f"{setting.web} ({setting.size}), {setting.workers:,} workers, {how_polite(comparison)}",
         columns=(
             "policy",
             "active workers, mean",

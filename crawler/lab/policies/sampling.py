@@ -50,7 +50,7 @@ class Sampler:
         finally:
             self.ended_s, self.is_drained = self._now_s(), frontier.core.is_done
             self._queues = (0, 0, 0)
-            self._sample(counts)
+            self._say(self.ended_s, counts)
 
     def busy(self) -> Busy:
         """How busy the process was from the first sample to now; how late its event loop was at worst when a second began."""
@@ -61,8 +61,11 @@ class Sampler:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
 
     def _sample(self, counts: CrawlStatistics) -> None:
+        self._say(self._now_s(), counts)
+
+    def _say(self, at_s: float, counts: CrawlStatistics) -> None:
         urls = counts.pages + counts.failed + counts.excluded
-        self._tell(Sample(self._now_s(), counts.active, *self._queues, urls, counts.fetched_bytes))
+        self._tell(Sample(at_s, counts.active, *self._queues, urls, counts.fetched_bytes))
 
     @contextmanager
     def _sampling(self, counts: CrawlStatistics) -> Iterator[None]:
