@@ -169,6 +169,7 @@ def _panel(comparison: Comparison, title: str, unit: str, points: Callable[[RunR
         x_label="time (s)",
         y_label=unit,
         curves=(*live, *dashed),
+        is_course=True,
     )
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from crawler.lab.policies.comparison import PAPER, POLITE, Comparison, Setting, possible, ranked
-from crawler.lab.policies.series import HostSeen, Means, RunResult
+from crawler.lab.policies.comparison import PAPER, POLITE, Comparison, Setting, has_no_time, possible, ranked
+from crawler.lab.policies.series import Busy, HostSeen, Means, RunResult
 from crawler.lab.report import shown
 
 #: Policies whose means are as near as this are told as equal: two runs of one policy differ by as much.
 NEAR = 0.1
-#: A server with less than this share of a core left, or later than this, may have slowed the crawler down.
-MOST_BUSY = 0.8
-LONGEST_LAG_S = 0.25
 
 
 def closing(comparison: Comparison) -> tuple[str, ...]:
@@ -30,20 +27,24 @@ def closing(comparison: Comparison) -> tuple[str, ...]:
 
 
 def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
-    """Which policy kept most workers active, against whom, and why. Policies within `NEAR` of each other share the place."""
+    """Which policy kept most workers active, against whom, and why.
+
+    Policies within `NEAR` of each other share the place; so do those whose crawlers were the limit and ended as many URLs: what
+    they differ by is how long their workers waited for the processor.
+    """
     (first, best), *rest = ranked(runs)
     if not rest:
         return (
             f"{setting.web}: {first.policy} kept {_active(best, setting)} active; there is nothing to compare it with."
         )
-    near = [run.policy for run, its in rest if its.active >= (1 - NEAR) * best.active]
+    near = [run.policy for run, its in rest if _is_near(its, best, is_cpu=has_no_time(first.crawler))]
     last, least = rest[-1]
     if len(near) == len(rest):
         return (
             f"{setting.web}: no policy won: all are within {NEAR:.0%} of {first.policy}, "
             f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
         )
-    beside = f" ({', '.join(near)} within {NEAR:.0%} of it)" if near else ""
+    beside = f", and {', '.join(near)} beside it" if near else ""
     times = (
         f"{shown(best.active / least.active)} times the {shown(round(least.active, 1))} of"
         if least.active
@@ -53,6 +54,10 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
         f"{setting.web}: {first.policy} won{beside}: it kept {_active(best, setting)} active on average, "
         f"{times} {last.policy}; {_why(setting, first, last)}."
     )
+
+
+def _is_near(its: Means, best: Means, *, is_cpu: bool) -> bool:
+    return its.active >= (1 - NEAR) * best.active or (is_cpu and its.urls_per_s >= (1 - NEAR) * best.urls_per_s)
 
 
 def _active(its: Means, setting: Setting) -> str:
@@ -117,7 +122,7 @@ def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     share = max(server.share for _, server in looked)
     lag_s = max(server.longest_lag_s for _, server in looked)
     facts = f"it used {share:.0%} of a core at most, and was {lag_s * 1000:,.0f} ms late at worst"
-    if share <= MOST_BUSY and lag_s <= LONGEST_LAG_S:
+    if not has_no_time(Busy(share, lag_s)):
         yield f"{setting.web}: the server had time to spare: {facts}."
     else:
         slow = max(looked, key=lambda each: (each[1].share, each[1].longest_lag_s))[0].policy
@@ -127,7 +132,7 @@ def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
 def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     """Under which policies the crawler itself was the limit: there, workers were active that waited for the processor alone."""
     busy = [(run.policy, run.crawler) for run in runs if run.crawler is not None]
-    limited = [each for each in busy if each[1].share > MOST_BUSY or each[1].longest_lag_s > LONGEST_LAG_S]
+    limited = [each for each in busy if has_no_time(each[1])]
     if limited:
         facts = ", ".join(
             f"{name} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)" for name, its in limited

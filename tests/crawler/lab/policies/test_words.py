@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from crawler.lab.policies.comparison import Comparison
@@ -45,7 +47,19 @@ def test_policies_that_are_near_each_other_have_no_winner() -> None:
 def test_who_shares_the_first_place_is_named() -> None:
     """Two hashes with as many queues are as good as each other."""
     runs = [run_of(name, active=(level, level)) for name, level in (("host", 5), ("elf:997", 48), ("bkdr:997", 50))]
-    assert winner(setting_of(politeness="off"), runs).startswith("small web: bkdr:997 won (elf:997 within 10% of it):")
+    assert winner(setting_of(politeness="off"), runs).startswith(
+        "small web: bkdr:997 won, and elf:997 beside it: it kept"
+    )
+
+
+def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
+    """Then the one with more active workers only had slower ones."""
+    slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9))
+    fast = run_of("bkdr:997", active=(50, 50), samples=(*slow.samples[:1], slow.samples[1]._replace(active=20)))
+    runs = [run_of("host", active=(5, 5)), fast, slow]
+    assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper"), runs)
+    unhurried = [replace(run, crawler=None) for run in runs]
+    assert "elf:997 won: it" in winner(setting_of(politeness="paper"), unhurried)
 
 
 def test_slots_are_the_reason_under_polite() -> None:
