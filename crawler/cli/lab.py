@@ -71,7 +71,7 @@ def _run(command: LabCommand) -> int:
     given = {key: value for key, value in command.flags.items() if value is not None}
     with telling(command.name, Console(stderr=True)) as tell:
         report = run_experiment(command.name, given, tell)
-    codes = [_show(report)]
+    codes = [show_report(report)]
     if path := command.csv:
         codes.append(_write(path, lambda: path.write_text(csv_of(report.tables), encoding="utf-8", newline="")))
     if plot := command.plot:
@@ -151,7 +151,7 @@ def _write(path: Path, write: Callable[[], object]) -> int:
     return 0
 
 
-def _show(report: Report) -> int:
+def show_report(report: Report) -> int:
     """The tables on standard output, whatever it can write. If its reader has gone, the files are written all the same."""
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else PIPE_WIDTH
