@@ -44,9 +44,9 @@ def _run(command: WebCommand) -> int:
     with StopSignals() as signals, serving(command.replay or WebOptions(**command.flags), port=command.port) as served:
         if command.order is not None:
             _write_order(command.order, served)
+        served.begin(Rule(slots=command.connections, min_delay_s=command.min_delay_s))
         for line in _introduction(served, command):
             print(line, flush=True)  # noqa: T201 - the command's own output
-        served.begin(Rule(slots=command.connections, min_delay_s=command.min_delay_s))
         select.select([signals.wake, served.fileno()], [], [])
         ledger = served.ledger()
     return show_report(_report(ledger))
@@ -62,9 +62,9 @@ def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
     yield f"  seeds        {' '.join(served.seeds[:5])}{more}"
     yield f"  any program  http_proxy={address} wget --recursive --span-hosts --delete-after {seed}"
     yield f"  curl         curl --resolve {host}:{served.port}:127.0.0.1 http://{host}:{served.port}/"
-    yield f"  anabranch    anabranch crawl {seed} --scope any -s fetch.proxy={address}"
+    yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any -s fetch.proxy={address}"
     if command.order is not None:
-        yield f"  by name      anabranch crawl {seed} -c {command.order}"
+        yield f"  by name      anabranch crawl -c {command.order}"
     else:
         line = f'"{host}" = "{served.hosts[host]}"'
         yield f"  by name      {line} below [dns.hosts], a line for each host (--order FILE writes them)"
@@ -73,7 +73,8 @@ def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
 def _write_order(path: Path, served: Served) -> None:
     """A crawl order that finds the hosts here, and leaves none out. Raises: UsageError."""
     hosts = (f"{json.dumps(host)} = {json.dumps(address)}\n" for host, address in served.hosts.items())
-    text = f'[fetch]\nallow_private = true\n\n[scope]\nscope = "any"\n\n[dns.hosts]\n{"".join(hosts)}'
+    seeds = f"[job]\nseeds = {json.dumps(served.seeds)}\n\n"
+    text = f'{seeds}[fetch]\nallow_private = true\n\n[scope]\nscope = "any"\n\n[dns.hosts]\n{"".join(hosts)}'
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
