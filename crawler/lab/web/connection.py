@@ -1,8 +1,9 @@
 """One connection of the lab's server: HTTP/1.1 requests, one after the other, each answered after the page's own times.
 
 Requests may name the host in their target (`GET http://host/path`, as proxies are asked) or in `Host`; a port in it is left
-out. Only GET and HEAD are answered; a body that a client sends closes the connection after the answer. The body is made when
-its first bytes are due, so a thousand that wait hold none.
+out. Only GET and HEAD are answered; a body that a client sends closes the connection after the answer. A client that will send
+no more has gone: it cannot be told from one that closed, which must not seem to be in service. The body of an answer is made
+when its first bytes are due, so a thousand that wait hold none.
 """
 
 from __future__ import annotations
@@ -87,11 +88,6 @@ class Connection(asyncio.Protocol):
             self._serve_next()
         elif len(self._buffer) > MAX_HEAD_BYTES:
             self._transport.pause_reading()
-
-    def eof_received(self) -> bool:
-        """The client sends no more; what it asked for is still answered."""
-        self._is_last = True
-        return self._is_busy
 
     def connection_lost(self, _error: Exception | None) -> None:
         """The request in service, if any, ends here."""
@@ -211,19 +207,24 @@ def parsed(head: bytes) -> Request:
     if method not in (b"GET", b"HEAD"):
         raise BadRequest(405)
     fields = _fields(rest)
-    authority = fields.get(b"host", b"")
+    authority, path = _place(target, fields.get(b"host", b""))
+    connection = fields.get(b"connection", b"").lower()
+    is_last = b"close" in connection or (version == b"HTTP/1.0" and b"keep-alive" not in connection)
+    has_body = fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields
+    return Request(method, authority.decode().lower(), path.decode(), is_last or has_body)
+
+
+def _place(target: bytes, host: bytes) -> tuple[bytes, bytes]:
+    """Authority and path of a target, which may have them both (RFC 9112, 3.2.2) and then wins. Raises: BadRequest."""
     if not target.startswith(b"/"):
         scheme, _, place = target.partition(b"://")
         if scheme.lower() != b"http":
             raise BadRequest(400)
-        authority, slash, path = place.partition(b"/")
+        host, slash, path = place.partition(b"/")
         target = slash + path or b"/"
-    if not authority or not (authority + target).isascii():
+    if not host or not (host + target).isascii():
         raise BadRequest(400)
-    connection = fields.get(b"connection", b"").lower()
-    is_last = b"close" in connection or (version == b"HTTP/1.0" and b"keep-alive" not in connection)
-    has_body = fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields
-    return Request(method, authority.decode().lower(), target.decode(), is_last or has_body)
+    return host, target
 
 
 def _fields(lines: bytes) -> dict[bytes, bytes]:

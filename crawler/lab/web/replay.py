@@ -40,6 +40,7 @@ class _Entry:
     order: int  #: of its first line
     via: str | None
     is_embed: bool
+    scheme: str = ""  #: of the answer that counts
     status: int = 0
     media_type: str = ""
     size: int = 0
@@ -131,13 +132,18 @@ def _entries(lines: Iterable[str], counts: _Counts) -> dict[str, _Entry]:
 
 def _take(entry: _Entry, said: CrawlLogEntry) -> None:
     """The answer of a later line takes the place of an earlier one's, if it is one."""
-    is_known = entry.status and entry.status != _NOT_MODIFIED
-    if said.status not in _STATUSES or (said.status == _NOT_MODIFIED and is_known):
+    if said.status not in _STATUSES or (entry.status and _holds(entry, said)):
         return
-    if is_redirect(said.status) and is_known and not is_redirect(entry.status):
-        return
+    entry.scheme = urlsplit(said.url).scheme
     entry.status, entry.media_type, entry.size = said.status, said.mime, max(said.size_bytes or 0, 0)
     entry.took_s = 0.0 if said.start_s is None or said.end_s is None else said.end_s - said.start_s
+
+
+def _holds(entry: _Entry, later: CrawlLogEntry) -> bool:
+    """The answer that counts stays: the later one says so, or is but a redirect from one scheme to the other."""
+    if later.status == _NOT_MODIFIED:
+        return entry.status != _NOT_MODIFIED
+    return is_redirect(later.status) and urlsplit(later.url).scheme != entry.scheme
 
 
 def _served_url(url: str) -> str | None:

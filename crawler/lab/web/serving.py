@@ -34,18 +34,24 @@ class Server:
         self._delays = {site.host: site.crawl_delay_s for site in web.sites}
         self._clock = asyncio.get_running_loop().time
         self.begin(Rule())
-        self._served = Served(web, self._sites, lambda: self._books, self._clock)
+        self._served = Served(web, self._sites, lambda: self.books, self._clock)
+        self._listener: asyncio.Server | None = None
 
     async def listen(self, port: int) -> int:
         """Begin to serve; the port, which the system chooses if 0 is asked for. Raises: OSError."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Connection(self._served), "127.0.0.1", port, backlog=_BACKLOG)
-        found: int = server.sockets[0].getsockname()[1]
+        self._listener = await loop.create_server(lambda: Connection(self._served), "127.0.0.1", port, backlog=_BACKLOG)
+        found: int = self._listener.sockets[0].getsockname()[1]
         return found
+
+    async def close(self) -> None:
+        """Listen no more; connections stay until their clients go."""
+        if self._listener is not None:
+            self._listener.close()
 
     def begin(self, rule: Rule) -> None:
         """Begin new books; a request that is in service ends in those in which it began."""
-        self._books = Books(self._delays, rule, self._clock)
+        self.books = Books(self._delays, rule, self._clock)
 
     def obey(self, said: dict[str, Any]) -> object:
         """Do what a line says; its answer."""
@@ -54,7 +60,7 @@ class Server:
                 self.begin(Rule(**said["rule"]))
                 return None
             case "ledger":
-                return asdict(self._books.ledger())
+                return asdict(self.books.ledger())
             case other:
                 raise ValueError(f"{other!r} is nothing that the server does")
 
@@ -74,7 +80,8 @@ async def _serve() -> None:
         server = Server(web)
         port = await server.listen(said["port"])
     except OSError as error:
-        _say({"error": f"port {said['port']}: {(error.strerror or str(error)).lower()}"})
+        why = os.strerror(error.errno) if error.errno else str(error)
+        _say({"error": f"port {said['port']}: {why.lower()}; choose another, or 0 for any free one"})
         return
     except CrawlerError as error:
         _say({"error": str(error)})
