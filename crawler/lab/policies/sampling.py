@@ -25,7 +25,8 @@ class Sampler:
 
     Workers, URLs and bytes are read at each second by a thread, since the event loop may be a second late when a thousand
     workers have something to do. The queues' states are those that the Frontier told last: it is asked once a second, and
-    answers when its store has written what was said before. Both cost 2 ms of processor time a second with 900 queues in flight (measured).
+    answers when its store has written what was said before. A look costs 2 ms of processor time with 900 queues in flight
+    (measured), 0.2 % of a core.
     """
 
     def __init__(self, tell: Callable[[Sample], None], clock: Callable[[], float] = monotonic) -> None:
