@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from crawler.lab.miniweb import serving
+from crawler.lab.web.model import WebOptions
 from tests.acceptance.command import anabranch, start
 from tests.acceptance.command import ended as end_of
 
@@ -54,6 +56,40 @@ async def test_lab_policies_is_the_same_and_json_may_stand_in_for_the_tables(tmp
     assert ended.code == 0, ended.err
     saved = json.loads(ended.out)
     assert all(run["is_polite"] for run in saved["comparisons"][0]["runs"]), ended.out
+
+
+async def test_real_seeds_are_crawled_by_the_environment_and_with_the_delays_of_a_real_crawl(tmp_path: Path) -> None:
+    """Here the sites are the box's, by a name server's fixed answers; the time is up before the first page."""
+    (tmp_path / "seeds.txt").write_text("http://www.sina.com.cn/\n")
+    with serving(WebOptions(pages=50, hosts=1)) as web:
+        ended = await anabranch(
+            *("compare", "--seeds", "seeds.txt", "--policies", "host,surt", "--seconds", "2s", "--json", "-"),
+            cwd=tmp_path,
+            ANABRANCH_FETCH__ALLOW_PRIVATE="true",
+            ANABRANCH_DNS__HOSTS=f"www.sina.com.cn=127.0.0.1:{web.port}",
+        )
+        assert web.ledger().requests == 2, "each run: robots.txt, then a rest of 3 s"
+    assert ended.code == 0, ended.err
+    saved = json.loads(ended.out)
+    assert saved["options"]["seeds"] == "seeds.txt"
+    assert saved["comparisons"][0]["setting"]["delays"].endswith("within 3s and 30s.")
+
+
+async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
+    """What one run of the crawler logged is the next comparison's web."""
+    line = (
+        "2026-11-22T07:00:00.{0:03}Z 200 900 http://{1}/{2} {3} {4} text/html #001 20261122070000{0:03}+{5} - {6} -\n"
+    )
+    first = "http://www.a.test/"
+    log = line.format(1, "www.a.test", "", "-", "-", 40, first)
+    log += "".join(line.format(n, "b.a.test", n, "L", first, 20 + n, first) for n in range(2, 20))
+    (tmp_path / "crawl.log").write_text(log)
+    options = ("--policies", "host,bkdr:7", "--seconds", "5s", "--workers", "20", "--politeness", "off", "--json", "-")
+    ended = await anabranch("compare", "--replay", "crawl.log", *options, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    (comparison,) = json.loads(ended.out)["comparisons"]
+    assert comparison["setting"]["web"] == "replayed web"
+    assert [(run["is_drained"], run["queue_lengths"][0]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
 
 
 async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: Path) -> None:
