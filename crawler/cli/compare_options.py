@@ -16,7 +16,7 @@ from crawler.cli.option_types import FilePath, Number, Numbers, Text, Whole
 _RUNS = "Runs"
 _WEB = "The web in a box"
 _REAL = "A real crawl in its place"
-_FILES = "Output"
+_FILES = "Input and output"
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -12,9 +12,12 @@ PAPER, POLITE, OFF = "paper", "polite", "off"
 POLITENESSES = (PAPER, POLITE, OFF)
 
 
-#: A process that takes more than this share of a core, or is later than this, has no time to spare.
+#: A process that takes more than this share of a core has no time to spare.
 MOST_BUSY = 0.8
-LONGEST_LAG_S = 0.25
+#: Nor has a crawler that was once later than this when a second began: a fetch takes hardly longer.
+LATE_CRAWLER_S = 0.1
+#: Nor a server that was once later than this with one of some ten thousand answers.
+LATE_SERVER_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,18 @@ def possible(setting: Setting, run: RunResult) -> int:
     return most
 
 
-def has_no_time(process: Busy | None) -> bool:
-    """The process was the limit: busy all the time, or its event loop came late."""
-    return process is not None and (process.share > MOST_BUSY or process.longest_lag_s > LONGEST_LAG_S)
+def is_crawler_limit(run: RunResult) -> bool:
+    """The crawler itself was the limit: its workers waited for the processor, too."""
+    return _has_no_time(run.crawler, LATE_CRAWLER_S)
+
+
+def is_server_limit(run: RunResult) -> bool:
+    """The server may have been the limit."""
+    return _has_no_time(run.server, LATE_SERVER_S)
+
+
+def _has_no_time(process: Busy | None, late_s: float) -> bool:
+    return process is not None and (process.share > MOST_BUSY or process.longest_lag_s > late_s)
 
 
 def ranked(runs: Sequence[RunResult]) -> list[tuple[RunResult, Means]]:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from crawler.lab.policies.comparison import PAPER, POLITE, Comparison, Setting, has_no_time, possible, ranked
-from crawler.lab.policies.series import Busy, HostSeen, Means, RunResult
+from crawler.lab.policies.comparison import (
+    PAPER,
+    POLITE,
+    Comparison,
+    Setting,
+    is_crawler_limit,
+    is_server_limit,
+    possible,
+    ranked,
+)
+from crawler.lab.policies.series import HostSeen, Means, RunResult
 from crawler.lab.report import shown
 
 #: Policies whose means are as near as this are told as equal: two runs of one policy differ by as much.
@@ -37,7 +46,7 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
         return (
             f"{setting.web}: {first.policy} kept {_active(best, setting)} active; there is nothing to compare it with."
         )
-    near = [run.policy for run, its in rest if _is_near(its, best, is_cpu=has_no_time(first.crawler))]
+    near = [run.policy for run, its in rest if _is_near(its, best, is_cpu=is_crawler_limit(first))]
     last, least = rest[-1]
     if len(near) == len(rest):
         return (
@@ -122,24 +131,25 @@ def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     share = max(server.share for _, server in looked)
     lag_s = max(server.longest_lag_s for _, server in looked)
     facts = f"it used {share:.0%} of a core at most, and was {lag_s * 1000:,.0f} ms late at worst"
-    if not has_no_time(Busy(share, lag_s)):
-        yield f"{setting.web}: the server had time to spare: {facts}."
+    slowed = [run.policy for run, _ in looked if is_server_limit(run)]
+    if slowed:
+        yield f"{setting.web}: the server may have slowed the crawler under {', '.join(slowed)}: {facts}."
     else:
-        slow = max(looked, key=lambda each: (each[1].share, each[1].longest_lag_s))[0].policy
-        yield f"{setting.web}: the server may have slowed the crawler, most of all {slow}: {facts}."
+        yield f"{setting.web}: the server had time to spare: {facts}."
 
 
 def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     """Under which policies the crawler itself was the limit: there, workers were active that waited for the processor alone."""
-    busy = [(run.policy, run.crawler) for run in runs if run.crawler is not None]
-    limited = [each for each in busy if has_no_time(each[1])]
+    busy = [(run, run.crawler) for run in runs if run.crawler is not None]
+    limited = [
+        f"{run.policy} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)"
+        for run, its in busy
+        if is_crawler_limit(run)
+    ]
     if limited:
-        facts = ", ".join(
-            f"{name} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)" for name, its in limited
-        )
         yield (
-            f"{setting.web}: the crawler itself was the limit under {facts}: of the active workers there, some waited for "
-            "the processor alone."
+            f"{setting.web}: the crawler itself was the limit under {', '.join(limited)}: of the active workers there, some "
+            "waited for the processor alone."
         )
     elif busy:
         share = max(its.share for _, its in busy)

@@ -109,8 +109,8 @@ def test_where_politeness_is_not_a_hosts_the_hits_are_told() -> None:
     ("server", "said"),
     [
         (Busy(0.4, 0.02), "the server had time to spare: it used 40% of a core at most, and was 20 ms late at worst."),
-        (Busy(0.95, 0.02), "the server may have slowed the crawler, most of all host: it used 95% of a core at most"),
-        (Busy(0.4, 0.9), "the server may have slowed the crawler, most of all host: it used 40% of a core at most"),
+        (Busy(0.95, 0.02), "the server may have slowed the crawler under host: it used 95% of a core at most"),
+        (Busy(0.4, 0.9), "the server may have slowed the crawler under host: it used 40% of a core at most"),
     ],
 )
 def test_whether_the_server_had_time_to_spare_is_said(server: Busy, said: str) -> None:
