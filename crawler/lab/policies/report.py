@@ -78,8 +78,8 @@ def _workers_table(comparison: Comparison) -> Table:
         rows=rows,
         note=(
             f"Means and peaks over the first {until_s:.1f} s, in which every policy had work. An active worker holds a URL; "
-            "possible: as many fetches as queues, slots and workers allow if nobody had to rest (a worker counts until its page "
-            "is written, when its queue may have gone on)."
+            "possible: as many fetches as queues, slots and workers allow if nobody had to rest (a worker counts until its "
+            "page is written, when its queue may have gone on)."
         ),
     )
 
