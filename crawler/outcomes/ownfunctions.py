@@ -4,8 +4,8 @@ What such a function raises while the crawl runs is a defect of it, not the end 
 which costs the URL or the link that it was asked for (status -5, the error in the log). So does what is meant to end programs
 or tasks, `SystemExit`, `GeneratorExit` and the like; `KeyboardInterrupt` alone is the operator's and passes through.
 
-What their names look like, how they are checked, and how errors are told, is the Frontier's to say, which calls some too. It is slow
-to import, and orders are read where nothing is crawled: so it is imported when it is asked.
+What their names look like, how they are checked, and how errors are told, is the Frontier's to say, which calls some too. It is
+slow to import, and orders are read where nothing is crawled: so it is imported when it is asked.
 """
 
 from __future__ import annotations
