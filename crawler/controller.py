@@ -50,6 +50,7 @@ class Outside:
     say: Callable[[str], None]  #: a line (or lines) to the operator
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
+    is_last: bool = False  #: the process ends with the crawl, so a SIGTERM that comes too late has nothing to end
 
 
 class CrawlController:
@@ -75,7 +76,7 @@ class CrawlController:
 
         Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
         """
-        with heeded(self._signalled, self._status.log):
+        with heeded(self._signalled, self._status.log, is_last=self._outside.is_last):
             facts = await self._run_parts()
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._unreported is not None:

@@ -12,7 +12,7 @@ import sys
 def main() -> None:
     """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing.
 
-    SIGTERM interrupts as Ctrl-C does, whatever the command does then.
+    SIGTERM interrupts as Ctrl-C does, whatever the command does then; once its exit code is known, it is ignored.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -22,3 +22,7 @@ def main() -> None:
         app(prog_name="anabranch")
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # else the interpreter's own end, of half a second, could end with 143

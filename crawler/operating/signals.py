@@ -12,10 +12,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def heeded(end: Callable[[], None], tell: Callable[[], None]) -> Iterator[None]:
+def heeded(end: Callable[[], None], tell: Callable[[], None], *, is_last: bool = False) -> Iterator[None]:
     """While inside, SIGINT, SIGTERM and SIGHUP call `end`, SIGUSR1 calls `tell`.
 
-    Afterwards SIGTERM does again what it did before. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A
+    Afterwards SIGTERM does again what it did before; if the process does nothing else than to end then (`is_last`), it is ignored:
+    its exit code is known, and a request for the end must not take its place. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A
     SIGUSR1 that comes too late is ignored: a question does not end a program.
     """
     loop = asyncio.get_running_loop()
@@ -30,5 +31,5 @@ def heeded(end: Callable[[], None], tell: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in calls:
             loop.remove_signal_handler(number)
-        signal.signal(signal.SIGTERM, earlier)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if is_last else earlier)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)

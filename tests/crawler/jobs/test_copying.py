@@ -36,8 +36,8 @@ def archived(job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for path in modes:
         path.chmod(0o500)
     yield job
-    for path, mode in modes.items():
-        path.chmod(mode)
+    for path in filter(Path.exists, modes):
+        path.chmod(modes[path])
 
 
 def test_a_job_that_can_be_written_is_read_where_it_is(job: Path) -> None:

@@ -19,8 +19,8 @@ from crawler.network import connector
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
     AddressRefused,
-    ConnectFailed,
     BadHttp,
+    ConnectFailed,
     ConnectionLost,
     FetchTimeout,
     NameNotFound,
