@@ -90,9 +90,7 @@ class CrawlController:
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
-            if self._order.report.reports:
-                with storage_errors(self._job.reports):
-                    check_folder(self._job.reports)
+            self._check_reports()
             parts = await open_parts(self._run, opened)
             frontier, seeding = parts.frontier, parts.seeding
             telling = self._telling(frontier, opened)
@@ -112,8 +110,7 @@ class CrawlController:
             self._note_end(frontier.core)
             self.stop(self._course.ending)
             await telling.end(self._course.ending.value)
-            if self._order.report.reports:
-                await self._write_reports(running)
+            await self._write_reports(running)
             return await self._facts(frontier, seeding)
 
     def _telling(self, frontier: AsyncFrontier, opened: AsyncExitStack) -> Telling:
@@ -134,7 +131,15 @@ class CrawlController:
             seeds=partial(parts.seeding.facts, self._statistics),
         )
 
+    def _check_reports(self) -> None:
+        """Reports that could not be written are noticed before the crawl. Raises: StorageError."""
+        if self._order.report.reports:
+            with storage_errors(self._job.reports):
+                check_folder(self._job.reports)
+
     async def _write_reports(self, running: RunningJob) -> None:
+        if not self._order.report.reports:
+            return
         try:
             with storage_errors(self._job.reports):
                 facts = await facts_of_running(running)

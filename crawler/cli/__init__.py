@@ -23,6 +23,5 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        signal.signal(
-            signal.SIGTERM, signal.SIG_IGN
-        )  # else the interpreter's own end, of half a second, could end with 143
+        # The interpreter's own end takes up to half a second, in which a signal would put 143 in the place of the code.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -19,7 +19,7 @@ from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.jobs.checking import check_names
-from crawler.jobs.choosing import Chosen, Wanted, choose
+from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
 from crawler.jobs.seeds import Seed, read_seeds
 from crawler.orders.order import CrawlOrder
@@ -115,18 +115,24 @@ def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
         if chosen.has_seeds:
             return ()
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    seeds: dict[str, Seed] = {}
-    reports: list[str] = []
-    for sources, place, told in chosen.named:
-        found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
-        for seed in found.seeds:
-            seeds.setdefault(seed.url, seed)
-        reports += [f"{told if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
+    seeds, reports = _read(chosen.named)
     if not seeds:
         raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
     for report in reports:
         print(f"anabranch: {report}; skipped", file=sys.stderr)  # noqa: T201 - the command's own output
-    return tuple(seeds.values())
+    return seeds
+
+
+def _read(named: Sequence[Named]) -> tuple[tuple[Seed, ...], list[str]]:
+    """The seeds, each URL once, where it was named first; and what is said of those that are none."""
+    seeds: dict[str, Seed] = {}
+    reports: list[str] = []
+    for sources, place, told in named:
+        found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
+        for seed in found.seeds:
+            seeds.setdefault(seed.url, seed)
+        reports += [f"{told if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
+    return tuple(seeds.values()), reports
 
 
 async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbosity: int) -> int:

@@ -15,9 +15,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def heeded(end: Callable[[], None], tell: Callable[[], None], *, is_last: bool = False) -> Iterator[None]:
     """While inside, SIGINT, SIGTERM and SIGHUP call `end`, SIGUSR1 calls `tell`.
 
-    Afterwards SIGTERM does again what it did before; if the process does nothing else than to end then (`is_last`), it is ignored:
-    its exit code is known, and a request for the end must not take its place. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A
-    SIGUSR1 that comes too late is ignored: a question does not end a program.
+    Afterwards SIGTERM does again what it did before; if the process does nothing then but end (`is_last`), it is ignored: the
+    exit code is known. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A SIGUSR1 that comes too late is
+    ignored: a question does not end a program.
     """
     loop = asyncio.get_running_loop()
     is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
