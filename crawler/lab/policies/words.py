@@ -38,19 +38,19 @@ def closing(comparison: Comparison) -> tuple[str, ...]:
 def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
     """Which policy kept most workers active, against whom, and why.
 
-    Policies within `NEAR` of each other share the place; so do those whose crawlers were the limit and ended as many URLs: what
-    they differ by is how long their workers waited for the processor.
+    Policies within `NEAR` of each other share the place. So do those that ended as many URLs, if the crawler was the limit or
+    nothing bounds them differently: what they differ by is how long their workers waited for the processor.
     """
     (first, best), *rest = ranked(runs)
     if not rest:
         return (
             f"{setting.web}: {first.policy} kept {_active(best, setting)} active; there is nothing to compare it with."
         )
-    near = [run.policy for run, its in rest if _is_near(its, best, is_cpu=is_crawler_limit(first))]
+    near = [run.policy for run, its in rest if _is_near(setting, (first, best), (run, its))]
     last, least = rest[-1]
     if len(near) == len(rest):
         return (
-            f"{setting.web}: no policy won: all are within {NEAR:.0%} of {first.policy}, "
+            f"{setting.web}: no policy won: in active workers or in URLs a second all are within {NEAR:.0%} of {first.policy}, "
             f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
         )
     beside = f", and {', '.join(near)} beside it" if near else ""
@@ -65,8 +65,12 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
     )
 
 
-def _is_near(its: Means, best: Means, *, is_cpu: bool) -> bool:
-    return its.active >= (1 - NEAR) * best.active or (is_cpu and its.urls_per_s >= (1 - NEAR) * best.urls_per_s)
+def _is_near(setting: Setting, first: tuple[RunResult, Means], other: tuple[RunResult, Means]) -> bool:
+    (run, best), (beside, its) = first, other
+    if its.active >= (1 - NEAR) * best.active:
+        return True
+    is_bound_alike = possible(setting, beside) >= (1 - NEAR) * possible(setting, run)
+    return (is_crawler_limit(run) or is_bound_alike) and its.urls_per_s >= (1 - NEAR) * best.urls_per_s
 
 
 def _active(its: Means, setting: Setting) -> str:

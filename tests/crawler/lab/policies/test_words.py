@@ -38,9 +38,7 @@ def test_policies_that_are_near_each_other_have_no_winner() -> None:
         run_of("bkdr:997", active=(100, 100), queue_lengths=MANY),
     ]
     said = winner(setting_of(connections=1), runs)
-    assert said.startswith(
-        "small web: no policy won: all are within 10% of bkdr:997, which kept 100 of 100 workers active;"
-    )
+    assert said.startswith("small web: no policy won: in active workers or in URLs a second all are within 10% of bkdr")
     assert said.endswith("10 hosts with one slot each let 10 fetches through at most, however many queues there are.")
 
 
@@ -54,8 +52,9 @@ def test_who_shares_the_first_place_is_named() -> None:
 
 def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
     """Then the one with more active workers only had slower ones."""
-    slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9))
-    fast = run_of("bkdr:997", active=(50, 50), samples=(*slow.samples[:1], slow.samples[1]._replace(active=20)))
+    slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9), queue_lengths=MANY)
+    samples = (*slow.samples[:1], slow.samples[1]._replace(active=20))
+    fast = run_of("bkdr:997", queue_lengths=Balance(5000, 500, 20), samples=samples, duration_s=1.0)
     runs = [run_of("host", active=(5, 5)), fast, slow]
     assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper"), runs)
     unhurried = [replace(run, crawler=None) for run in runs]
