@@ -56,9 +56,9 @@ def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
     samples = (*slow.samples[:1], slow.samples[1]._replace(active=20))
     fast = run_of("bkdr:997", queue_lengths=Balance(5000, 500, 20), samples=samples, duration_s=1.0)
     runs = [run_of("host", active=(5, 5)), fast, slow]
-    assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper"), runs)
+    assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper", workers=1000), runs)
     unhurried = [replace(run, crawler=None) for run in runs]
-    assert "elf:997 won: it" in winner(setting_of(politeness="paper"), unhurried)
+    assert "elf:997 won: it" in winner(setting_of(politeness="paper", workers=1000), unhurried)
 
 
 def test_slots_are_the_reason_under_polite() -> None:
