@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from crawler.admission import Admission, open_admission
 from crawler.chain import Processor
@@ -42,6 +43,8 @@ from crawler.workers import Dispose, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
 from frontier.core import Frontier
+
+_Part = TypeVar("_Part", Resolver, Fetcher, Sandbox)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +90,11 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
 
 async def _open_tools(run: Run, book: SeedBook, opened: AsyncExitStack) -> Tools:
     order, job = run.order, run.job
-    resolver = resolver_of(order, run.clock)
-    opened.push_async_callback(resolver.close)
+    resolver = _closed_at_the_end(resolver_of(order, run.clock), opened)
     frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, run, resolver)))
     accounts, writing = await to_the_end(_open_writing(run, opened))
-    fetcher = _fetcher(run, resolver)
-    opened.push_async_callback(fetcher.close)
-    sandbox = Sandbox()
-    opened.push_async_callback(sandbox.close)
+    fetcher = _closed_at_the_end(_fetcher(run, resolver), opened)
+    sandbox = _closed_at_the_end(Sandbox(), opened)
     admission = await open_admission(order, job.state, frontier, opened)
     tags = SourceTags()
     archivist = None if writing.payloads is None else Archivist(writing.payloads, revisit=order.write.revisit)
@@ -114,6 +114,11 @@ async def _open_tools(run: Run, book: SeedBook, opened: AsyncExitStack) -> Tools
         recorder=recorder,
         dispose=Disposition(frontier, recorder, run.statistics, run.clock),
     )
+
+
+def _closed_at_the_end(part: _Part, opened: AsyncExitStack) -> _Part:
+    opened.push_async_callback(part.close)
+    return part
 
 
 def _fetcher(run: Run, resolver: Resolver) -> Fetcher:

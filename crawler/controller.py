@@ -50,6 +50,7 @@ class Outside:
     say: Callable[[str], None]  #: a line (or lines) to the operator
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
+    is_last: bool = False  #: the process ends with the crawl, so a SIGTERM that comes too late has nothing to end
 
 
 class CrawlController:
@@ -75,7 +76,7 @@ class CrawlController:
 
         Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
         """
-        with heeded(self._signalled, self._status.log):
+        with heeded(self._signalled, self._status.log, is_last=self._outside.is_last):
             facts = await self._run_parts()
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._unreported is not None:
@@ -89,9 +90,7 @@ class CrawlController:
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
-            if self._order.report.reports:
-                with storage_errors(self._job.reports):
-                    check_folder(self._job.reports)
+            self._check_reports()
             parts = await open_parts(self._run, opened)
             frontier, seeding = parts.frontier, parts.seeding
             telling = self._telling(frontier, opened)
@@ -111,8 +110,7 @@ class CrawlController:
             self._note_end(frontier.core)
             self.stop(self._course.ending)
             await telling.end(self._course.ending.value)
-            if self._order.report.reports:
-                await self._write_reports(running)
+            await self._write_reports(running)
             return await self._facts(frontier, seeding)
 
     def _telling(self, frontier: AsyncFrontier, opened: AsyncExitStack) -> Telling:
@@ -133,7 +131,15 @@ class CrawlController:
             seeds=partial(parts.seeding.facts, self._statistics),
         )
 
+    def _check_reports(self) -> None:
+        """Reports that could not be written are noticed before the crawl. Raises: StorageError."""
+        if self._order.report.reports:
+            with storage_errors(self._job.reports):
+                check_folder(self._job.reports)
+
     async def _write_reports(self, running: RunningJob) -> None:
+        if not self._order.report.reports:
+            return
         try:
             with storage_errors(self._job.reports):
                 facts = await facts_of_running(running)

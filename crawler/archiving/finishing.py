@@ -45,9 +45,8 @@ def _repair(folder: Path, name: str) -> bool:
     warc, index = folder / (name + WARC + OPEN), folder / (name + INDEX + OPEN)
     with descriptor(index, os.O_RDWR | os.O_CREAT) as lines, warc.open("r+b") as file:
         known = _known(index, warc.stat().st_size)
-        last = next(
-            whole_members(file, known.last), None
-        )  # the first of its visit: the line comes again if that is whole
+        # The first record of the last visit: the line of that comes again if it is whole.
+        last = next(whole_members(file, known.last), None)
         if last is None or last.end != known.end:
             known = _Known(0, 0, 0)
         os.ftruncate(lines, known.index_bytes)

@@ -12,7 +12,7 @@ import sys
 def main() -> None:
     """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing.
 
-    SIGTERM interrupts as Ctrl-C does, whatever the command does then.
+    SIGTERM interrupts as Ctrl-C does, whatever the command does then; once its exit code is known, it is ignored.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -22,3 +22,6 @@ def main() -> None:
         app(prog_name="anabranch")
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        # The interpreter's own end takes up to half a second, in which a signal would put 143 in the place of the code.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

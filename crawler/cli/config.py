@@ -19,20 +19,21 @@ from crawler.orders.sources import read_layers, seeds_layer
 from crawler.orders.writing import default_order, effective_order, order_schema
 from crawler.outcomes.errors import OrderError, UsageError, storage_errors
 
-Flags = Mapping[str, Any]
+#: What a verb was given, by name; of `show`, `crawl` has those of `anabranch crawl`.
+Parameters = Mapping[str, Any]
 
 
 class OrderFaults(OrderError):
     """An order has several faults, which have been told."""
 
 
-def run_config(verb: str, arguments: Flags) -> int:
+def run_config(verb: str, parameters: Parameters) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
-    return guarded(lambda: _VERBS[verb](arguments))
+    return guarded(lambda: _VERBS[verb](parameters))
 
 
-def _init(arguments: Flags) -> None:
-    file: Path | None = arguments["file"]
+def _init(parameters: Parameters) -> None:
+    file: Path | None = parameters["file"]
     if file is None or str(file) == "-":
         put(default_order().rstrip("\n"))
         return
@@ -44,32 +45,32 @@ def _init(arguments: Flags) -> None:
             raise UsageError(f"{file}: exists; nothing was written, name a new file") from error
 
 
-def _show(arguments: Flags) -> None:
-    parameters: Flags = arguments["parameters"]
-    sources = tuple(parameters["sources"] or ())
+def _show(parameters: Parameters) -> None:
+    crawl: Parameters = parameters["crawl"]
+    sources = tuple(crawl["sources"] or ())
     chosen = choose(
         Wanted(
             sources=sources,
-            order_file=parameters["order_file"],
-            job=parameters["job"],
-            fresh=parameters["fresh"],
-            flags=flags_of(parameters),
-            settings=tuple(parameters["settings"] or ()),
+            order_file=crawl["order_file"],
+            job=crawl["job"],
+            fresh=crawl["fresh"],
+            flags=flags_of(crawl),
+            settings=tuple(crawl["settings"] or ()),
         )
     )
     layers = [seeds_layer(chosen.order), *chosen.layers] if sources else chosen.layers
     shown = effective_order(
         chosen.order,
         layers,
-        with_origin=arguments["origin"],
-        only_given=not arguments["effective"],
+        with_origin=parameters["origin"],
+        only_given=not parameters["effective"],
     )
     put(shown.rstrip("\n") or "# nothing is given: all keys have their defaults; --effective shows them")
 
 
-def _validate(arguments: Flags) -> None:
+def _validate(parameters: Parameters) -> None:
     """Raises: OrderFaults."""
-    file, settings = arguments["file"], arguments["settings"]
+    file, settings = parameters["file"], parameters["settings"]
     examined = examine(read_layers(file, {}, settings))
     found = check(examined, str(file))
     if found.faults:
@@ -83,11 +84,11 @@ def _validate(arguments: Flags) -> None:
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 
-def _schema(_: Flags) -> None:
+def _schema(_: Parameters) -> None:
     put(json.dumps(order_schema(), indent=2))
 
 
-_VERBS: Mapping[str, Callable[[Flags], None]] = {
+_VERBS: Mapping[str, Callable[[Parameters], None]] = {
     "init": _init,
     "show": _show,
     "validate": _validate,

@@ -37,7 +37,7 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
 ) -> None:
     """Show the order that `anabranch crawl` with these arguments would run by: what is given, or all of it."""
-    _run("show", parameters=_crawl_parameters(ctx, arguments or []), effective=effective, origin=origin)
+    _run("show", crawl=_crawl_parameters(ctx, arguments or []), effective=effective, origin=origin)
 
 
 @config.command()
@@ -65,7 +65,7 @@ def _crawl_parameters(ctx: typer.Context, arguments: list[str]) -> dict[str, Any
     return parameters
 
 
-def _run(verb: str, **arguments: Any) -> None:
+def _run(verb: str, **parameters: Any) -> None:
     from crawler.cli.config import run_config  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_config(verb, arguments))
+    raise typer.Exit(run_config(verb, parameters))

@@ -19,7 +19,7 @@ from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.jobs.checking import check_names
-from crawler.jobs.choosing import Chosen, Wanted, choose
+from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
 from crawler.jobs.seeds import Seed, read_seeds
 from crawler.orders.order import CrawlOrder
@@ -111,18 +111,28 @@ def _check_round(order: CrawlOrder) -> None:
 
 def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
     """The seeds among the sources; what is none is reported and skipped. Raises: UsageError, NoSeeds."""
-    sources, place = chosen.named
-    if not sources:
+    if not chosen.named:
         if chosen.has_seeds:
             return ()
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
-    reports = [f"{bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
-    if not found.seeds:
+    seeds, reports = _read(chosen.named)
+    if not seeds:
         raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
     for report in reports:
         print(f"anabranch: {report}; skipped", file=sys.stderr)  # noqa: T201 - the command's own output
-    return found.seeds
+    return seeds
+
+
+def _read(named: Sequence[Named]) -> tuple[tuple[Seed, ...], list[str]]:
+    """The seeds, each URL once, where it was named first; and what is said of those that are none."""
+    seeds: dict[str, Seed] = {}
+    reports: list[str] = []
+    for sources, place, told in named:
+        found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
+        for seed in found.seeds:
+            seeds.setdefault(seed.url, seed)
+        reports += [f"{told if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
+    return tuple(seeds.values()), reports
 
 
 async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbosity: int) -> int:
@@ -137,7 +147,7 @@ async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbo
             console.show_cursor()
         os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
-    outside = Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit)
+    outside = Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
     return await CrawlController(order, job, seeds, outside).run()
 
 

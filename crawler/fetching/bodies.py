@@ -62,7 +62,7 @@ class Body:
     Reading moves nothing, so another thread may read while the body stands still.
     """
 
-    __slots__ = ("_file", "_hash", "_held_bytes", "_parts", "_scratch", "size")
+    __slots__ = ("_file", "_hash", "_held_bytes", "_is_sealed", "_parts", "_scratch", "_size")
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
@@ -70,7 +70,8 @@ class Body:
         self._held_bytes = 0
         self._file: IO[bytes] | None = None
         self._hash = hashlib.sha1(usedforsecurity=False)
-        self.size = 0  #: bytes in all
+        self._size = 0
+        self._is_sealed = False
 
     @classmethod
     def of(cls, data: bytes) -> Body:
@@ -81,6 +82,11 @@ class Body:
 
     def __repr__(self) -> str:
         return f"<Body {self.size} bytes {'in memory' if self._file is None else 'in a file'}>"
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return self._size
 
     @property
     def digest(self) -> bytes:
@@ -98,9 +104,14 @@ class Body:
         return self.size > 0 and not self._parts if self._file is None else self._file.closed
 
     def append(self, chunk: bytes) -> None:
-        """Take the next bytes. Raises: StorageError (a full disk, a lost folder); the body is of no use then."""
+        """Take the next bytes. Raises: StorageError (a full disk, a lost folder); the body is of no use then.
+
+        Raises ValueError if it is sealed.
+        """
+        if self._is_sealed:
+            raise ValueError("the body is complete, and takes no more bytes")
         self._hash.update(chunk)
-        self.size += len(chunk)
+        self._size += len(chunk)
         if self._file is None:
             held = self._held_bytes + len(chunk)
             if self._scratch.has_room(held, self._held_bytes):
@@ -109,6 +120,10 @@ class Body:
                 return
             self._move()
         self._write(chunk)
+
+    def seal(self) -> None:
+        """It is complete: from now on it can be read and closed, not changed."""
+        self._is_sealed = True
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
         """All bytes, in pieces of at most `size`. Raises: StorageError."""

@@ -13,7 +13,7 @@ from crawler.fetching.answers import MAX_HEADERS, Answer, by_name
 from crawler.fetching.requests import request_head
 from crawler.fetching.response import Cut, Response
 from crawler.network.wire import DIAL
-from crawler.outcomes.failures import ConnectionLost, ProxyFailed
+from crawler.outcomes.failures import BadHttp, ProxyFailed
 from crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Exchange:
     async def _read(self, answer: Answer) -> None:
         """Read the body up to a limit; the rest is never read."""
         if answer.status < FIRST_HTTP_STATUS:
-            raise ConnectionLost(f"{answer.status} is no HTTP status")
+            raise BadHttp(f"{answer.status} is no HTTP status")
         proxy = self._forwarder
         if proxy is not None and answer.status == _PROXY_AUTHENTICATION_REQUIRED:
             raise ProxyFailed(proxy.refusal)

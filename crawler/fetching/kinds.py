@@ -10,6 +10,7 @@ import aiohttp
 from crawler.network.wire import MAX_HEAD_BYTES, Dial, HeadTooLong
 from crawler.outcomes.failures import (
     AddressRefused,
+    BadHttp,
     CertificateRefused,
     ConnectFailed,
     ConnectionLost,
@@ -33,7 +34,8 @@ FOREIGN: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
         aiohttp.InvalidURL: Unfetchable,
         aiohttp.NonHttpUrlClientError: Unfetchable,
         HeadTooLong: ConnectionLost,
-        aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors, bad HTTP
+        aiohttp.ClientResponseError: BadHttp,  # the parser's; also of a body, if it came in one packet with the head
+        aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors
         OSError: ConnectionLost,
         ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the header writer cannot take
     }

@@ -106,7 +106,7 @@ def _lacks_weight(examined: Examined) -> bool:
 def _seeds(examined: Examined) -> tuple[bool, list[str]]:
     """Whether a seed is left, or may be among what could not be read, and a line for each that is none."""
     job = examined.order.job
-    named = {"seeds": job.seeds, "seed_files": tuple(str(path.absolute()) for path in job.seed_files)}
+    named = {"seeds": job.seeds, "seed_files": job.seed_file_names}
     lists: list[SeedList] = [
         read_seeds(sources, io.BytesIO(), named_in(examined.layers, "job", key)) for key, sources in named.items()
     ]

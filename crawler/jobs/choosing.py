@@ -7,7 +7,7 @@ wholly, and `--fresh` leaves it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from crawler.jobs.job import job_name, order_to_go_on_by
 from crawler.jobs.opening import has_seeds
 from crawler.jobs.seeds import COMMAND_LINE, ORDER
-from crawler.orders.layers import Layer
+from crawler.orders.layers import Layer, named_in
 from crawler.orders.order import CrawlOrder, JobSection, with_sources
 from crawler.orders.sources import file_layer, job_of, order_of, read_layers
 from crawler.outcomes.errors import OrderError, UsageError
@@ -34,10 +34,11 @@ class Wanted:
 
 
 class Named(NamedTuple):
-    """What is named for seeds, and where."""
+    """What is named for seeds in one place."""
 
     sources: tuple[str, ...]
-    place: str
+    place: str  #: as the seed book has it
+    told: str  #: as a complaint has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Chosen:
     order: CrawlOrder  #: its seeds are all that were named for the job
     layers: Sequence[Layer]  #: what the order is of, the strongest first
     directory: Path  #: the job's folder
-    named: Named  #: to be read for seeds
+    named: Sequence[Named]  #: to be read for seeds
     has_seeds: bool  #: the job's seed book has some; then none need be named
 
 
@@ -57,12 +58,12 @@ def choose(wanted: Wanted) -> Chosen:
     job = job_of(layers)
     directory = _directory(wanted, job)
     own = None if wanted.fresh or wanted.order_file is not None else order_to_go_on_by(directory)
-    named = Named(wanted.sources, COMMAND_LINE) if wanted.sources else Named(job.sources, ORDER)
+    named = [Named(wanted.sources, COMMAND_LINE, COMMAND_LINE)] if wanted.sources else _of_order(layers, job)
     if own is not None:
         return _going_on(layers, own, directory, named)
     order = order_of(layers)
     return Chosen(
-        order=with_sources(order, named.sources) if named.sources else order,
+        order=with_sources(order, sources_of(named)) if named else order,
         layers=layers,
         directory=directory,
         named=named,
@@ -70,7 +71,19 @@ def choose(wanted: Wanted) -> Chosen:
     )
 
 
-def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Named) -> Chosen:
+def sources_of(named: Sequence[Named]) -> tuple[str, ...]:
+    """All that is named, wherever."""
+    return tuple(source for one in named for source in one.sources)
+
+
+def _of_order(layers: Sequence[Layer], job: JobSection, but: Collection[str] = ()) -> list[Named]:
+    """The seeds of an order `but` these, and where what it is of names them."""
+    listed = {"seeds": job.seeds, "seed_files": job.seed_file_names}
+    wanted = {key: tuple(source for source in sources if source not in but) for key, sources in listed.items()}
+    return [Named(sources, ORDER, named_in(layers, "job", key)) for key, sources in wanted.items() if sources]
+
+
+def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Sequence[Named]) -> Chosen:
     """By the job's own order. Seeds that it was given before are in its book, and stay in its order."""
     try:
         kept = file_layer(own)
@@ -83,7 +96,7 @@ def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Named)
             f"{error} (it is the order that the job goes on by: mend it, or name another: -c FILE)"
         ) from error
     is_begun = has_seeds(directory)  # or else the first run was ended before it had written them down
-    added = with_sources(order, named.sources).job
+    added = with_sources(order, sources_of(named)).job
     seeds = {
         "seeds": tuple(dict.fromkeys((*before.seeds, *added.seeds))),
         "seed_files": tuple(dict.fromkeys(path.absolute() for path in (*before.seed_files, *added.seed_files))),
@@ -92,7 +105,7 @@ def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Named)
         order=order.model_copy(update={"job": order.job.model_copy(update=seeds)}),
         layers=whole,
         directory=directory,
-        named=named if is_begun else Named((*before.sources, *named.sources), ORDER),
+        named=named if is_begun else [*_of_order([kept], before, but=added.sources), *named],
         has_seeds=is_begun,
     )
 

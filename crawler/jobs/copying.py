@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crawler.jobs.job import ORDER_FILE, lock_to_look_at, who_holds
+from crawler.jobs.writing import PAYLOADS
+from crawler.outcomes.endings import FORESEEABLE
 from crawler.outcomes.errors import STORAGE_ERRORS, DiskFull, JobInUse, NotPermitted, storage_error
 
-#: What of a state folder is not copied: who holds it, and where its crawl answered.
-_LEFT = frozenset({"lock", "control"})
+#: What of a state folder is not copied, with SQLite's files beside it: it is large, and only a crawl reads it.
+_LEFT = PAYLOADS
 
 
 def can_be_written(directory: Path) -> bool:
@@ -37,19 +39,24 @@ def to_be_read(directory: Path) -> Iterator[Path]:
     """The job's folder; or, if that cannot be written, a copy below the system's folder for temporary files, gone at the end.
 
     Opening a job's queue writes to it. So its order and its state are copied: as much room and time as these take. Logs are
-    read where they are. Raises: JobInUse if somebody crawls it meanwhile, StorageError.
+    read where they are. Foreseeable errors that come out of the block name the job's own folder. Raises: JobInUse if somebody
+    crawls it meanwhile, StorageError.
     """
     if can_be_written(directory):
         yield directory
         return
     with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
-        copy = Path(scratch) / directory.resolve().name
+        copy = Path(scratch).resolve() / directory.resolve().name
         try:
             _copy(directory, copy)
         except OSError as error:
             is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
             raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
-        yield copy
+        try:
+            yield copy
+        except FORESEEABLE as error:
+            error.args = (str(error).replace(str(copy), str(directory)),)
+            raise
 
 
 def _copy(directory: Path, copy: Path) -> None:
@@ -64,6 +71,8 @@ def _copy(directory: Path, copy: Path) -> None:
             target = copy / path.relative_to(directory)
             if path.is_dir():
                 target.mkdir()
-            elif path.is_file() and path.name not in _LEFT:
+            elif path.is_file() and not path.name.startswith(_LEFT):
                 shutil.copyfile(path, target)
-    (copy / "logs").symlink_to((directory / "logs").resolve())
+    logs = (directory / "logs").resolve()
+    if logs.is_dir():
+        (copy / "logs").symlink_to(logs)

@@ -37,9 +37,8 @@ class Seed:
     """A URL that the crawl begins with."""
 
     url: str  #: canonical
-    source: (
-        str  #: where it was named: `file:line`, `-:3` for standard input, `command line`, `crawl order`, or `redirect`
-    )
+    #: Where it was named: `file:line`, `-:3` for standard input, `command line`, `crawl order`, or `redirect`.
+    source: str
     via: str | None = None  #: the seed that redirected here; None if the operator named it
 
 

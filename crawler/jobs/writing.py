@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from crawler.archiving.files import WarcFiles, WarcOptions
@@ -48,28 +48,32 @@ def open_writing(
     with contextlib.ExitStack() as opened:
         for sink in more:
             opened.callback(sink.close)
-
-        def add(sink: Sink) -> None:
+        for sink in _files(job, section, facts, clock):
             opened.callback(sink.close)
             sinks.append(sink)
-
-        if section.warc:
-            options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
-            add(WarcFiles(job.warc, options, clock, with_place))
-        else:
-            _finish_earlier(job)
-        add(LineFile(job.crawl_log, "crawl_log"))
-        if section.pages:
-            add(LineFile(job.pages, "pages"))
-        if section.links:
-            add(LineFile(job.links, "links"))
-        add(LineFile(job.errors, "errors"))
         sinks += more
         payloads = Payloads(job.state / PAYLOADS) if section.warc else None
         if payloads is not None:
-            add(payloads)
+            sinks.append(payloads)
         opened.pop_all()
     return Writing(Journal(*sinks), payloads)
+
+
+def _files(
+    job: JobFolder, section: WriteSection, facts: Mapping[str, str], clock: Callable[[], float]
+) -> Iterator[Sink]:
+    """The files that the order asks for, opened one by one, in the order in which they are written. Raises: StorageError."""
+    if section.warc:
+        options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
+        yield WarcFiles(job.warc, options, clock, with_place)
+    else:
+        _finish_earlier(job)
+    yield LineFile(job.crawl_log, "crawl_log")
+    if section.pages:
+        yield LineFile(job.pages, "pages")
+    if section.links:
+        yield LineFile(job.links, "links")
+    yield LineFile(job.errors, "errors")
 
 
 def _finish_earlier(job: JobFolder) -> None:

@@ -28,7 +28,7 @@ from crawler.scope.ruling import Scope
 from crawler.scope.similar import Similar, open_similar
 from crawler.urls.canonicalization import Canonicalizer, KeyOf
 from crawler.urls.parsing import seed_url
-from frontier.operating.explain import NEVER_SCHEDULED
+from frontier.operating.explain import NEVER_SCHEDULED, REFUSED
 from frontier.operating.timewords import clock_words
 
 #: The URL of a robots.txt and the time -> what the job knows of it.
@@ -75,12 +75,12 @@ class Judge:
         if verb not in ABOUT_URLS or "queue" in facts:
             return facts
         said = facts["explanation"]
-        url = seed_url(said["subject"])
-        if url is None:
+        if said["state"] == REFUSED:
             return facts  # no crawl takes it, and so no scope is asked
+        url = said["subject"]
         if self._robots is not None and url == robots_url(url) and said["state"] == NEVER_SCHEDULED:
             return {**facts, "explanation": _precondition(said, self._robots(url, facts["now_s"]))}
-        return {**facts, "scope": self.words(said["subject"], said["hops"])}
+        return {**facts, "scope": self.words(url, said["hops"])}
 
     def words(self, url: str, hops: str | None) -> str:
         """Which rule decides, and all that speak; what the similarity filter says. `hops` are None if they are not known."""

@@ -50,8 +50,13 @@ class JobSection(Section):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Seeds and seed files as `anabranch crawl` takes them; a file by its full name is no URL, even if it is missing."""
-        return (*self.seeds, *(str(path.absolute()) for path in self.seed_files))
+        """Seeds and seed files as `anabranch crawl` takes them."""
+        return (*self.seeds, *self.seed_file_names)
+
+    @property
+    def seed_file_names(self) -> tuple[str, ...]:
+        """The seed files by their full names: such a name is no URL, even if the file is missing."""
+        return tuple(str(path.absolute()) for path in self.seed_files)
 
 
 class AgentSection(Section):

@@ -73,7 +73,13 @@ class OutOfFiles(FetchError):
 
 
 class ConnectionLost(FetchError):
-    """A connection was there, but no whole HTTP answer came out of it."""
+    """A connection was there, but it ended, or was given up, before a whole answer had come out of it."""
+
+    status = FetchStatus.CONNECTION_LOST
+
+
+class BadHttp(FetchError):
+    """The host answered, but not in HTTP that can be read: it was reached, so it is in no trouble."""
 
     status = FetchStatus.CONNECTION_LOST
 
@@ -129,6 +135,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ProxyFailed: (10.0, 60.0, 300.0),
     OutOfFiles: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
+    BadHttp: (5.0, 60.0),
     BodyBroken: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
     RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py

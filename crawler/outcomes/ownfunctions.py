@@ -3,20 +3,19 @@
 What such a function raises while the crawl runs is a defect of it, not the end of the crawl: it becomes an `OwnFunctionFailed`,
 which costs the URL or the link that it was asked for (status -5, the error in the log). So does what is meant to end programs
 or tasks, `SystemExit`, `GeneratorExit` and the like; `KeyboardInterrupt` alone is the operator's and passes through.
+
+What their names look like, how they are checked, and how errors are told, is the Frontier's to say, which calls some too. It is
+slow to import, and orders are read where nothing is crawled: so it is imported when it is asked.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from crawler.outcomes.errors import OrderError
-
-_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
-_SHOWN = 200
 
 
 class Role(NamedTuple):
@@ -77,26 +76,30 @@ class OwnFunction(NamedTuple):
 
 def is_own(name: str) -> bool:
     """The name is written like that of a function."""
-    return _NAME.fullmatch(name) is not None
+    from frontier.policies.ownfunctions import is_own as is_named_so  # noqa: PLC0415 - as above
+
+    return is_named_so(name)
 
 
 def shown(text: str) -> str:
     """The text for an error message, not longer than some lines."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    from frontier.policies.ownfunctions import shown as cut  # noqa: PLC0415 - as above
+
+    return cut(text)
 
 
-def own_function(name: str, role: Role, *, is_async: bool = False) -> OwnFunction:
-    """The function of that name, which is async or not as it must be, and takes the one argument that it is given.
+def own_function(name: str, role: Role, *, awaited: bool = False) -> OwnFunction:
+    """The function of that name, which is async if it is to be `awaited` and else is not, and takes the one argument.
 
     Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
     """
-    from frontier.policies.ownfunctions import accepts  # noqa: PLC0415 - the Frontier is slow to import, and few orders name one
+    from frontier.policies.ownfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
 
     there = _imported(name, role)
-    written = f"`{'async ' if is_async else ''}def {name.rpartition(':')[2]}({role.argument})`"
-    if is_async and not _is_coroutine(there):
+    written = f"`{'async ' if awaited else ''}def {name.rpartition(':')[2]}({role.argument})`"
+    if awaited and not is_async(there):
         raise OrderError(f"{role.key} {name} is not async; write {written}")
-    if not is_async and (_is_coroutine(there) or _is_any(inspect.isasyncgenfunction, there)):
+    if not awaited and answers_later(there):
         raise OrderError(f"{role.key} {name} is async, and a {role.words} must answer at once; write {written}")
     if not accepts(there, 1):
         raise OrderError(f"{role.key} {name} cannot be called with one argument, as it will be; write {written}")
@@ -119,22 +122,10 @@ def _imported(name: str, role: Role) -> Callable[..., Any]:
     return found
 
 
-def _is_coroutine(function: Callable[..., Any]) -> bool:
-    return _is_any(inspect.iscoroutinefunction, function)
-
-
-def _is_any(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
-    """It is of the kind, or an object whose call is."""
-    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004
-
-
 def _words(error: BaseException) -> str:
-    """The error's kind and text as one line."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - the error's class may be the operator's, too
-        text = "its text cannot be had"
-    return ": ".join(filter(None, [type(error).__name__, shown(text)]))
+    from frontier.policies.ownfunctions import words_of  # noqa: PLC0415 - as above
+
+    return words_of(error)
 
 
 def _shown_value(value: object) -> str:

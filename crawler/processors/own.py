@@ -5,13 +5,15 @@
 None is `Step.PROCEED`; after `Step.STOP` the URL has its line in `crawl.log`, which names the function, and nothing else: it
 stands neither in `pages.jsonl` nor `links.jsonl` nor a WARC file, and its links are not followed.
 
-A function gets a visit of its own to look at. What it does to its `links` and `notes` is taken over when it makes sense;
-anything else that it changed is a fault of it, which costs the page and harms nothing: ours was never touched.
+A function gets a visit of its own to look at, with lists of its own. What it does to its `links` and `notes` is taken over when
+it makes sense; anything else that it changed is a fault of it, which costs the page and harms nothing: ours was never touched.
+The bodies alone are shared, since they may be files: they are sealed before, and closing one is noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -40,11 +42,11 @@ def own_processor(name: str) -> Processor:
 
     Cost, beside the function's: 15 µs a page, and 3 µs for each link that it adds.
     """
-    own = own_function(name, PROCESSOR, is_async=True)
+    own = own_function(name, PROCESSOR, awaited=True)
 
     async def process(visit: Visit) -> Step:
-        given = replace(visit, links=list(visit.links), discovered=[])
-        expected = {field: getattr(given, field) for field in _OURS} | {"discovered": []}
+        given = _to_look_at(visit)
+        expected = {field: _as_it_is(getattr(given, field)) for field in _OURS}
         answer = await _answer(own, given)
         if answer is not None and type(answer) is not Step:
             raise own.answered(answer, "a Step or None")
@@ -58,6 +60,18 @@ def own_processor(name: str) -> Processor:
 
     process.__name__ = name  # what reports call it by
     return process
+
+
+def _to_look_at(visit: Visit) -> Visit:
+    """A copy that shares nothing that can be changed; of the candidates it has none, since they come later."""
+    for answer in (visit.response, visit.earlier):
+        if answer is not None:
+            answer.body.seal()
+    return replace(visit, links=list(visit.links), lost=list(visit.lost), discovered=[])
+
+
+def _as_it_is(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
 
 
 async def _answer(own: OwnFunction, given: Visit) -> Any:
@@ -106,12 +120,20 @@ def _is_verdict(error: FetchError) -> bool:
 def _check_untouched(own: OwnFunction, given: Visit, expected: dict[str, Any]) -> None:
     """The rest of the visit is as it was, and its bodies can still be read. Raises: OwnFunctionFailed."""
     for field, before in expected.items():
-        after = getattr(given, field, _GONE)
-        if after is not before and not (field == "discovered" and after == []):
+        if not _is_same(getattr(given, field, _GONE), before):
             raise _spoilt(own, field, "may not be changed")
     for answer in (given.response, given.earlier):
         if answer is not None and answer.body.is_closed:
             raise _spoilt(own, "response.body", "may not be closed")
+
+
+def _is_same(after: object, before: object) -> bool:
+    """Nothing that the function made is asked whether it is equal: that might be answered by a method of its own."""
+    if isinstance(before, list):
+        return type(after) is list and len(after) == len(before) and all(map(operator.is_, after, before))
+    if isinstance(before, int | str):
+        return type(after) is type(before) and after == before
+    return after is before
 
 
 def _notes(own: OwnFunction, given: Visit) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from crawler.chain import Step
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.response import Response
-from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, FetchError, RobotsUnavailable
+from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, BadHttp, FetchError, RobotsUnavailable
 from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
 from crawler.robots.delays import CrawlDelays
 from crawler.robots.explaining import kept_words
@@ -196,8 +196,8 @@ class RobotsPrecondition:
         return rules
 
     def _count_failure(self, origin: str, error: FetchError) -> None:
-        """A host that gives no answer at all is given up like one that refuses; a name or address of no use is no host."""
-        if isinstance(error, tuple(TROUBLES)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
+        """A host that gives no answer that can be read is given up like one that refuses; a name of no use is no host."""
+        if isinstance(error, (*TROUBLES, BadHttp)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
             self._cache.put(origin, DISALLOW_ALL, self._clock())
 
 

@@ -50,9 +50,8 @@ def error_line(failure: Failure) -> bytes:
         "worker": failure.worker,
     }
     if failure.is_ours and error is not None:
-        raised = (
-            error.__cause__ if isinstance(error, OwnFunctionFailed) else None
-        ) or error  # where the operator must look
+        cause = error.__cause__ if isinstance(error, OwnFunctionFailed) else None  # where the operator must look
+        raised = cause or error
         fields["traceback"] = [frame.rstrip("\n") for frame in traceback.format_tb(raised.__traceback__)[-_FRAMES:]]
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 

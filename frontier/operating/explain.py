@@ -17,6 +17,8 @@ from frontier.scheduling.lifecycle import QueueState
 
 #: The state of a URL that nobody knows.
 NEVER_SCHEDULED = "never scheduled"
+#: The state of what no queue takes.
+REFUSED = "refused"
 
 
 class GateView(NamedTuple):
@@ -150,7 +152,7 @@ def _url_state(facts: UrlFacts, now_s: float) -> tuple[str, list[str]]:
 
 def _unknown_state(facts: UrlFacts) -> tuple[str, list[str]]:
     if facts.refused:
-        return "refused", [f"it cannot be queued: {facts.refused}"]
+        return REFUSED, [f"it cannot be queued: {facts.refused}"]
     if facts.seen:
         return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
     return NEVER_SCHEDULED, ["nobody has scheduled it; the queue and gate are those that it would go to"]

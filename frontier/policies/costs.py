@@ -50,9 +50,8 @@ def own_number(
 ) -> Callable[..., int]:
     """The user's function of that name, made to answer with a whole number from 0 to `highest` or raise PolicyError.
 
-    The error names `what` it is, the function, and the URL or queue of its first argument. Raises: PolicyError if `name` is not
-    written like a function, which lists the `known` names, or cannot be imported, or
-    called with these `arguments`.
+    The error names `what` it is, the function, and the URL or queue of its first argument. Raises: PolicyError if `name` is
+    not written like a function, which lists the `known` names, and as `own_function` does.
     """
     if not is_own(name):
         raise PolicyError(f"{what} {shown(name)} is unknown; choose one of {', '.join(known)}, package.module:function")

@@ -21,7 +21,7 @@ from frontier.policies.authority import IpOf, address_of
 from frontier.policies.domains import domain_of
 from frontier.policies.hosttable import HostTable
 from frontier.policies.names import check_name
-from frontier.policies.ownfunctions import Import, call_own, is_own, own_function, shown
+from frontier.policies.ownfunctions import Import, call_own, checked, is_own, own_function, shown
 from frontier.policies.surt import parse_surt
 
 #: The group gate of a host, if it has one. An address may become known, so the answer for one host can change once.
@@ -48,7 +48,8 @@ def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: 
     if isinstance(rule, Mapping):
         return _by_table(rule)
     if not isinstance(rule, str):
-        return _by_own(getattr(rule, "__qualname__", repr(rule)), rule)
+        name = getattr(rule, "__qualname__", None) or shown(repr(rule))
+        return _by_own(name, checked(rule, name, "group", "host"))
     if rule == "ip":
         if ip_of is None:
             raise PolicyError("group ip needs the hosts' addresses; pass `ip_of`, which knows them")

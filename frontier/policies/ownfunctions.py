@@ -1,9 +1,10 @@
-"""Functions of the operator's own, named `package.module:function` in the order."""
+"""Functions of the operator's own, named `package.module:function` in the order; also for those that the crawler calls."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from frontier.errors import PolicyError
@@ -21,20 +22,41 @@ def is_own(name: str) -> bool:
 
 
 def own_function(name: str, what: str, imported: Import | None, arguments: str = "url") -> Callable[..., Any]:
-    """The function of that name. Raises: PolicyError, which says that it is this `what` ("policy", "group").
+    """The function of that name, checked. Raises: PolicyError, as `checked` does, and if nothing can be imported here."""
+    if imported is None:
+        raise PolicyError(f"{what} {name}: functions cannot be imported here; pass `imported`, which does it")
+    return checked(imported(name), name, what, arguments)
+
+
+def checked(function: Callable[..., Any], name: str, what: str, arguments: str) -> Callable[..., Any]:
+    """The function. Raises: PolicyError, which says that it is this `what` ("policy", "group").
 
     It must answer at once, so one that is async is refused, and so is one that cannot be called with these `arguments`
     ("url, via, hops").
     """
-    if imported is None:
-        raise PolicyError(f"{what} {name}: functions cannot be imported here; pass `imported`, which does it")
-    function = imported(name)
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    if answers_later(function):
         raise PolicyError(f"{what} {name} is async, and must answer at once; write a plain `def`")
     if not accepts(function, len(arguments.split(","))):
-        written = f"def {name.partition(':')[2]}({arguments})"
+        written = f"def {name.rpartition(':')[2]}({arguments})"
         raise PolicyError(f"{what} {name} cannot be called with what it will be given; write `{written}`")
     return function
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Its answer is to be awaited: an `async def`, a partial of one, or an object whose `__call__` is one."""
+    return _is_kind(inspect.iscoroutinefunction, function)
+
+
+def answers_later(function: Callable[..., Any]) -> bool:
+    """It does not answer at once: it is async, or gives its answers one by one to an `async for`."""
+    return is_async(function) or _is_kind(inspect.isasyncgenfunction, function)
+
+
+def _is_kind(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    # What runs when it is called stands in its class; that of a class makes an instance, whatever those do.
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
@@ -57,15 +79,16 @@ def call_own(function: Callable[..., Any], argument: object, whose: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # nobody but the function can have raised it here, SystemExit and the like included
-        raise PolicyError(f"{whose} failed: {_words(error)}") from error
+        raise PolicyError(f"{whose} failed: {words_of(error)}") from error
 
 
-def _words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """The error's kind and text as one line, not longer than some."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - the error's class may be the operator's, too
         text = "its text cannot be had"
-    return ": ".join(filter(None, [type(error).__name__, text]))
+    return ": ".join(filter(None, [type(error).__name__, shown(text)]))
 
 
 def shown(text: str) -> str:

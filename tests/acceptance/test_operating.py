@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -234,6 +235,20 @@ async def test_sigusr1_says_how_it_goes_and_changes_nothing(tmp_path, slow_web):
     assert b"phase=running" in line
     assert (await ended(process)).code == 0
     assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+async def test_a_sigterm_after_the_summary_does_not_take_the_place_of_the_exit_code(tmp_path, slow_web):
+    """However often it comes while the process ends."""
+    process = await start(*crawl_of(tmp_path, slow_web, "--limit", "3"), cwd=tmp_path)
+    assert process.stdout is not None
+    assert (await process.stdout.readline()).startswith(b"new job")
+    assert await process.stdout.readline()
+    while process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.005)
+    run = await ended(process)
+    assert (run.code, run.err) == (0, "")
 
 
 # Streams that are closed

@@ -126,6 +126,10 @@ async def processor(visit):
             del visit.links
         case "closed":
             visit.response.body.close()
+        case "lost":
+            visit.lost.append("x")
+        case "more":
+            visit.response.body.append(b"MORE")
         case "exit":
             raise SystemExit(1)
         case "answer":
@@ -135,6 +139,8 @@ SPOILT = {
     "none": "has spoilt visit.notes: it must be a tuple of texts",
     "gone": "has spoilt visit.links: it must be a list of links",
     "closed": "has spoilt visit.response.body: it may not be closed",
+    "lost": "has spoilt visit.lost: it may not be changed",
+    "more": "failed: ValueError: the body is complete, and takes no more bytes",
     "exit": "failed: SystemExit: 1",
     "answer": "answered 'yes'; it must be a Step or None",
 }
@@ -183,9 +189,23 @@ async def test_functions_that_fail_cost_their_url_or_link_and_not_the_crawl(tmp_
         assert "rule failed" in line
 
 
+LATE = """
+async def late(target):
+    return True
+
+
+class Later:
+    async def __call__(self, *given):
+        return 1
+
+
+later = Later()
+"""
+
+
 async def test_an_async_rule_or_key_is_refused_before_anything_begins(tmp_path: Path) -> None:
     """It would answer no link."""
-    (tmp_path / "ours.py").write_text("async def late(target):\n    return True\n")
+    (tmp_path / "ours.py").write_text(LATE)
     for section, key, words in (
         ("scope", "rules", "a rule must answer at once; write `def late(target)`"),
         ("urls", "canonicalization", "a key function must answer at once; write `def late(url)`"),
@@ -196,10 +216,16 @@ async def test_an_async_rule_or_key_is_refused_before_anything_begins(tmp_path: 
             assert run.code == 4
             (line,) = run.err.splitlines()
             assert f"[{section}] {key} ours:late is async, and {words}" in line
-    order = write_order(tmp_path, {}, frontier={"policy": "ours:late"})
-    run = await anabranch("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
-    assert (run.code, len(run.err.splitlines())) == (4, 1)
-    assert "policy ours:late is async, and must answer at once" in run.err
+    for section, key, what in (
+        ("frontier", "policy", "policy"),
+        ("frontier", "cost", "cost"),
+        ("politeness", "group", "group"),
+    ):
+        order = write_order(tmp_path, {}, **{section: {key: "ours:later"}})
+        for command in (("config", "validate", order), ("crawl", "http://a.test/", "-c", order, "--job", "job")):
+            run = await anabranch(*command, cwd=tmp_path)
+            assert (run.code, len(run.err.splitlines())) == (4, 1)
+            assert f"{what} ours:later is async, and must answer at once" in run.err
     assert not (tmp_path / "job").exists()
 
 

@@ -16,7 +16,7 @@ from frontier.policies.budgets import Budgets
 from frontier.scheduling.gates import Politeness
 from frontier.seen import SeenFilter
 from frontier.stores.memory import MemoryStore
-from frontier.stores.messages import StoreFailed
+from frontier.stores.messages import Answer, StoreFailed
 from tests.frontier.builder import (
     HASTE,
     START_S,
@@ -594,6 +594,40 @@ async def test_leaving_the_block_ends_waiters_cancels_the_timer_and_closes() -> 
         await task
     assert timer.cancelled()
     assert store.closed == [True]
+
+
+class SlowToClose(CountingStore):
+    """Closes when the test lets it; notes who takes its answers from then on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closing = threading.Event()
+        self.may_close = threading.Event()
+        self.askers: list[threading.Thread] = []
+
+    def take_answers(self) -> list[Answer]:
+        if self.is_closing.is_set():
+            self.askers.append(threading.current_thread())
+        return super().take_answers()
+
+    def close(self, *, clean: bool) -> None:
+        self.is_closing.set()
+        assert self.may_close.wait(10)
+        super().close(clean=clean)
+
+
+async def test_a_store_that_answers_while_it_is_closed_is_not_heard_on_the_loop() -> None:
+    """The core belongs to the thread that closes it, and two threads must not take answers at once."""
+    store = SlowToClose()
+    frontier, _ = await opened(store)
+    closing = asyncio.create_task(frontier.close())
+    while not store.is_closing.is_set():
+        await asyncio.sleep(0)
+    frontier._wake_from_thread()
+    await settle()
+    store.may_close.set()
+    await closing
+    assert threading.main_thread() not in store.askers
 
 
 # The opening

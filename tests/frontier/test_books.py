@@ -2,9 +2,10 @@
 
 import pytest
 
+from frontier.backlog import Waiting
 from frontier.errors import PolicyError, StoreUnavailable
 from frontier.models import GateKey, Outcome, OutcomeKind
-from frontier.stores.messages import RetriesRead, StoreFailed, Synced
+from frontier.stores.messages import RetriesRead, StoreFailed, Synced, Troubled
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, candidates, pages
 
 
@@ -103,6 +104,27 @@ def test_an_answer_that_cannot_be_taken_ends_all() -> None:
     assert second.value is first.value
     rig.core.close()
     assert store.closed == [False]
+
+
+def test_a_trouble_lasts_from_its_first_failure_on() -> None:
+    """However its reason and the time change; what comes after its end is another one, with a time of its own."""
+    store = CountingStore()
+    rig = build(store=store)
+    books = rig.parts.books
+    told: list[str] = []
+    books.tell = told.append
+    for what in ("the filter: away", "the filter: refused"):
+        store._answers.append(Troubled(what, 30.0))
+        rig.core.take_answers()
+        assert books.waiting == Waiting(what, START_S, 30.0)
+        rig.clock.advance(7.0)
+    store._answers.append(Troubled("", 30.0))
+    rig.core.take_answers()
+    assert books.waiting is None
+    store._answers.append(Troubled("the filter: away", 30.0))
+    rig.core.take_answers()
+    assert books.waiting == Waiting("the filter: away", START_S + 14.0, 30.0)
+    assert told == ["the filter: away", "the filter: refused", "", "the filter: away"]
 
 
 def test_waiting_rows_are_awaited_like_any_others() -> None:

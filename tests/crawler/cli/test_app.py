@@ -199,6 +199,7 @@ def test_main_is_the_command(monkeypatch, capsys) -> None:
         main()
     assert exit_.value.code == 0
     assert capsys.readouterr().out == f"anabranch {VERSION}\n"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN, "one that comes now does not take the code's place"
 
 
 def test_the_room_can_be_run_as_a_module(monkeypatch, capsys) -> None:

@@ -200,6 +200,19 @@ def test_nothing_but_bad_seeds_is_told_in_one_line(capsys) -> None:
     assert list(Path().iterdir()) == []
 
 
+def test_a_bad_seed_of_an_order_is_told_by_the_place_that_names_it(monkeypatch, capsys) -> None:
+    """As `config validate` does; the good ones are the crawl order's."""
+    Path("list.txt").write_text("b.test\nftp://y/\n")
+    Path("order.toml").write_text('[job]\nseeds = ["a.test", "ftp://x/"]\nseed_files = ["list.txt"]\n')
+    parts = Parts(monkeypatch)
+    assert run_crawl(command(order_file=Path("order.toml"))) == ExitCode.DONE
+    places = [line.partition("': it is no")[0] for line in capsys.readouterr().err.splitlines()]
+    file = Path("list.txt").absolute()
+    assert places == ["anabranch: order.toml: [job] seeds: 'ftp://x/", f"anabranch: {file}:2: 'ftp://y/"]
+    found = [(seed.url, seed.source) for seed in parts.controllers[0]._seeds]
+    assert found == [("http://a.test/", "crawl order"), ("http://b.test/", f"{file}:1")]
+
+
 def test_seeds_of_the_order_are_taken_when_none_is_named(monkeypatch) -> None:
     """URLs and files of it."""
     Path("list.txt").write_text("b.test\n")

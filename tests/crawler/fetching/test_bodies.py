@@ -63,6 +63,17 @@ def test_its_files_do_not_disturb_each_other(scratch: Scratch) -> None:
     body.close()
 
 
+def test_a_sealed_body_is_read_and_closed_but_takes_no_more(scratch: Scratch) -> None:
+    """Its size and digest stay those of what came."""
+    body = filled(scratch, b"0123", b"456789")
+    body.seal()
+    with pytest.raises(ValueError, match="complete"):
+        body.append(b"!")
+    assert (body.size, body.read(), body.digest) == (10, b"0123456789", hashlib.sha1(b"0123456789").digest())
+    body.close()
+    assert body.is_closed
+
+
 def test_a_large_body_leaves_no_name_in_the_folder(tmp_path: Path) -> None:
     """It is gone with the process, however that ends."""
     body = filled(Scratch(tmp_path, memory_bytes=1), b"abc")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.choosing import Chosen, Wanted, choose
+from crawler.jobs.choosing import Chosen, Wanted, choose, sources_of
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import COMMAND_LINE, ORDER, Seed, SeedBook
@@ -54,7 +54,7 @@ def test_a_job_goes_on_by_its_own_order() -> None:
         ("/x",),
         1.0,
     )
-    assert (run.named.sources, run.has_seeds, order.job.seeds) == ((), True, (SEED,))
+    assert (run.named, run.has_seeds, order.job.seeds) == ([], True, (SEED,))
 
 
 def test_what_is_said_now_wins_and_is_kept() -> None:
@@ -80,7 +80,7 @@ def test_another_order_file_stands_in_for_it_wholly() -> None:
     Path("x.toml").write_text('[crawl]\nworkers = 6\n[job]\nseeds = ["b.test"]\n')
     run = chosen(order_file=Path("x.toml"))
     assert (run.order.crawl.workers, run.order.limits.pages, run.order.job.seeds) == (6, 0, ("b.test",))
-    assert run.named == (("b.test",), ORDER)
+    assert run.named == [(("b.test",), ORDER, "x.toml: [job] seeds")]
     Path("x.toml").write_text("[crawl]\nworkers = 6\n")
     assert chosen(order_file=Path("x.toml")).has_seeds, "the job has its own"
 
@@ -89,7 +89,7 @@ def test_starting_afresh_begins_with_the_defaults_and_needs_seeds() -> None:
     """The seeds that the job has are removed with it."""
     crawled(SEED, workers=5)
     run = chosen(fresh=True)
-    assert (run.order.crawl.workers, run.named.sources, run.has_seeds) == (100, (), False)
+    assert (run.order.crawl.workers, run.named, run.has_seeds) == (100, [], False)
 
 
 def test_seeds_that_are_named_again_stand_in_the_order_once() -> None:
@@ -99,23 +99,28 @@ def test_seeds_that_are_named_again_stand_in_the_order_once() -> None:
     run = chosen(SEED, "list.txt", "http://new.test/")
     assert run.order.job.seeds == (SEED, "http://new.test/")
     assert run.order.job.seed_files == (Path("list.txt").absolute(),)
-    assert run.named == ((SEED, "list.txt", "http://new.test/"), COMMAND_LINE)
+    assert run.named == [((SEED, "list.txt", "http://new.test/"), COMMAND_LINE, COMMAND_LINE)]
 
 
 def test_seeds_of_settings_and_variables_are_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are of now, like those of the command line."""
     crawled(SEED)
-    assert chosen(settings=("job.seeds=b.test",)).named.sources == ("b.test",)
+    assert chosen(settings=("job.seeds=b.test",)).named == [(("b.test",), ORDER, "-s job.seeds")]
     monkeypatch.setenv("ANABRANCH_JOB__SEEDS", "c.test")
     run = chosen()
-    assert (run.named.sources, run.order.job.seeds) == (("c.test",), (SEED, "c.test"))
+    assert (sources_of(run.named), run.order.job.seeds) == (("c.test",), (SEED, "c.test"))
 
 
 def test_a_job_that_was_killed_before_it_had_its_seeds_takes_those_of_its_order() -> None:
-    """Its order is written before its seed book."""
-    crawled(SEED, is_begun=False)
-    run = chosen("http://new.test/")
-    assert (run.named.sources, run.has_seeds) == ((SEED, "http://new.test/"), False)
+    """Its order is written before its seed book. What is typed now is the command line's, if it is typed again, too."""
+    Path("list.txt").write_text("b.test\n")
+    crawled(SEED, "http://old.test/", "list.txt", is_begun=False)
+    run = chosen("http://new.test/", SEED, "list.txt")
+    assert run.named == [
+        (("http://old.test/",), ORDER, "job/order.toml: [job] seeds"),
+        (("http://new.test/", SEED, "list.txt"), COMMAND_LINE, COMMAND_LINE),
+    ]
+    assert not run.has_seeds
 
 
 def test_files_of_an_order_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,14 +131,14 @@ def test_files_of_an_order_are_found_from_any_folder(tmp_path: Path, monkeypatch
     crawled(order_file=Path("conf/x.toml"), is_begun=False)
     monkeypatch.chdir("/")
     run = choose(Wanted(sources=(), order_file=None, job=tmp_path / JOB, fresh=False, flags={}))
-    assert run.named.sources == (str(tmp_path / "conf" / "list.txt"),)
+    assert sources_of(run.named) == (str(tmp_path / "conf" / "list.txt"),)
     assert run.order.logs.file == str(tmp_path / "events.log")
 
 
 def test_a_seed_file_that_is_missing_is_never_taken_for_a_host() -> None:
     """Its name is told in full."""
     Path("x.toml").write_text('[job]\nseed_files = ["portals"]\n')
-    assert chosen(order_file=Path("x.toml")).named.sources == (str(Path("portals").absolute()),)
+    assert sources_of(chosen(order_file=Path("x.toml")).named) == (str(Path("portals").absolute()),)
 
 
 def test_a_flag_that_makes_sense_beside_the_jobs_order_only_is_taken() -> None:

@@ -125,9 +125,10 @@ def test_a_robots_txt_that_is_a_page_too_is_told_as_one(judge) -> None:
     assert "scope" in asking.told("why", never_scheduled(f"{ROBOTS}?x"))
 
 
-def test_no_scope_is_asked_of_a_link_that_no_crawl_takes(judge) -> None:
-    """It has no host that a rule could look at."""
-    facts = never_scheduled("mailto:x", "refused")
+@pytest.mark.parametrize("shown", ["mailto:x", f"{SEED}{'x' * 100}…"])
+def test_no_scope_is_asked_of_a_link_that_no_crawl_takes(judge, shown) -> None:
+    """It has no host that a rule could look at; or it is too long, and what is shown of it is another URL."""
+    facts = never_scheduled(shown, "refused")
     assert judge.told("why", facts) == facts
 
 

@@ -39,6 +39,17 @@ async def test_sigusr1_asks_how_it_goes() -> None:
     assert (told, ends) == ([1], [])
 
 
+@pytest.mark.parametrize(
+    ("is_last", "after"), [(False, signal.default_int_handler), (True, signal.SIG_IGN)], ids=["goes on", "ends"]
+)
+async def test_afterwards_sigterm_is_as_before_or_ignored_where_nothing_comes_after(is_last, after) -> None:
+    """A program that crawls is not the crawl's; a process that only ends has its exit code already."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with heeded(lambda: None, lambda: None, is_last=is_last):
+        assert signal.getsignal(signal.SIGTERM) not in {signal.default_int_handler, signal.SIG_IGN}
+    assert signal.getsignal(signal.SIGTERM) is after
+
+
 async def test_an_ignored_sighup_stays_ignored() -> None:
     """Whoever wrote `nohup` meant it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

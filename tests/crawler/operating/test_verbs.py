@@ -133,6 +133,14 @@ def test_why_takes_a_url_as_a_seed_is_written(frontier: Frontier) -> None:
             answer(frontier, "why", {"url": bad})
 
 
+def test_why_says_of_a_url_that_is_too_long_that_it_is(frontier: Frontier) -> None:
+    """The beginning of it is shown."""
+    url = f"http://a.test/{'x' * 9_000}"
+    explanation = answer(frontier, "why", {"url": url})["explanation"]
+    assert (explanation["subject"], explanation["state"]) == (f"{url[:200]}…", "refused")
+    assert "it has 9,014 characters, and a URL has at most 8,192" in explanation["reason"]
+
+
 @pytest.mark.parametrize("link", ["javascript:1", "mailto:x", "data:,x", "ftp://a.test/"])
 def test_why_says_of_a_link_that_no_crawl_takes_what_refuses_it(frontier: Frontier, link: str) -> None:
     """Pages are full of them, and no rule of the scope was ever asked."""

@@ -9,17 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunction, OwnFunctionFailed, is_own, own_function, shown
-
-
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [("a:b", True), ("a.b_1.c:d", True), ("a", False), ("a:", False), (":b", False), ("a.:b", False), ("1a:b", False),
-     ("a:b.c", False), ("http://a:b", False), ("a b:c", False)],
-)  # fmt: skip
-def test_a_function_is_named_by_its_module(name: str, is_one: bool) -> None:
-    """package.module:function, and nothing else."""
-    assert is_own(name) is is_one
+from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunction, OwnFunctionFailed, own_function
 
 
 @pytest.mark.parametrize(
@@ -139,8 +129,3 @@ def test_an_answer_that_makes_no_sense_is_shown(answer: object) -> None:
 class Odd:
     def __repr__(self) -> str:
         raise ValueError
-
-
-def test_long_texts_are_cut() -> None:
-    """For a line in a terminal."""
-    assert (shown("x" * 200), shown("x" * 201)) == ("x" * 200, "x" * 200 + "…")

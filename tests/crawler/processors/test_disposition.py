@@ -12,6 +12,7 @@ from crawler.jobs.journal import Journal, LineFile
 from crawler.network.lookups import AddressRecord, Lookup
 from crawler.outcomes.failures import (
     AddressRefused,
+    BadHttp,
     BodyBroken,
     ConnectFailed,
     ConnectionLost,
@@ -69,6 +70,7 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
         (NameTimeout, -1, (10.0, 30.0), NONE),
         (ConnectFailed, -2, (5.0, 60.0), UNREACHABLE),
         (ConnectionLost, -3, (5.0, 60.0), UNREACHABLE),
+        (BadHttp, -3, (5.0, 60.0), NONE),
         (BodyBroken, -3, (5.0, 60.0), NONE),
         (FetchTimeout, -4, (5.0, 60.0), UNREACHABLE),
         (RobotsUnavailable, -61, (), NONE),

@@ -1,6 +1,7 @@
 """Processors of the operator's own: found by name, checked at the start, their faults kept apart from ours."""
 
 import asyncio
+import hashlib
 from contextlib import suppress
 from dataclasses import fields
 
@@ -11,11 +12,11 @@ from crawler.extracting.links import Link
 from crawler.jobs.journal import Journal, LineFile
 from crawler.outcomes.errors import OrderError
 from crawler.outcomes.failures import FetchError, Unfetchable
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
 from crawler.processors.own import own_processor, own_processors
 from crawler.processors.recorder import Recorder
 from crawler.reporting.statistics import step_name
-from crawler.visit import Visit
+from crawler.visit import LostLink, Visit
 from frontier.models import OutcomeKind
 from tests.crawler.builder import clock, response, visit
 
@@ -112,6 +113,7 @@ def spoils(change):
 
 
 LINK = Link("http://a.test/1", "L", "a/@href")
+LOST = LostLink("http://a.test/2", "L", OwnFunctionFailed(RULE, "ours:rule", "failed: KeyError"))
 
 SPOILT = {
     "notes": lambda visit: setattr(visit, "notes", None),
@@ -137,6 +139,9 @@ SPOILT = {
     "broken": lambda visit: setattr(visit, "broken", 3),
     "exchange": lambda visit: setattr(visit, "exchange", object()),
     "discovered": lambda visit: visit.discovered.append("http://a.test/"),
+    "lost": lambda visit: visit.lost.append("http://a.test/"),
+    "lost links forgotten": lambda visit: visit.lost.clear(),
+    "lost gone": lambda visit: delattr(visit, "lost"),
     "discovered gone": lambda visit: delattr(visit, "discovered"),
     "asked": lambda visit: setattr(visit, "asked", None),
     "dropped_links": lambda visit: setattr(visit, "dropped_links", "many"),
@@ -148,13 +153,47 @@ async def test_what_a_function_spoils_costs_its_page_and_harms_nothing(what, mon
     """It had a visit of its own: in ours all is as it was. The line names the function and the field."""
     monkeypatch.setitem(globals(), "spoiler", spoils(SPOILT[what]))
     one = visit(answer=response(200, b"abc"))
-    one.links, one.notes = [LINK], ("before",)
+    one.links, one.notes, one.lost = [LINK], ("before",), [LOST]
     before = {field.name: getattr(one, field.name) for field in fields(one)}
     field, _, _ = what.partition(" ")
     with pytest.raises(OwnFunctionFailed, match=f"^processor {HERE}:spoiler has spoilt visit.{field}: it m"):
         await own_processor(f"{HERE}:spoiler")(one)
     assert {field.name: getattr(one, field.name) for field in fields(one)} == before
-    assert one.links == [LINK]
+    assert (one.links, one.lost, one.discovered) == ([LINK], [LOST], [])
+
+
+BODY_CHANGES = {
+    "more bytes": lambda body: body.append(b"MORE"),
+    "another size": lambda body: setattr(body, "size", 7),
+    "another digest": lambda body: setattr(body, "digest", bytes(20)),
+}
+
+
+@pytest.mark.parametrize("of", ["response", "earlier"])
+@pytest.mark.parametrize("what", BODY_CHANGES)
+async def test_a_body_cannot_be_changed(of, what, monkeypatch) -> None:
+    """What the logs and the WARC say of the page is what the site sent."""
+    change = BODY_CHANGES[what]
+    monkeypatch.setitem(globals(), "spoiler", spoils(lambda visit: change(getattr(visit, of).body)))
+    one = visit(answer=response(200, b"abc"))
+    one.earlier = response(200, b"abc")
+    with pytest.raises(OwnFunctionFailed, match=f"^processor {HERE}:spoiler failed: (Value|Attribute)Error"):
+        await own_processor(f"{HERE}:spoiler")(one)
+    body = getattr(one, of).body
+    assert (body.size, body.digest, body.read()) == (3, hashlib.sha1(b"abc").digest(), b"abc")
+
+
+async def test_what_a_function_sets_to_what_it_was_is_untouched(monkeypatch) -> None:
+    """An equal number, text or list is no change."""
+
+    def same(visit):
+        visit.lost, visit.discovered = list(visit.lost), []
+        visit.dropped_links, visit.stopped_by = int("1000"), "".join([])
+
+    monkeypatch.setitem(globals(), "spoiler", spoils(same))
+    one = visit(answer=response(200, b"abc"))
+    one.lost, one.dropped_links = [LOST], 1000
+    assert await own_processor(f"{HERE}:spoiler")(one) is Step.PROCEED
 
 
 async def test_a_page_that_a_function_has_spoilt_can_be_recorded(tmp_path, monkeypatch) -> None:

@@ -19,6 +19,7 @@ from crawler.network import connector
 from crawler.network.dns import Resolver
 from crawler.outcomes.failures import (
     AddressRefused,
+    BadHttp,
     ConnectFailed,
     ConnectionLost,
     FetchTimeout,
@@ -398,7 +399,7 @@ async def test_a_failure_that_was_not_waited_for_makes_no_noise() -> None:
     assert noises == []
 
 
-@pytest.mark.parametrize("kind", [ConnectFailed, ConnectionLost, FetchTimeout])
+@pytest.mark.parametrize("kind", [ConnectFailed, ConnectionLost, BadHttp, FetchTimeout])
 async def test_a_host_that_gives_no_answer_five_times_in_a_row_is_given_up_for_an_hour(kind) -> None:
     """Each time it is the visit's own failure; then the host's URLs fail without a fetch."""
     fetcher = HeldFetcher()

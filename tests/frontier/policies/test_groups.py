@@ -1,6 +1,6 @@
 """The second gate: groups of hosts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -98,3 +98,16 @@ def test_a_function_that_fails_is_named_with_the_host(answer: object, words: str
     assert group_of is not None
     with pytest.raises(PolicyError, match=f"^group my.own:group for a.test {words}"):
         group_of("a.test")
+
+
+async def late(host: str) -> str:
+    return host
+
+
+@pytest.mark.parametrize(("rule", "words"), [(late, "late is async"), (lambda: "", "cannot be called with")])
+def test_a_function_that_is_given_itself_is_checked_like_one_that_is_named(
+    rule: Callable[..., str], words: str
+) -> None:
+    """An embedder's: it would fail for every host."""
+    with pytest.raises(PolicyError, match=rf"^group .*{words}"):
+        parse_group(rule)

@@ -1,16 +1,30 @@
 """Functions of the operator's own."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
 from frontier.errors import PolicyError
-from frontier.policies.ownfunctions import accepts, call_own, is_own, own_function, shown
+from frontier.policies.ownfunctions import accepts, answers_later, call_own, is_async, is_own, own_function, shown
 
 
 def test_a_name_with_a_module_and_a_function_is_that_of_a_function() -> None:
     """Each part of it is an identifier."""
-    names = ("my.own:key", "own:key", "bkdr:997", "own", ":key", "own:", "my..own:key", "my own:key", "a:b:c")
+    names = (
+        "my.own:key",
+        "own:key",
+        "bkdr:997",
+        "own",
+        ":key",
+        "own:",
+        "my..own:key",
+        "my own:key",
+        "a:b:c",
+        "a:b.c",
+        "1a:b",
+        "http://a:b",
+    )
     assert [name for name in names if is_own(name)] == ["my.own:key", "own:key"]
 
 
@@ -44,6 +58,17 @@ def test_a_long_text_is_cut() -> None:
     assert shown("x" * 9000) == "x" * 200 + "…"
 
 
+def test_what_an_error_says_is_cut() -> None:
+    """An error may bring a whole page along."""
+
+    def fails(_: object) -> None:
+        raise ValueError("x" * 9000)
+
+    with pytest.raises(PolicyError) as failed:
+        call_own(fails, None, "it")
+    assert str(failed.value) == "it failed: ValueError: " + "x" * 200 + "…"
+
+
 class Mute(Exception):
     """An error without words."""
 
@@ -70,11 +95,35 @@ async def yielding(_: object) -> AsyncIterator[str]:
     yield ""
 
 
-@pytest.mark.parametrize("function", [waiting, yielding])
+class Waiting:
+    """An object whose call is async."""
+
+    async def __call__(self, url: str) -> str:
+        return url
+
+
+class Yielding:
+    """An object whose call gives its answers one by one."""
+
+    async def __call__(self, url: str) -> AsyncIterator[str]:
+        yield url
+
+
+ASYNC = [waiting, partial(waiting), Waiting(), Waiting().__call__, partial(Waiting())]
+
+
+@pytest.mark.parametrize("function", [*ASYNC, yielding, Yielding()])
 def test_an_async_function_is_refused(function: Callable[..., object]) -> None:
     """It would answer with a coroutine, which is no queue."""
     with pytest.raises(PolicyError, match=r"^policy my:f is async, and must answer at once; write a plain `def`$"):
         own_function("my:f", "policy", lambda _: function)
+
+
+def test_what_is_async_is_told_from_what_is_not() -> None:
+    """By what a call of it runs: calling a class makes an instance, at once."""
+    assert all(map(is_async, ASYNC))
+    assert not any(map(is_async, [yielding, Yielding()]))
+    assert not any(map(answers_later, [len, str, Called(), Waiting, partial(len)]))
 
 
 class Called:
