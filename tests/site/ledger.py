@@ -109,7 +109,7 @@ class Ledger:
     def shortest_gap(self, host: str) -> float:
         """The least seconds between two starts on the host; infinite with fewer than two."""
         account = self._accounts(host).get(host)
-        gap_s = account and account.shortest_start_gap_s
+        gap_s = None if account is None else account.shortest_start_gap_s
         return inf if gap_s is None else gap_s
 
     def shortest_rest(self, host: str) -> float:
@@ -117,7 +117,7 @@ class Ledger:
         account = self._accounts(host).get(host)
         if account is not None and account.too_many:
             return -inf
-        rest_s = account and account.shortest_gap_s
+        rest_s = None if account is None else account.shortest_gap_s
         return inf if rest_s is None else rest_s
 
     def _accounts(self, host: str | None) -> dict[str, HostBooks]:

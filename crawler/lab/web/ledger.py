@@ -87,7 +87,7 @@ class Ledger:
 
     def verdict(self) -> str:
         """One sentence: kept, with what the server saw at worst; or broken, where and how often."""
-        rule = f"at most {self.rule.slots} at once, each slot at rest for {_rest_words(self.rule)}"
+        rule = f"at most {self.rule.slots} at once, each slot at rest for {_rest_words(self.rule)}, Crawl-delays"
         if not self.broken:
             gaps = [entry.shortest_gap_s for entry in self.hosts if entry.shortest_gap_s is not None]
             shortest = f"the shortest gap was {min(gaps) * 1000:.1f} ms" if gaps else "no slot was used twice"

@@ -151,14 +151,16 @@ async def test_what_is_no_request_is_refused(sent: bytes, status: int) -> None:
         assert server.books.ledger().requests == 0
 
 
-async def test_a_page_of_longer_latency_is_answered_later() -> None:
-    """In the order of their latencies, not of the requests."""
-    web = HandWeb(slow=page(100, 0.3), middle=page(200, 0.15), quick=page(300))
+@pytest.mark.parametrize("transfer_s", [0.0, 0.4])
+async def test_a_page_of_longer_latency_is_answered_later(transfer_s: float) -> None:
+    """In the order of their latencies, not of the requests; however long the transfer is."""
+    web = HandWeb(slow=page(100, 0.3, transfer_s), middle=page(200, 0.15, transfer_s), quick=page(300, 0.0, transfer_s))
     order: list[str] = []
 
     async def ask(name: str) -> None:
         async with client_of(port) as client:
-            await client.get(f"/{name}")
+            client.send(f"/{name}")
+            await client.head()
             order.append(name)
 
     async with served(web) as (server, port):
@@ -220,13 +222,26 @@ async def test_the_longest_lag_is_noted() -> None:
 
 
 async def test_a_flood_behind_a_request_is_not_read() -> None:
-    """While a request is in service the server takes in little more than a head; then it goes on, and refuses it."""
-    async with served(HandWeb(slow=page(100, 0.1))) as (server, port), client_of(port) as client:
+    """While a request is in service the server takes in little more than a head."""
+    async with served(HandWeb(slow=page(100, 0.4))) as (_, port), client_of(port) as client:
         client.send("/slow")
         client.writer.write(b"x" * 30_000_000)
-        assert (await client.reply()).status == 200
-        assert (await client.reply()).status == 431
-        assert server.books.ledger().requests == 1
+        reply, drained = asyncio.create_task(client.reply()), asyncio.create_task(client.writer.drain())
+        first, _ = await asyncio.wait({reply, drained}, return_when=asyncio.FIRST_COMPLETED)
+        assert first == {reply}
+        drained.cancel()
+        client.writer.transport.abort()
+        await asyncio.wait({drained})
+
+
+async def test_what_was_held_back_is_read_when_the_request_has_ended() -> None:
+    """Far more requests at once than are taken in while one is in service; all are answered."""
+    async with served(HandWeb(slow=page(100, 0.2), quick=page(10))) as (server, port), client_of(port) as client:
+        client.send("/slow")
+        for _ in range(400):
+            client.send("/quick", fields=f"Host: a.test\r\nCookie: {'x' * 8000}\r\n")
+        assert [len((await client.reply()).body) for _ in range(401)] == [100, *[10] * 400]
+        assert entry_of(server).most_at_once == 1
 
 
 def test_an_empty_head_is_no_request() -> None:
