@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,8 +40,7 @@ def run_once(order: CrawlOrder, seconds: float, tell: Callable[[Sample], None]) 
 
     Process and folder are gone afterwards, also on an interrupt. Raises: CrawlerError if the crawl breaks; OSError.
     """
-    with tempfile.TemporaryDirectory(prefix="anabranch-policies-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with _new_folder() as folder:
         limited = order.limits.model_copy(update={"time_s": seconds})
         (folder / ORDER_FILE).write_text(dump_order(order.model_copy(update={"limits": limited})), encoding="utf-8")
         with _started(folder) as (process, said):
@@ -63,6 +63,20 @@ def result_of(policy: str, samples: Sequence[Sample], ending: Ending, seconds: f
         queue_lengths=ending.queue_lengths,
         crawler=ending.busy,
     )
+
+
+@contextmanager
+def _new_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards. An interrupt while it is being removed, which may take seconds, waits for that."""
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-policies-"))
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except KeyboardInterrupt:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 @contextmanager

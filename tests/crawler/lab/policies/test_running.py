@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import pytest
 
 from crawler.lab.miniweb import Served, serving
 from crawler.lab.policies.options import PolicyOptions, order_for
-from crawler.lab.policies.running import Ending, result_of, run_once
+from crawler.lab.policies.running import Ending, _new_folder, result_of, run_once
 from crawler.lab.policies.series import Busy, Sample
 from crawler.lab.web.model import WebOptions
 from crawler.orders.order import CrawlOrder, dump_order
@@ -94,6 +95,23 @@ def test_an_interrupt_leaves_neither_process_nor_folder(web: Served, temporary: 
 
     with pytest.raises(KeyboardInterrupt):
         run_once(order_on(web), 30.0, interrupt)
+    assert not [*temporary.iterdir()]
+
+
+def test_an_interrupt_while_the_folder_is_removed_waits_for_that(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take seconds on a busy disk; then the interrupt goes on."""
+    remove, interrupts = shutil.rmtree, [KeyboardInterrupt()]
+
+    def interrupted(folder: Path, **how: bool) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        remove(folder, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), _new_folder() as folder:
+        (folder / "file").touch()
     assert not [*temporary.iterdir()]
 
 
