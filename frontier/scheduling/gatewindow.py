@@ -140,11 +140,9 @@ class GateWindow:
         """
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
-        if self._room <= 0:
-            closed = (line for line in self._lines.values() if not (line.gate.out or line.is_loading))
-            for line in nlargest(max(self._most // 10, 1), closed, key=Line.opens_s):
-                if line.opens_s() > now_s + LONG_S:
-                    self._leave(line, now_s)
+        # What is closed with its group is in no list; else the list knows whether a look at each gate is worth its price.
+        if self._room <= 0 and (self.groups.exist or self.heap.latest_s > now_s + LONG_S):
+            self._send_away(now_s)
         if self._room > 0:
             self._ask()
         else:
@@ -165,6 +163,14 @@ class GateWindow:
 
     def _ask(self) -> None:
         self._outbox.next_gates = self.stored.ask(min(self._room, GATES_AT_ONCE))
+
+    def _send_away(self, now_s: float) -> None:
+        """The gates leave that are closed for long and open last. Costs a look at every gate in memory."""
+        closed = (line for line in self._lines.values() if not (line.gate.out or line.is_loading))
+        for line in nlargest(max(self._most // 10, 1), closed, key=Line.opens_s):
+            if line.opens_s() > now_s + LONG_S:
+                self._leave(line, now_s)
+        self.heap.latest_s = max((line.entry[0] for line in self._lines.values() if line.entry), default=-math.inf)
 
     def _makes_room(self) -> bool:
         if len(self._lines) < self._most:
