@@ -179,14 +179,15 @@ async def test_the_limit_of_bytes_names_itself(tmp_path, slow_web):
 
 
 async def test_a_crawl_without_room_on_its_disk_waits_and_says_why(tmp_path, slow_web):
-    """Nothing is fetched, `resume` does not help, and it can be stopped."""
+    """Nothing is fetched, `resume` says that it does not help, and it can be stopped."""
     setting = ("-s", "limits.min_free_disk=4000TB")
     process = await start(*crawl_of(tmp_path, slow_web, *setting), cwd=tmp_path)
     assert process.stdout is not None
     assert (await process.stdout.readline()).startswith(b"new job")
     assert b"min_free_disk is" in await process.stdout.readline()
     resumed = await told(tmp_path, "resume")
-    assert "min_free_disk" in resumed.out
+    assert resumed.code == 2
+    assert "min_free_disk" in resumed.err
     assert (await facts(tmp_path))["phase"] == "paused"
     assert (await told(tmp_path, "stop")).code == 0
     run = await ended(process)
