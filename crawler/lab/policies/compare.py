@@ -14,12 +14,14 @@ from pathlib import Path
 
 from crawler.lab.miniweb import Served, serving
 from crawler.lab.policies.comparison import Comparison, Setting
-from crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
+from crawler.lab.policies.options import PolicyOptions, check, delay_words, delays, order_for
 from crawler.lab.policies.report import report_of
 from crawler.lab.policies.running import run_once
 from crawler.lab.policies.saved import saved
-from crawler.lab.policies.series import RunResult, Sample, settled
+from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample, settled
 from crawler.lab.report import Report, Tell
+from crawler.lab.web.ledger import Ledger, Rule
+from crawler.lab.web.model import WebOptions
 from crawler.orders.order import CrawlOrder
 
 NAME = "policies"
@@ -120,7 +122,29 @@ def _compared(options: PolicyOptions, place: Place, course: _Course) -> Comparis
 
 def _watched(options: PolicyOptions, place: Place, policy: str, heard: Callable[[Sample], None]) -> RunResult:
     """A run, with what the server saw of it."""
-    if place.served is not None:
-        place.served.begin()
+    if place.served is None:
+        return run_once(place.order(policy), options.seconds, heard)
+    place.served.begin(rule_of(options))
     result = run_once(place.order(policy), options.seconds, heard)
-    return result if place.served is None else with_ledger(result, place.served.ledger(), options)
+    return with_ledger(result, place.served.ledger())
+
+
+def rule_of(options: PolicyOptions) -> Rule:
+    """What a host is owed, and was owed under another set-up too: the ledger then says how far it was from that."""
+    least_s, most_s = delays(options)
+    return Rule(slots=options.connections, delay_factor=options.delay_factor, min_delay_s=least_s, max_delay_s=most_s)
+
+
+def with_ledger(result: RunResult, ledger: Ledger) -> RunResult:
+    """The run with what the server saw of it."""
+    hosts = (
+        HostSeen(each.host, each.requests, each.most_at_once, each.shortest_gap_s, each.starts_per_s)
+        for each in ledger.hosts
+    )
+    return replace(
+        result,
+        hosts=tuple(hosts),
+        verdict=ledger.verdict(),
+        is_polite=ledger.is_kept,
+        server=Busy(ledger.busy, ledger.longest_lag_s),
+    )

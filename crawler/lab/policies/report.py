@@ -127,7 +127,7 @@ def _host_rows(run: RunResult) -> Iterator[tuple[Cell, ...]]:
     """The worst of all hosts, then the largest."""
     if not run.hosts:
         return
-    starts = max(host.starts_per_s for host in run.hosts)
+    starts = max((host.starts_per_s for host in run.hosts if host.starts_per_s is not None), default=None)
     requests = sum(host.requests for host in run.hosts)
     yield run.policy, f"all {len(run.hosts)}", requests, most_at_once(run), _ms(shortest_gap_s(run.hosts)), starts
     for host in run.hosts[:HOSTS_SHOWN]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import resource
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 
 from crawler.lab.policies.series import Busy, Sample
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.aio import AsyncFrontier
+from frontier.operating.statistics import FrontierStatistics
 from frontier.scheduling.lifecycle import QueueState
 
 #: Between two samples.
@@ -18,11 +21,11 @@ EACH_S = 1.0
 
 
 class Sampler:
-    """The samples of one crawl, the first when its workers start.
+    """The samples of one crawl, the first when its workers start, the last when they have ended.
 
-    A look costs the Frontier a pass over the queues in memory and the store a count of its queues: 1 to 3 ms a second with
-    1,000 queues. Workers, URLs and bytes are those of the whole second, to the millisecond; the queues' states are asked for at
-    that moment and answered when the store has written what was said before.
+    Workers, URLs and bytes are read at each second by a thread, since the event loop may be a second late when a thousand
+    workers have something to do. The queues' states are those that the Frontier told last: it is asked once a second, and
+    answers when its store has written what was said before. Both cost 0.2 % of a core with 1,000 queues (measured).
     """
 
     def __init__(self, tell: Callable[[Sample], None], clock: Callable[[], float] = monotonic) -> None:
@@ -33,47 +36,64 @@ class Sampler:
         self._start_s: float | None = None
         self._cpu_s = 0.0  #: that the process had used at the start
         self._lag_s = 0.0
+        self._queues = (0, 0, 0)  #: ready, parked, snoozed
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
         try:
-            while True:
-                await self._sample(frontier, counts)
-                await self._until_next()
+            with self._sampling(counts):
+                while True:
+                    self._queues = _queues_of(await frontier.statistics())
+                    await self._until_next()
         finally:
             self.ended_s, self.is_drained = self._now_s(), frontier.core.is_done
-            self._tell(_sample(self.ended_s, counts, (0, 0, 0)))
+            self._queues = (0, 0, 0)
+            self._sample(counts)
 
     def busy(self) -> Busy:
-        """How busy the process was from the first sample to now; how late its event loop was at a sample."""
+        """How busy the process was from the first sample to now; how late its event loop was at worst when a second began."""
         elapsed_s = self._now_s()
         return Busy((_cpu_s() - self._cpu_s) / elapsed_s if elapsed_s > 0 else 0.0, self._lag_s)
 
     def _now_s(self) -> float:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
 
-    async def _sample(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
-        taken = _sample(self._now_s(), counts, (0, 0, 0))  # before anything is waited for
-        looked = await frontier.statistics()
-        queues = looked.queues
-        self._tell(
-            taken._replace(
-                ready=queues[QueueState.READY.value], parked=looked.parked, snoozed=queues[QueueState.SNOOZED.value]
-            )
-        )
+    def _sample(self, counts: CrawlStatistics) -> None:
+        urls = counts.pages + counts.failed + counts.excluded
+        self._tell(Sample(self._now_s(), counts.active, *self._queues, urls, counts.fetched_bytes))
+
+    @contextmanager
+    def _sampling(self, counts: CrawlStatistics) -> Iterator[None]:
+        """While inside, a thread samples."""
+        is_over = threading.Event()
+
+        def sample() -> None:
+            self._sample(counts)
+            while not is_over.wait(self._next_s() - self._now_s()):
+                self._sample(counts)
+
+        thread = threading.Thread(target=sample, name="sampling")
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _next_s(self) -> float:
+        """The next whole second."""
+        return (math.floor(self._now_s() / EACH_S) + 1) * EACH_S
 
     async def _until_next(self) -> None:
-        """Sleep until the next whole second."""
-        due_s = (math.floor(self._now_s() / EACH_S) + 1) * EACH_S
+        due_s = self._next_s()
         await asyncio.sleep(due_s - self._now_s())
         self._lag_s = max(self._lag_s, self._now_s() - due_s)
 
 
-def _sample(at_s: float, counts: CrawlStatistics, queues: tuple[int, int, int]) -> Sample:
-    urls = counts.pages + counts.failed + counts.excluded
-    return Sample(at_s, counts.active, *queues, urls, counts.fetched_bytes)
+def _queues_of(looked: FrontierStatistics) -> tuple[int, int, int]:
+    return looked.queues[QueueState.READY.value], looked.parked, looked.queues[QueueState.SNOOZED.value]
 
 
 def _cpu_s() -> float:

@@ -40,7 +40,7 @@ class HostSeen(NamedTuple):
     requests: int
     most_at_once: int  #: requests that were being answered at the same moment
     shortest_gap_s: float | None  #: from the end of an answer to the next start in its place; None if there was none
-    starts_per_s: float
+    starts_per_s: float | None  #: None with one request
 
 
 class Busy(NamedTuple):
@@ -221,7 +221,7 @@ def _worst_hosts(runs: Sequence[RunResult]) -> tuple[HostSeen, ...]:
             max(host.requests for host in looks),
             max(host.most_at_once for host in looks),
             min((host.shortest_gap_s for host in looks if host.shortest_gap_s is not None), default=None),
-            max(host.starts_per_s for host in looks),
+            max((host.starts_per_s for host in looks if host.starts_per_s is not None), default=None),
         )
         for name, looks in seen.items()
     )

@@ -74,19 +74,23 @@ def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
 
 
 def ledger_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
-    """What the server saw of how its hosts were treated, the verdict first."""
+    """What the server saw of how its hosts were treated; under `polite` the verdict."""
     looked = [run for run in runs if run.hosts]
     if not looked:
         return
-    if setting.politeness == POLITE:
-        broken = [run for run in looked if not run.is_polite]
-        if broken:
-            yield from (f"{setting.web}: the ledger is broken under {run.policy}: {run.verdict}." for run in broken)
-        else:
-            yield f"{setting.web}: the server's ledger is clean under every policy: {looked[0].verdict}."
+    if setting.politeness != POLITE:
+        hits = ", ".join(f"{run.policy} {most_at_once(run):,}" for run in looked)
+        yield f"{setting.web}: most requests at once on one host, as the server saw it: {hits}."
         return
-    hits = ", ".join(f"{run.policy} {most_at_once(run):,}" for run in looked)
-    yield f"{setting.web}: most connections at once on one host, as the server saw it: {hits}."
+    broken = [run for run in looked if not run.is_polite]
+    yield from (f"{setting.web}: the server's ledger under {run.policy}: {run.verdict}." for run in broken)
+    if not broken:
+        gaps = [gap_s for run in looked if (gap_s := shortest_gap_s(run.hosts)) is not None]
+        gap = f", and no slot was taken again sooner than after {min(gaps) * 1000:.1f} ms" if gaps else ""
+        yield (
+            f"{setting.web}: the server's ledger is clean under every policy: no start was too many at once or too early; "
+            f"a host had {max(map(most_at_once, looked)):,} requests at once at most{gap}."
+        )
 
 
 def most_at_once(run: RunResult) -> int:

@@ -72,10 +72,11 @@ def test_a_clean_ledger_is_told_once_and_a_broken_one_by_policy() -> None:
     clean = run_of(hosts=(host_of(1),), verdict="never more than 1 at once, no gap below 50 ms")
     broken = run_of("elf:997", hosts=(host_of(2),), verdict="www.a.test had 2 at once", is_polite=False)
     assert list(ledger_words(setting_of(), [clean, clean])) == [
-        "small web: the server's ledger is clean under every policy: never more than 1 at once, no gap below 50 ms."
+        "small web: the server's ledger is clean under every policy: no start was too many at once or too early; "
+        "a host had 1 requests at once at most, and no slot was taken again sooner than after 50.0 ms."
     ]
     assert list(ledger_words(setting_of(), [clean, broken])) == [
-        "small web: the ledger is broken under elf:997: www.a.test had 2 at once."
+        "small web: the server's ledger under elf:997: www.a.test had 2 at once."
     ]
 
 
@@ -83,7 +84,7 @@ def test_where_politeness_is_not_a_hosts_the_hits_are_told() -> None:
     """Under paper what hashing costs the hosts stands beside what it gains."""
     runs = [run_of(hosts=(host_of(1),)), run_of("bkdr:997", hosts=(host_of(40), host_of(2)))]
     assert list(ledger_words(setting_of(politeness="paper"), runs)) == [
-        "small web: most connections at once on one host, as the server saw it: host 1, bkdr:997 40."
+        "small web: most requests at once on one host, as the server saw it: host 1, bkdr:997 40."
     ]
     assert not list(ledger_words(setting_of(), [run_of()])), "nobody looked"
 
