@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
+from typing import Protocol
 
 from frontier.core import Frontier
 from frontier.models import Candidate, Lease, Outcome
@@ -17,8 +18,20 @@ from frontier.models import Candidate, Lease, Outcome
 Happen = Callable[[], None]
 
 
+class MovableClock(Protocol):
+    """Epoch seconds that stand still until they are moved."""
+
+    now_s: float
+
+    def __call__(self) -> float:
+        """The time."""
+
+    def advance_to(self, at_s: float) -> None:
+        """Let it be that late, or as late as it is."""
+
+
 class VirtualClock:
-    """Epoch seconds that stand still until they are moved; never back."""
+    """Implements `MovableClock`."""
 
     def __init__(self, now_s: float) -> None:
         self.now_s = now_s
@@ -37,7 +50,7 @@ class VirtualCrawl:
     A store that answers inside the call is meant: nobody waits for one that answers later. Cost: O(log leases out) an event.
     """
 
-    def __init__(self, core: Frontier, clock: VirtualClock, workers: int, begin: Callable[[Lease], None]) -> None:
+    def __init__(self, core: Frontier, clock: MovableClock, workers: int, begin: Callable[[Lease], None]) -> None:
         self.core = core
         self.clock = clock
         self.workers = workers
