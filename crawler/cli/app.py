@@ -13,6 +13,7 @@ from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.index import index
 from crawler.cli.lab_options import lab
+from crawler.cli.lab_web_options import web
 from crawler.cli.links_options import links
 from crawler.cli.operate_options import add, pause, resume, status, stop
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
@@ -172,5 +173,6 @@ app.command()(index)
 app.command()(compare)
 lab.command("policies")(compare)
 lab.command()(simulate)
+lab.command()(web)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

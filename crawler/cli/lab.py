@@ -77,7 +77,7 @@ def _run(command: LabCommand) -> int:
     given = {key: value for key, value in command.flags.items() if value is not None}
     with telling(command.name, Console(stderr=True)) as tell:
         report = run_experiment(command.name, given, tell)
-    codes = [_print(_json(report)) if command.json == STDOUT else _show(report)]
+    codes = [_print(_json(report)) if command.json == STDOUT else show_report(report)]
     if (json_file := command.json) and json_file != STDOUT:
         codes.append(_write(json_file, lambda: json_file.write_text(_json(report), encoding="utf-8")))
     if path := command.csv:
@@ -163,7 +163,7 @@ def _write(path: Path, write: Callable[[], object]) -> int:
     return 0
 
 
-def _show(report: Report) -> int:
+def show_report(report: Report) -> int:
     """The tables on standard output, whatever it can write. If its reader has gone, the files are written all the same."""
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else PIPE_WIDTH

@@ -56,6 +56,11 @@ class Served:
         """The process that serves."""
         return self._process.pid
 
+    def fileno(self) -> int:
+        """For `select`: there is something to read only once the server has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
     def _ask(self, said: dict[str, Any]) -> Any:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

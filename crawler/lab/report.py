@@ -48,6 +48,7 @@ class Panel:
     curves: tuple[Curve, ...]
     is_log_x: bool = False
     is_log_y: bool = False
+    is_course: bool = False  #: lines over time: their points are too many to be marked
     is_bars: bool = False  #: bars instead of lines
     names: tuple[str, ...] = ()  #: of bars: what stands at x = 0, 1, 2, …; they lie level then, the first on top
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,8 @@ WEB_WORDS = {"portals": "five portals", "subdomains": "one portal"}
 class Place:
     """Where the runs of one comparison crawl."""
 
-    web: str  #: in a few words
+    web: str  #: in two or three words
+    size: str  #: in words
     hosts: int  #: 0: nobody knows
     order: Callable[[str], CrawlOrder]  #: of a policy
     served: Served | None = None  #: None: the sites are others'
@@ -81,10 +82,9 @@ class _Course:
 def _places(options: PolicyOptions) -> Iterator[Callable[[], AbstractContextManager[Place]]]:
     """How each web is opened, one after the other."""
     if options.seeds is not None:
-        place = Place(web=f"the seeds of {options.seeds}", hosts=0, order=partial(order_for, options))
-        yield partial(nullcontext, place)
+        yield partial(_real, options)
     elif options.replay is not None:
-        yield partial(_boxed, options, f"replay of {options.replay}", options.replay)
+        yield partial(_boxed, options, "replayed web", options.replay)
     else:
         for kind in options.kinds:
             made = WebOptions(
@@ -94,23 +94,30 @@ def _places(options: PolicyOptions) -> Iterator[Callable[[], AbstractContextMana
 
 
 @contextmanager
+def _real(options: PolicyOptions) -> Iterator[Place]:
+    """Sites of others."""
+    yield Place(web="real sites", size=f"from the seeds of {options.seeds}", hosts=0, order=partial(order_for, options))
+
+
+@contextmanager
 def _boxed(options: PolicyOptions, words: str, web: WebOptions | Path) -> Iterator[Place]:
     """A web in a box, served while inside."""
     with serving(web) as served:
         order = partial(order_for, options, seeds=served.seeds, addresses=served.hosts)
-        web_words = f"{words}, {served.urls:,} URLs on {len(served.hosts)} hosts"
-        yield Place(web=web_words, hosts=len(served.hosts), order=order, served=served)
+        size = "; ".join([f"{served.urls:,} URLs on {len(served.hosts):,} hosts", *served.notes])
+        yield Place(web=words, size=size, hosts=len(served.hosts), order=order, served=served)
 
 
 def _compared(options: PolicyOptions, place: Place, course: _Course) -> Comparison:
     runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
     for repeat in range(1, options.repeat + 1):
         for policy, done in runs.items():
-            which = f"{place.web.partition(',')[0]}, {policy}" + (f", repeat {repeat}" if options.repeat > 1 else "")
+            which = f"{place.web}, {policy}" + (f", repeat {repeat}" if options.repeat > 1 else "")
             with course.of_run(which) as heard:
                 done.append(_watched(options, place, policy, heard))
     setting = Setting(
         web=place.web,
+        size=place.size,
         hosts=place.hosts,
         workers=options.workers,
         politeness=options.politeness,

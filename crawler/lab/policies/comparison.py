@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crawler.lab.policies.series import Means, RunResult, compared_s, means
+from crawler.lab.policies.series import Busy, Means, RunResult, compared_s, means
 
 #: The set-ups: what the published experiment had; ours; no delays at all.
 PAPER, POLITE, OFF = "paper", "polite", "off"
 POLITENESSES = (PAPER, POLITE, OFF)
 
 
+#: A process that takes more than this share of a core, or is later than this, has no time to spare.
+MOST_BUSY = 0.8
+LONGEST_LAG_S = 0.25
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """What all runs of a comparison have in common."""
 
-    web: str  #: in a few words: what was crawled
+    web: str  #: what was crawled, in two or three words
+    size: str  #: of the web, in words
     hosts: int  #: 0: nobody knows
     workers: int
     politeness: str  #: one of `POLITENESSES`
@@ -43,6 +49,11 @@ def possible(setting: Setting, run: RunResult) -> int:
     if setting.politeness == POLITE and setting.hosts:
         most = min(most, setting.hosts * setting.connections)
     return most
+
+
+def has_no_time(process: Busy | None) -> bool:
+    """The process was the limit: busy all the time, or its event loop came late."""
+    return process is not None and (process.share > MOST_BUSY or process.longest_lag_s > LONGEST_LAG_S)
 
 
 def ranked(runs: Sequence[RunResult]) -> list[tuple[RunResult, Means]]:

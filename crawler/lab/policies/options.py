@@ -10,6 +10,7 @@ from pathlib import Path
 from crawler.jobs.opening import frontier_order
 from crawler.jobs.seeds import read_seeds
 from crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
+from crawler.network.descriptors import files_for, raise_file_limit
 from crawler.orders.order import CrawlOrder
 from crawler.orders.quantities import exact_duration
 from crawler.orders.sources import load_order
@@ -72,6 +73,7 @@ def check(options: PolicyOptions) -> None:
     _check_numbers(options)
     _check_choices(options)
     _check_files(options)
+    _check_descriptors(options)
     for policy in options.policies:
         try:
             frontier_order(order_for(options, policy))
@@ -128,6 +130,16 @@ def _check_files(options: PolicyOptions) -> None:
         found = read_seeds([str(options.seeds.absolute())], io.BytesIO())
         if not found.seeds:
             raise UsageError(f"--seeds: {options.seeds}: no seed in it; give a URL a line")
+
+
+def _check_descriptors(options: PolicyOptions) -> None:
+    """Workers that wait for each other's connections would be active and do nothing."""
+    allowed, needed = raise_file_limit(), files_for(options.workers)
+    if allowed < needed:
+        raise UsageError(
+            f"--workers {options.workers:,} need {needed:,} open files, the limit is {allowed:,}: "
+            "raise it (ulimit -Hn) or lower --workers"
+        )
 
 
 def _one_of(option: str, named: Sequence[str], known: Sequence[str]) -> None:

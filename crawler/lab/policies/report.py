@@ -63,7 +63,7 @@ def _workers_table(comparison: Comparison) -> Table:
         for run, its in ranked(comparison.runs)
     )
     return Table(
-        title=f"{setting.web}, {setting.workers:,} workers, {how_polite(comparison)}",
+        title=f"{setting.web} ({setting.size}), {setting.workers:,} workers, {how_polite(comparison)}",
         columns=(
             "policy",
             "active workers, mean",
@@ -169,6 +169,7 @@ def _panel(comparison: Comparison, title: str, unit: str, points: Callable[[RunR
         x_label="time (s)",
         y_label=unit,
         curves=(*live, *dashed),
+        is_course=True,
     )
 
 

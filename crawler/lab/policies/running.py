@@ -16,7 +16,8 @@ from typing import IO, Any, NamedTuple
 from crawler.lab.policies.crawling import ORDER_FILE
 from crawler.lab.policies.series import Busy, RunResult, Sample
 from crawler.orders.order import ENVIRONMENT, CrawlOrder, dump_order
-from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.errors import CrawlerError, DiskFull
+from crawler.outcomes.exits import ExitCode
 from frontier.policies.balance import Balance
 
 #: The child's log, beside its job, and how much of its end is read if it breaks.
@@ -46,7 +47,8 @@ def run_once(order: CrawlOrder, seconds: float, tell: Callable[[Sample], None]) 
             samples, ending = _heard(said, tell)
             code = process.wait()
         if ending is None or code:
-            raise CrawlerError(f"the crawl with {order.frontier.policy} broke: {_why(folder / _LOG_FILE, code)}")
+            kind = DiskFull if code == ExitCode.DISK_FULL else CrawlerError
+            raise kind(f"the crawl with {order.frontier.policy} broke: {_why(folder / _LOG_FILE, code)}")
     return result_of(order.frontier.policy, samples, ending, seconds)
 
 

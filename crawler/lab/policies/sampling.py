@@ -8,6 +8,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 from crawler.lab.policies.series import Busy, Sample
@@ -25,7 +26,8 @@ class Sampler:
 
     Workers, URLs and bytes are read at each second by a thread, since the event loop may be a second late when a thousand
     workers have something to do. The queues' states are those that the Frontier told last: it is asked once a second, and
-    answers when its store has written what was said before. Both cost 0.2 % of a core with 1,000 queues (measured).
+    answers when its store has written what was said before. A look costs 2 ms of processor time with 900 queues in flight
+    (measured), 0.2 % of a core.
     """
 
     def __init__(self, tell: Callable[[Sample], None], clock: Callable[[], float] = monotonic) -> None:
@@ -36,12 +38,13 @@ class Sampler:
         self._start_s: float | None = None
         self._cpu_s = 0.0  #: that the process had used at the start
         self._lag_s = 0.0
+        self._waited_s = 0.0  # that the process had waited at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
         if self._start_s is None:
-            self._start_s, self._cpu_s = self._clock(), _cpu_s()
+            self._start_s, self._cpu_s, self._waited_s = self._clock(), _cpu_s(), _waited_s()
         try:
             with self._sampling(counts):
                 while True:
@@ -50,19 +53,24 @@ class Sampler:
         finally:
             self.ended_s, self.is_drained = self._now_s(), frontier.core.is_done
             self._queues = (0, 0, 0)
-            self._sample(counts)
+            self._say(self.ended_s, counts)
 
     def busy(self) -> Busy:
         """How busy the process was from the first sample to now; how late its event loop was at worst when a second began."""
         elapsed_s = self._now_s()
-        return Busy((_cpu_s() - self._cpu_s) / elapsed_s if elapsed_s > 0 else 0.0, self._lag_s)
+        if elapsed_s <= 0:
+            return Busy(0.0, self._lag_s)
+        return Busy((_cpu_s() - self._cpu_s) / elapsed_s, self._lag_s, (_waited_s() - self._waited_s) / elapsed_s)
 
     def _now_s(self) -> float:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
 
     def _sample(self, counts: CrawlStatistics) -> None:
+        self._say(self._now_s(), counts)
+
+    def _say(self, at_s: float, counts: CrawlStatistics) -> None:
         urls = counts.pages + counts.failed + counts.excluded
-        self._tell(Sample(self._now_s(), counts.active, *self._queues, urls, counts.fetched_bytes))
+        self._tell(Sample(at_s, counts.active, *self._queues, urls, counts.fetched_bytes))
 
     @contextmanager
     def _sampling(self, counts: CrawlStatistics) -> Iterator[None]:
@@ -99,3 +107,9 @@ def _queues_of(looked: FrontierStatistics) -> tuple[int, int, int]:
 def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def _waited_s() -> float:
+    """Seconds that the threads of this process could have run and had no processor; 0 where no kernel tells (not Linux)."""
+    tasks = Path("/proc/self/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9

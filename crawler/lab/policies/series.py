@@ -48,6 +48,7 @@ class Busy(NamedTuple):
 
     share: float  #: CPU seconds a second
     longest_lag_s: float  #: the most that its event loop was late
+    waited: float = 0.0  #: seconds a second that its threads could have run and had no processor; 0 if nobody looked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from crawler.lab.policies.comparison import OFF, PAPER, POLITE, Comparison, Setting, possible, ranked
-from crawler.lab.policies.series import HostSeen, Means, RunResult
+from crawler.lab.policies.comparison import PAPER, POLITE, Comparison, Setting, has_no_time, possible, ranked
+from crawler.lab.policies.series import Busy, HostSeen, Means, RunResult
 from crawler.lab.report import shown
 
 #: Policies whose means are as near as this are told as equal: two runs of one policy differ by as much.
 NEAR = 0.1
-#: A server with less than this share of a core left, or later than this, may have slowed the crawler down.
-MOST_BUSY = 0.8
-LONGEST_LAG_S = 0.25
 
 
 def closing(comparison: Comparison) -> tuple[str, ...]:
@@ -22,6 +19,7 @@ def closing(comparison: Comparison) -> tuple[str, ...]:
         winner(setting, runs),
         *ledger_words(setting, runs),
         *server_words(setting, runs),
+        *crawler_words(setting, runs),
         *dropped_words(setting, runs),
         f"{setting.web}: {setting.delays}",
         *([f"{setting.web}: {setting.machine}."] if setting.machine else []),
@@ -29,20 +27,24 @@ def closing(comparison: Comparison) -> tuple[str, ...]:
 
 
 def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
-    """Which policy kept most workers active, against whom, and why. Policies within `NEAR` of each other share the place."""
+    """Which policy kept most workers active, against whom, and why.
+
+    Policies within `NEAR` of each other share the place; so do those whose crawlers were the limit and ended as many URLs: what
+    they differ by is how long their workers waited for the processor.
+    """
     (first, best), *rest = ranked(runs)
     if not rest:
         return (
             f"{setting.web}: {first.policy} kept {_active(best, setting)} active; there is nothing to compare it with."
         )
-    near = [run.policy for run, its in rest if its.active >= (1 - NEAR) * best.active]
+    near = [run.policy for run, its in rest if _is_near(its, best, is_cpu=has_no_time(first.crawler))]
     last, least = rest[-1]
     if len(near) == len(rest):
         return (
             f"{setting.web}: no policy won: all are within {NEAR:.0%} of {first.policy}, "
             f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
         )
-    beside = f" ({', '.join(near)} within {NEAR:.0%} of it)" if near else ""
+    beside = f", and {', '.join(near)} beside it" if near else ""
     times = (
         f"{shown(best.active / least.active)} times the {shown(round(least.active, 1))} of"
         if least.active
@@ -54,22 +56,27 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
     )
 
 
+def _is_near(its: Means, best: Means, *, is_cpu: bool) -> bool:
+    return its.active >= (1 - NEAR) * best.active or (is_cpu and its.urls_per_s >= (1 - NEAR) * best.urls_per_s)
+
+
 def _active(its: Means, setting: Setting) -> str:
     return f"{shown(round(its.active, 1))} of {setting.workers:,} workers"
 
 
 def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
-    """The bound that holds for the first and for the last."""
+    """What bounds the first and the last."""
     most, least = possible(setting, first), possible(setting, last)
-    queues = f"its URLs stood in {first.queue_lengths.queues:,} queues, those of {last.policy} in {last.queue_lengths.queues:,}"
-    if setting.politeness == PAPER:
-        return f"{queues}, and a queue is served by one worker at a time and rests by itself"
-    if setting.politeness == OFF:
-        return f"{queues}, and a queue is served by one worker at a time"
+    if setting.politeness != POLITE:
+        rests = " and rests by itself" if setting.politeness == PAPER else ""
+        return (
+            f"its URLs stood in {first.queue_lengths.queues:,} queues, those of {last.policy} in "
+            f"{last.queue_lengths.queues:,}, and a queue is served by one worker at a time{rests}"
+        )
     slots = "one slot" if setting.connections == 1 else f"{setting.connections} slots"
-    gates = f"{setting.hosts:,} hosts with {slots} each" if setting.hosts else f"hosts have {slots} each"
-    if most == least:
-        return f"{gates} let {most:,} fetches through at most, however many queues there are"
+    gates = f"{setting.hosts:,} hosts with {slots} each" if setting.hosts else f"hosts with {slots} each"
+    if least >= (1 - NEAR) * most:
+        return f"{gates} let {max(most, least):,} fetches through at most, however many queues there are"
     return f"{gates}: at most {most:,} fetches at once from its queues, {least:,} from those of {last.policy}"
 
 
@@ -85,12 +92,16 @@ def ledger_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     broken = [run for run in looked if not run.is_polite]
     yield from (f"{setting.web}: the server's ledger under {run.policy}: {run.verdict}." for run in broken)
     if not broken:
-        gaps = [gap_s for run in looked if (gap_s := shortest_gap_s(run.hosts)) is not None]
-        gap = f", and no slot was taken again sooner than after {min(gaps) * 1000:.1f} ms" if gaps else ""
-        yield (
-            f"{setting.web}: the server's ledger is clean under every policy: no start was too many at once or too early; "
-            f"a host had {max(map(most_at_once, looked)):,} requests at once at most{gap}."
-        )
+        yield _clean(setting, looked)
+
+
+def _clean(setting: Setting, runs: Sequence[RunResult]) -> str:
+    gaps = [gap_s for run in runs if (gap_s := shortest_gap_s(run.hosts)) is not None]
+    gap = f", and no slot was taken again sooner than after {min(gaps) * 1000:.1f} ms" if gaps else ""
+    return (
+        f"{setting.web}: the server's ledger is clean under every policy: no start was too many at once or too early; "
+        f"a host had {max(map(most_at_once, runs)):,} requests at once at most{gap}."
+    )
 
 
 def most_at_once(run: RunResult) -> int:
@@ -111,16 +122,28 @@ def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     share = max(server.share for _, server in looked)
     lag_s = max(server.longest_lag_s for _, server in looked)
     facts = f"it used {share:.0%} of a core at most, and was {lag_s * 1000:,.0f} ms late at worst"
-    if share <= MOST_BUSY and lag_s <= LONGEST_LAG_S:
+    if not has_no_time(Busy(share, lag_s)):
         yield f"{setting.web}: the server had time to spare: {facts}."
     else:
         slow = max(looked, key=lambda each: (each[1].share, each[1].longest_lag_s))[0].policy
         yield f"{setting.web}: the server may have slowed the crawler, most of all {slow}: {facts}."
-    busy = [(run, run.crawler) for run in runs if run.crawler is not None]
-    if busy:
-        run, crawler = max(busy, key=lambda each: each[1].share)
-        words = "the crawler itself was the limit there" if crawler.share > MOST_BUSY else "it was not the limit"
-        yield f"{setting.web}: the crawler used {crawler.share:.0%} of a core at most ({run.policy}); {words}."
+
+
+def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
+    """Under which policies the crawler itself was the limit: there, workers were active that waited for the processor alone."""
+    busy = [(run.policy, run.crawler) for run in runs if run.crawler is not None]
+    limited = [each for each in busy if has_no_time(each[1])]
+    if limited:
+        facts = ", ".join(
+            f"{name} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)" for name, its in limited
+        )
+        yield (
+            f"{setting.web}: the crawler itself was the limit under {facts}: of the active workers there, some waited for "
+            "the processor alone."
+        )
+    elif busy:
+        share = max(its.share for _, its in busy)
+        yield f"{setting.web}: the crawler was not the limit: it used {share:.0%} of a core at most."
 
 
 def dropped_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:

@@ -162,9 +162,14 @@ def _live_webs(compared: PolicyOptions, file: Path) -> Iterator[Web]:
 
 
 def page_cost_s(live: RunResult) -> float:
-    """The processor time that a live run took for a page; 0 if nobody measured it."""
+    """What a page took of a live crawl's processor, the waiting for it included; 0 if nobody measured it.
+
+    Others may have used the machine: then a page takes as much longer as the crawler had to wait.
+    """
     urls = live.samples[-1].urls if live.samples else 0
-    return live.crawler.share * live.duration_s / urls if live.crawler is not None and urls else 0.0
+    if live.crawler is None or not urls:
+        return 0.0
+    return (live.crawler.share + live.crawler.waited) * live.duration_s / urls
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:

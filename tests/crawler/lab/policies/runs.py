@@ -30,6 +30,7 @@ def setting_of(**more) -> Setting:
     """Ten hosts, 100 workers, one slot a host."""
     facts = {
         "web": "small web",
+        "size": "5,000 URLs on 10 hosts",
         "hosts": 10,
         "workers": 100,
         "politeness": "polite",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler.lab.policies import options as options_module
 from crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
@@ -60,6 +61,14 @@ def test_a_file_without_seeds_is_refused(tmp_path: Path) -> None:
     file.write_text("# none\n")
     with pytest.raises(UsageError, match="no seed in it"):
         check(PolicyOptions(seeds=file))
+
+
+def test_workers_that_would_wait_for_each_other_s_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be active and do nothing; the line says how many open files it takes."""
+    monkeypatch.setattr(options_module, "raise_file_limit", lambda: 1024)
+    with pytest.raises(UsageError, match=r"--workers 1,000 need 2,096 open files, the limit is 1,024: raise it"):
+        check(PolicyOptions())
+    check(PolicyOptions(workers=400))
 
 
 def test_the_defaults_can_be_run() -> None:

@@ -18,7 +18,7 @@ def comparison_of(**more) -> Comparison:
 def test_the_first_table_has_a_row_for_each_policy_the_winner_first() -> None:
     """Means are over the interval in which all had work; the duration is each one's own."""
     table = report_of("policies", [comparison_of()]).tables[0]
-    assert table.title == "small web, 100 workers, polite, k = 1"
+    assert table.title == "small web (5,000 URLs on 10 hosts), 100 workers, polite, k = 1"
     assert table.rows[0] == ("bkdr:997", 37.5, 50, 10, 50.0, 50.0, 2.0, "yes", "1 of 1")
     assert table.rows[1] == ("host", 3.75, 5, 10, 5.0, 5.0, 3.0, "yes", "1 of 1")
     assert "the first 2.0 s" in table.note

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from crawler.lab.policies.comparison import Comparison
 from crawler.lab.policies.series import Busy, HostSeen
-from crawler.lab.policies.words import closing, ledger_words, server_words, winner
+from crawler.lab.policies.words import closing, crawler_words, ledger_words, server_words, winner
 from frontier.policies.balance import Balance
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
@@ -45,7 +47,19 @@ def test_policies_that_are_near_each_other_have_no_winner() -> None:
 def test_who_shares_the_first_place_is_named() -> None:
     """Two hashes with as many queues are as good as each other."""
     runs = [run_of(name, active=(level, level)) for name, level in (("host", 5), ("elf:997", 48), ("bkdr:997", 50))]
-    assert winner(setting_of(politeness="off"), runs).startswith("small web: bkdr:997 won (elf:997 within 10% of it):")
+    assert winner(setting_of(politeness="off"), runs).startswith(
+        "small web: bkdr:997 won, and elf:997 beside it: it kept"
+    )
+
+
+def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
+    """Then the one with more active workers only had slower ones."""
+    slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9))
+    fast = run_of("bkdr:997", active=(50, 50), samples=(*slow.samples[:1], slow.samples[1]._replace(active=20)))
+    runs = [run_of("host", active=(5, 5)), fast, slow]
+    assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper"), runs)
+    unhurried = [replace(run, crawler=None) for run in runs]
+    assert "elf:997 won: it" in winner(setting_of(politeness="paper"), unhurried)
 
 
 def test_slots_are_the_reason_under_polite() -> None:
@@ -72,8 +86,10 @@ def test_a_clean_ledger_is_told_once_and_a_broken_one_by_policy() -> None:
     clean = run_of(hosts=(host_of(1),), verdict="never more than 1 at once, no gap below 50 ms")
     broken = run_of("elf:997", hosts=(host_of(2),), verdict="www.a.test had 2 at once", is_polite=False)
     assert list(ledger_words(setting_of(), [clean, clean])) == [
-        "small web: the server's ledger is clean under every policy: no start was too many at once or too early; "
-        "a host had 1 requests at once at most, and no slot was taken again sooner than after 50.0 ms."
+        (
+            "small web: the server's ledger is clean under every policy: no start was too many at once or too early; "
+            "a host had 1 requests at once at most, and no slot was taken again sooner than after 50.0 ms."
+        )
     ]
     assert list(ledger_words(setting_of(), [clean, broken])) == [
         "small web: the server's ledger under elf:997: www.a.test had 2 at once."
@@ -100,6 +116,21 @@ def test_where_politeness_is_not_a_hosts_the_hits_are_told() -> None:
 def test_whether_the_server_had_time_to_spare_is_said(server: Busy, said: str) -> None:
     """A server that was busy or late makes the figures its own, not the crawler's."""
     assert said in next(server_words(setting_of(), [run_of(server=server)]))
+
+
+def test_policies_under_which_the_crawler_was_the_limit_are_named() -> None:
+    """A worker that waits for the processor holds a URL, too: its figure is not what the web would allow."""
+    runs = [run_of(crawler=Busy(0.3, 0.01)), run_of("bkdr:997", crawler=Busy(0.7, 1.2))]
+    assert list(crawler_words(setting_of(), runs)) == [
+        (
+            "small web: the crawler itself was the limit under bkdr:997 (70% of a core, 1,200 ms late): of the active workers "
+            "there, some waited for the processor alone."
+        )
+    ]
+    assert list(crawler_words(setting_of(), runs[:1])) == [
+        "small web: the crawler was not the limit: it used 30% of a core at most."
+    ]
+    assert not list(crawler_words(setting_of(), [run_of()])), "a simulation uses none"
 
 
 def test_everything_is_said_about_each_web() -> None:
