@@ -39,9 +39,7 @@ def simulate(
     delay_factor: Annotated[Number, _RUN(help="Rest per second of fetching (default 5).")] = None,
     min_delay_s: Annotated[Number, _RUN("--min-delay", help="But no shorter (default 3s).", **_TIME)] = None,
     max_delay_s: Annotated[Number, _RUN("--max-delay", help="And no longer (default 30s).", **_TIME)] = None,
-    scale: Annotated[
-        Number, _RUN(help="Divides the times that are not given; 60 is the lab's (default 1).")
-    ] = None,
+    scale: Annotated[Number, _RUN(help="Divides the times that are not given; 60 is the lab's (default 1).")] = None,
     page_cost_s: Annotated[
         Number, _RUN("--page-cost", help="Of the crawler's processor, a page (default: none).", **_TIME)
     ] = None,

@@ -68,8 +68,7 @@ class GateHeap:
             self._turn += 1
             turn = at_s, self._turn
         listed.entry = listed.turn = turn
-        if at_s > self.latest_s:
-            self.latest_s = at_s
+        self.latest_s = max(self.latest_s, at_s)
         heappush(self._heap, (at_s, turn[1], listed))
 
     def first_open(self, now_s: float) -> Line | None:

@@ -142,7 +142,9 @@ class GateWindow:
             return
         # What is closed with its group is in no list; else the list knows whether a look at each gate is worth its price.
         if self._room <= 0 and (self.groups.exist or self.heap.latest_s > now_s + LONG_S):
-            self._send_away(now_s)
+            for line in _closed_for_long(self._lines.values(), max(self._most // 10, 1), now_s):
+                self._leave(line, now_s)
+            self.heap.latest_s = max((line.entry[0] for line in self._lines.values() if line.entry), default=-math.inf)
         if self._room > 0:
             self._ask()
         else:
@@ -163,14 +165,6 @@ class GateWindow:
 
     def _ask(self) -> None:
         self._outbox.next_gates = self.stored.ask(min(self._room, GATES_AT_ONCE))
-
-    def _send_away(self, now_s: float) -> None:
-        """The gates leave that are closed for long and open last. Costs a look at every gate in memory."""
-        closed = (line for line in self._lines.values() if not (line.gate.out or line.is_loading))
-        for line in nlargest(max(self._most // 10, 1), closed, key=Line.opens_s):
-            if line.opens_s() > now_s + LONG_S:
-                self._leave(line, now_s)
-        self.heap.latest_s = max((line.entry[0] for line in self._lines.values() if line.entry), default=-math.inf)
 
     def _makes_room(self) -> bool:
         if len(self._lines) < self._most:
@@ -234,6 +228,12 @@ class GateWindow:
         self._take_out(line.gate.id)
         self.stored.left(turn, wakes_s)
         self.groups.leave(line)
+
+
+def _closed_for_long(lines: Iterable[Line], most: int, now_s: float) -> list[Line]:
+    """Those that open last, if not soon. Costs a look at every gate."""
+    closed = (line for line in lines if not (line.gate.out or line.is_loading))
+    return [line for line in nlargest(most, closed, key=Line.opens_s) if line.opens_s() > now_s + LONG_S]
 
 
 def _wakes_s(line: Line, now_s: float) -> float | None:

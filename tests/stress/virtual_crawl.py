@@ -1,4 +1,4 @@
-"""A crawl by many workers in the lab's virtual time, as tests want it: what a fetch takes and how it ends is a function's answer."""
+"""A crawl by many workers in the lab's virtual time: what a fetch takes and how it ends is a function's answer."""
 
 from __future__ import annotations
 

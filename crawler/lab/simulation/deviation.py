@@ -75,10 +75,13 @@ def table(web: str, deviations: Sequence[Deviation]) -> Table:
 def words(web: str, deviations: Sequence[Deviation]) -> str:
     """One sentence."""
     far = [each for each in deviations if max(each.active, each.urls) > LARGE]
-    worst = [f"{each.policy} {_percent(each.active)} in active workers and {_percent(each.urls)} in URLs/s" for each in far]
+    worst = [
+        f"{each.policy} {_percent(each.active)} in active workers and {_percent(each.urls)} in URLs/s" for each in far
+    ]
     if not far:
         return f"{web}: the simulation is within {LARGE:.0%} of the live run under every policy."
-    return f"{web}: the simulation is more than {LARGE:.0%} off under {len(far)} of {len(deviations)} policies: {'; '.join(worst)}."
+    which = f"{len(far)} of {len(deviations)} policies"
+    return f"{web}: the simulation is more than {LARGE:.0%} off under {which}: {'; '.join(worst)}."
 
 
 def _percent(share: float) -> str:

@@ -7,11 +7,12 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from crawler.lab.policies import saved
-from crawler.lab.policies.comparison import Comparison, Setting
 from crawler.lab.policies.compare import WEB_WORDS, rule_of
+from crawler.lab.policies.comparison import Comparison, Setting
 from crawler.lab.policies.options import PolicyOptions, delay_words
 from crawler.lab.policies.report import report_of
 from crawler.lab.policies.series import RunResult, Sample, settled
@@ -77,17 +78,23 @@ def _alone(options: SimulationOptions, tell: Tell) -> Report:
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:,} MiB of memory"
     )
     done = [replace(each, setting=replace(each.setting, machine=cost)) for each in comparisons]
-    data = saved.saved(compared, done) | {"simulation": {"links": options.links, "page_cost_s": options.page_cost_s or 0.0}}
+    data = saved.saved(compared, done) | {
+        "simulation": {"links": options.links, "page_cost_s": options.page_cost_s or 0.0}
+    }
     return report_of(NAME, done, data=data)
 
 
 def _places(options: SimulationOptions) -> Iterator[Place]:
     if options.replay is not None:
         replayed = replayed_file(options.replay)
-        yield Place(words=f"replay of {options.replay}", web=lambda _: replayed)
+        yield Place(words="replay", web=partial(_same, replayed))
         return
     for kind in options.kinds:
-        yield Place(words=_WORDS[kind], web=lambda repeat, kind=kind: _made(options, kind, repeat))
+        yield Place(words=_WORDS[kind], web=partial(_made, options, kind))
+
+
+def _same(web: Web, _repeat: int) -> Web:
+    return web
 
 
 def _made(options: SimulationOptions, kind: str, repeat: int) -> Web:
@@ -104,7 +111,8 @@ def _simulated(
             model = _model(compared, policy, web, options.seconds, options.page_cost_s or 0.0)
             done.append(simulate(model, course.of_run(words, web.urls)))
     setting = Setting(
-        web=f"{place.words}, {webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts, simulated",
+        web=f"{place.words}, simulated",
+        size=f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts" + (f" of {file}" if (file := options.replay) else ""),
         hosts=len(webs[0].sites),
         workers=options.workers,
         politeness=options.politeness,

@@ -37,6 +37,7 @@ class VirtualClock:
         self.now_s = now_s
 
     def __call__(self) -> float:
+        """The time."""
         return self.now_s
 
     def advance_to(self, at_s: float) -> None:

@@ -104,7 +104,9 @@ class Visits:
         outcome = _outcome(page.status, lease.attempts, start_s, end_s)
         # Half the price of Candidate(...): one is made for every link.
         links = [
-            _new(Candidate, (url, None, "", None, False, False, None)) for urls in (page.links, page.embeds) for url in urls
+            _new(Candidate, (url, None, "", None, False, False, None))
+            for urls in (page.links, page.embeds)
+            for url in urls
         ]
         self.crawl.end(lease, outcome, links)
         if outcome.kind is not OutcomeKind.RETRY:

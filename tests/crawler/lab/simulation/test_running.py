@@ -121,8 +121,8 @@ def test_queue_lengths_count_what_ended_and_what_is_left() -> None:
 def test_the_ledger_of_virtual_time_is_clean(policy: str) -> None:
     """However many queues: never more than k at once, and no slot taken before it has rested.
 
-    When the first page has told of the others, at 2 s, two of four slots are free; the other two open at 4 s and 5 s: so two are
-    in use at once for ever, if there are queues enough.
+    When the first page has told of the others, at 2 s, two of four slots are free; the other two open at 4 s and 5 s: so two
+    are in use at once for ever, if there are queues enough.
     """
     run = simulated(model_of(one_host(60), slots=4, policy=policy))
     assert run.is_polite, run.verdict
