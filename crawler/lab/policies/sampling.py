@@ -38,13 +38,13 @@ class Sampler:
         self._start_s: float | None = None
         self._cpu_s = 0.0  #: that the process had used at the start
         self._lag_s = 0.0
-        self._waited_s = 0.0  # that the process had waited at the start
+        self._loop_s = 0.0  # that the loop's thread had run, or waited for a processor, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
         if self._start_s is None:
-            self._start_s, self._cpu_s, self._waited_s = self._clock(), _cpu_s(), _waited_s()
+            self._start_s, self._cpu_s, self._loop_s = self._clock(), _cpu_s(), _loop_s()
         try:
             with self._sampling(counts):
                 while True:
@@ -60,7 +60,7 @@ class Sampler:
         elapsed_s = self._now_s()
         if elapsed_s <= 0:
             return Busy(0.0, self._lag_s)
-        return Busy((_cpu_s() - self._cpu_s) / elapsed_s, self._lag_s, (_waited_s() - self._waited_s) / elapsed_s)
+        return Busy((_cpu_s() - self._cpu_s) / elapsed_s, self._lag_s, (_loop_s() - self._loop_s) / elapsed_s)
 
     def _now_s(self) -> float:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
@@ -109,7 +109,7 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _waited_s() -> float:
-    """Seconds that the threads of this process could have run and had no processor; 0 where no kernel tells (not Linux)."""
-    tasks = Path("/proc/self/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9
+def _loop_s() -> float:
+    """Seconds that the main thread has run, or could have run and had no processor; 0 where no kernel tells (not Linux)."""
+    file = Path("/proc/self/schedstat")
+    return sum(map(int, file.read_text().split()[:2])) / 1e9 if file.exists() else 0.0

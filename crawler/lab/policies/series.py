@@ -49,7 +49,9 @@ class Busy(NamedTuple):
 
     share: float  #: CPU seconds a second
     longest_lag_s: float  #: the most that its event loop was late
-    waited: float = 0.0  #: seconds a second that its threads could have run and had no processor; 0 if nobody looked
+    loop: float = (
+        0.0  #: seconds a second that the loop's thread ran, or could have and had no processor; 0: nobody looked
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,14 @@ from typing import NamedTuple
 from crawler.lab.policies.series import RunResult, at
 from crawler.lab.report import Table, shown
 
+#: Curves are compared by their means over so many seconds: a handful of active workers is another handful a second later.
+WINDOW_S = 5
 #: A deviation above this is told as one that needs a reason.
 LARGE = 0.2
 
 
 class Deviation(NamedTuple):
-    """Of one policy: means over the longer of both runs, a second at a time, and what lies between their curves."""
+    """Of one policy: means over the longer of both runs, and what lies between their curves, `WINDOW_S` at a time."""
 
     policy: str
     live_active: float
@@ -27,18 +29,26 @@ class Deviation(NamedTuple):
 
 
 def deviation(live: RunResult, simulated: RunResult) -> Deviation:
-    """Compare them second by second, from the start to the end of the longer one."""
-    seconds = range(max(1, math.ceil(max(live.duration_s, simulated.duration_s))))
-    active = _compared(live, simulated, seconds, lambda run, second: at(run, second).active)
-    urls = _compared(live, simulated, seconds, lambda run, second: at(run, second + 1).urls - at(run, second).urls)
-    return Deviation(live.policy, *active, *urls)
+    """Compare them window by window, from the start to the end of the longer one."""
+    windows = range(max(1, math.ceil(max(live.duration_s, simulated.duration_s) / WINDOW_S)))
+    return Deviation(
+        live.policy, *_compared(live, simulated, windows, _active), *_compared(live, simulated, windows, _urls)
+    )
+
+
+def _active(run: RunResult, window: int) -> float:
+    return fmean(at(run, window * WINDOW_S + second).active for second in range(1, WINDOW_S + 1))
+
+
+def _urls(run: RunResult, window: int) -> float:
+    return (at(run, (window + 1) * WINDOW_S).urls - at(run, window * WINDOW_S).urls) / WINDOW_S
 
 
 def _compared(
-    live: RunResult, simulated: RunResult, seconds: range, value: Callable[[RunResult, float], float]
+    live: RunResult, simulated: RunResult, windows: range, value: Callable[[RunResult, int], float]
 ) -> tuple[float, float, float]:
     """Both means, and the mean distance as a share of the first; infinite if that is 0 and they differ."""
-    pairs = [(value(live, second), value(simulated, second)) for second in seconds]
+    pairs = [(value(live, window), value(simulated, window)) for window in windows]
     mean, distance = fmean(a for a, _ in pairs), fmean(abs(b - a) for a, b in pairs)
     share = distance / mean if mean else math.inf if distance else 0.0
     return mean, fmean(b for _, b in pairs), share
@@ -66,8 +76,8 @@ def table(web: str, deviations: Sequence[Deviation]) -> Table:
             for each in deviations
         ),
         note=(
-            "Means over the longer of both runs. Deviation: the mean over all seconds of how far the simulated curve is from "
-            "the live one, as a share of the live mean; so two runs with equal means may differ."
+            f"Means over the longer of both runs. Deviation: how far the means over {WINDOW_S} s each are apart, on average, "
+            "as a share of the live mean; so two runs with equal means may differ."
         ),
     )
 

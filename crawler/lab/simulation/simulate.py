@@ -112,7 +112,8 @@ def _simulated(
             done.append(simulate(model, course.of_run(words, web.urls)))
     setting = Setting(
         web=f"{place.words}, simulated",
-        size=f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts" + (f" of {file}" if (file := options.replay) else ""),
+        size=f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts"
+        + (f" of {file}" if (file := options.replay) else ""),
         hosts=len(webs[0].sites),
         workers=options.workers,
         politeness=options.politeness,
@@ -170,14 +171,14 @@ def _live_webs(compared: PolicyOptions, file: Path) -> Iterator[Web]:
 
 
 def page_cost_s(live: RunResult) -> float:
-    """What a page took of a live crawl's processor, the waiting for it included; 0 if nobody measured it.
+    """What a page took of a live crawl's event loop, its waiting for a processor included; 0 if nobody measured it.
 
     Others may have used the machine: then a page takes as much longer as the crawler had to wait.
     """
     urls = live.samples[-1].urls if live.samples else 0
     if live.crawler is None or not urls:
         return 0.0
-    return (live.crawler.share + live.crawler.waited) * live.duration_s / urls
+    return (live.crawler.loop or live.crawler.share) * live.duration_s / urls
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:
