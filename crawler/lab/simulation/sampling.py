@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crawler.lab.policies.series import Sample
 
 #: Samples that are kept at most. When there are more, every other one is left out, and the rest is sampled half as often.
-MOST_SAMPLES = 1200
+MOST_SAMPLES = 600
 
 
 class Series:

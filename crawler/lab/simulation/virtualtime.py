@@ -59,6 +59,8 @@ class VirtualCrawl:
         self._begin = begin
         self._events: list[tuple[float, int, Happen]] = []
         self._numbers = count()
+        self._was_full = True  # all workers were busy, or nothing is known yet
+        self._wakes_s: float | None = None  # when a lease may be had, as was last said
 
     # What a visit may do
 
@@ -78,12 +80,28 @@ class VirtualCrawl:
 
     # How time goes by
 
+    def may_lease(self) -> bool:
+        """Whether it is worth asking for a lease: a worker is free, and a gate is open. False is certain.
+
+        Costs half of a lease that is asked for in vain. If all workers were busy until now, a gate is open most likely.
+        """
+        if self.active == self.workers:
+            self._was_full = True
+            return False
+        if self._was_full:
+            self._was_full = False
+            return True
+        self._wakes_s = self.core.wake().at_s
+        return self._wakes_s is None or self._wakes_s <= self.clock.now_s
+
     def lease(self) -> Lease | None:
         """The next lease for a free worker; None if all are busy, or there is none to be had now."""
         if self.active == self.workers:
             return None
         lease = self.core.lease()
-        if lease is not None:
+        if lease is None:
+            self._wakes_s = self.core.wake().at_s
+        else:
             self.active += 1
             self._begin(lease)
         return lease
@@ -93,7 +111,7 @@ class VirtualCrawl:
         at_s = self._events[0][0] if self._events else None
         if self.active == self.workers:
             return at_s
-        wakes_s = self.core.wake().at_s
+        wakes_s = self._wakes_s
         if wakes_s is None or at_s is None:
             return at_s if wakes_s is None else wakes_s
         return min(at_s, wakes_s)
