@@ -38,13 +38,14 @@ class Sampler:
         self._start_s: float | None = None
         self._cpu_s = 0.0  #: that the process had used at the start
         self._lag_s = 0.0
-        self._loop_s = 0.0  # that the loop's thread had run, or waited for a processor, at the start
+        self._waited_s, self._turns = 0.0, 0  # as `_waits` says, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
         if self._start_s is None:
-            self._start_s, self._cpu_s, self._loop_s = self._clock(), _cpu_s(), _loop_s()
+            self._start_s, self._cpu_s = self._clock(), _cpu_s()
+            self._waited_s, self._turns = _waits()
         try:
             with self._sampling(counts):
                 while True:
@@ -60,7 +61,13 @@ class Sampler:
         elapsed_s = self._now_s()
         if elapsed_s <= 0:
             return Busy(0.0, self._lag_s)
-        return Busy((_cpu_s() - self._cpu_s) / elapsed_s, self._lag_s, (_loop_s() - self._loop_s) / elapsed_s)
+        waited_s, turns = _waits()
+        return Busy(
+            share=(_cpu_s() - self._cpu_s) / elapsed_s,
+            longest_lag_s=self._lag_s,
+            waited=(waited_s - self._waited_s) / elapsed_s,
+            turns=(turns - self._turns) / elapsed_s,
+        )
 
     def _now_s(self) -> float:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
@@ -109,7 +116,11 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _loop_s() -> float:
-    """Seconds that the main thread has run, or could have run and had no processor; 0 where no kernel tells (not Linux)."""
+def _waits() -> tuple[float, int]:
+    """How long the main thread could have run and had no processor, and how often it got one; 0 where no kernel tells.
+
+    Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/schedstat`.
+    """
     file = Path("/proc/self/schedstat")
-    return sum(map(int, file.read_text().split()[:2])) / 1e9 if file.exists() else 0.0
+    _, waited_ns, turns = map(int, file.read_text().split()) if file.exists() else (0, 0, 0)
+    return waited_ns / 1e9, turns

@@ -49,9 +49,8 @@ class Busy(NamedTuple):
 
     share: float  #: CPU seconds a second
     longest_lag_s: float  #: the most that its event loop was late
-    loop: float = (
-        0.0  #: seconds a second that the loop's thread ran, or could have and had no processor; 0: nobody looked
-    )
+    waited: float = 0.0  #: seconds a second that its loop's thread could have run and had no processor
+    turns: float = 0.0  #: times a second that this thread was given a processor; 0 if nobody looked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How long the crawler itself takes for a page. On a machine that others use, it waits for each turn of the processor."""
+
+    page_s: float = 0.0  #: of the processor, for a page
+    wait_s: float = 0.0  #: until the processor is had, each time
+    turn_s: float = math.inf  #: for how long it is had then
+
 
 class Processor:
-    """Serves first come, first served, each for as long as it asks."""
+    """Serves first come, first served. Whoever finds it idle waits until it is had; those who come meanwhile wait with him."""
 
-    def __init__(self) -> None:
+    def __init__(self, speed: Speed) -> None:
         self.busy_s = 0.0  #: that it has worked, or will have when all are served
-        self._free_s = 0.0  #: when it is free
+        self._speed = speed
+        self._free_s = -math.inf  #: when it is free
+        self._left_s = 0.0  #: of its turn, then
 
-    def serve(self, now_s: float, work_s: float) -> float:
-        """Stand in line from now on; the answer is how long it takes until the work is done."""
-        self._free_s = max(self._free_s, now_s) + work_s
-        self.busy_s += work_s
+    def serve(self, now_s: float) -> float:
+        """Stand in line from now on with a page; the answer is how long it takes until it is done."""
+        speed = self._speed
+        self.busy_s += speed.page_s
+        if now_s > self._free_s:
+            self._free_s, self._left_s = now_s + speed.wait_s, speed.turn_s
+        work_s = speed.page_s
+        while work_s > self._left_s:
+            self._free_s += self._left_s + speed.wait_s
+            work_s -= self._left_s
+            self._left_s = speed.turn_s
+        self._free_s += work_s
+        self._left_s -= work_s
         return self._free_s - now_s

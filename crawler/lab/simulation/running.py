@@ -6,10 +6,11 @@ import gc
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crawler.interpreter import COLLECTION
 from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample
+from crawler.lab.simulation.processor import Speed
 from crawler.lab.simulation.sampling import Series
 from crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
 from crawler.lab.simulation.visits import Visits
@@ -40,14 +41,14 @@ class Model:
     rule: Rule  #: what a host is owed: the ledger of virtual time is held against it
     workers: int
     seconds: float = math.inf  #: of virtual time, if it is not drained before
-    page_cost_s: float = 0.0  #: of the crawler's processor, a page
+    speed: Speed = field(default_factory=Speed)  #: of the crawler itself; a page takes no time by default
 
 
 def simulate(model: Model, tell: Callable[[Sample], None]) -> RunResult:
     """Crawl the model's web in virtual time; `tell` hears now and then how far it is. Raises: PolicyError."""
     clock, store = VirtualClock(START_S), MemoryStore()
     books = Books({site.host: site.crawl_delay_s for site in model.web.sites}, model.rule, clock)
-    visits = Visits(model.web, books, model.page_cost_s)
+    visits = Visits(model.web, books, model.speed)
     with _collecting_seldom(), open_frontier(None, model.order, store=store, clock=clock) as core:
         crawl = visits.crawl = VirtualCrawl(core, clock, model.workers, visits.begin)
         core.schedule([Candidate(url) for url in model.web.seeds])
@@ -61,7 +62,7 @@ def simulate(model: Model, tell: Callable[[Sample], None]) -> RunResult:
         duration_s=ended_s,
         is_drained=is_drained,
         queue_lengths=lengths,
-        crawler=Busy(visits.processor.busy_s / ended_s, 0.0) if model.page_cost_s and ended_s else None,
+        crawler=Busy(visits.processor.busy_s / ended_s, 0.0) if model.speed.page_s and ended_s else None,
     )
     return _with_ledger(result, books.ledger())
 

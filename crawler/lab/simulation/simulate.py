@@ -19,6 +19,7 @@ from crawler.lab.policies.series import RunResult, Sample, settled
 from crawler.lab.report import Report, Tell
 from crawler.lab.simulation import deviation
 from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
+from crawler.lab.simulation.processor import Speed
 from crawler.lab.simulation.running import Model, simulate
 from crawler.lab.web.model import Web
 from crawler.lab.web.replay import replayed_file
@@ -108,7 +109,7 @@ def _simulated(
     for number, web in enumerate(webs, 1):
         for policy, done in runs.items():
             words = f"{place.words}, {policy}" + (f", repeat {number}" if len(webs) > 1 else "")
-            model = _model(compared, policy, web, options.seconds, options.page_cost_s or 0.0)
+            model = _model(compared, policy, web, options.seconds, Speed(page_s=options.page_cost_s or 0.0))
             done.append(simulate(model, course.of_run(words, web.urls)))
     setting = Setting(
         web=f"{place.words}, simulated",
@@ -129,14 +130,14 @@ def _speed_words(page_cost_s: float | None) -> str:
     return f"the crawler's one processor takes {page_cost_s * 1000:g} ms a page."
 
 
-def _model(compared: PolicyOptions, policy: str, web: Web, seconds: float | None, page_cost_s: float) -> Model:
+def _model(compared: PolicyOptions, policy: str, web: Web, seconds: float | None, speed: Speed) -> Model:
     return Model(
         web=web,
         order=order_of(compared, policy),
         rule=rule_of(compared),
         workers=compared.workers,
         seconds=math.inf if seconds is None else seconds,
-        page_cost_s=page_cost_s,
+        speed=speed,
     )
 
 
@@ -151,8 +152,8 @@ def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
     for comparison, web in zip(live, webs, strict=True):
         simulated = []
         for run_ in comparison.runs:
-            cost_s = page_cost_s(run_) if options.page_cost_s is None else options.page_cost_s
-            model = _model(compared, run_.policy, web, compared.seconds, cost_s)
+            speed = speed_of(run_) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
+            model = _model(compared, run_.policy, web, compared.seconds, speed)
             heard = course.of_run(f"{comparison.setting.web.partition(',')[0]}, {run_.policy}", web.urls)
             simulated.append(simulate(model, heard))
         comparisons.append(replace(comparison, simulated=tuple(simulated)))
@@ -170,15 +171,15 @@ def _live_webs(compared: PolicyOptions, file: Path) -> Iterator[Web]:
         yield make_web(web_options(compared, kind))
 
 
-def page_cost_s(live: RunResult) -> float:
-    """What a page took of a live crawl's event loop, its waiting for a processor included; 0 if nobody measured it.
-
-    Others may have used the machine: then a page takes as much longer as the crawler had to wait.
-    """
-    urls = live.samples[-1].urls if live.samples else 0
-    if live.crawler is None or not urls:
-        return 0.0
-    return (live.crawler.loop or live.crawler.share) * live.duration_s / urls
+def speed_of(live: RunResult) -> Speed:
+    """How fast the crawler was in a live run, if that was measured: what a page took, and how it waited for its turns."""
+    urls, busy = (live.samples[-1].urls if live.samples else 0), live.crawler
+    if busy is None or not urls:
+        return Speed()
+    page_s = busy.share * live.duration_s / urls
+    if not busy.turns:
+        return Speed(page_s=page_s)
+    return Speed(page_s=page_s, wait_s=busy.waited / busy.turns, turn_s=busy.share / busy.turns or math.inf)
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:

@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import Final
 
-from crawler.lab.simulation.processor import Processor
+from crawler.lab.simulation.processor import Processor, Speed
 from crawler.lab.simulation.virtualtime import VirtualCrawl
 from crawler.lab.web.ledger import Books
 from crawler.lab.web.model import Page, Site, Web
@@ -30,14 +30,14 @@ class Visits:
 
     crawl: VirtualCrawl
 
-    def __init__(self, web: Web, books: Books, page_cost_s: float) -> None:
+    def __init__(self, web: Web, books: Books, speed: Speed) -> None:
         self.urls = 0  #: that have ended
         self.bytes = 0  #: of bodies
         self.queues: Counter[str] = Counter()  #: queue -> URLs that have ended
-        self.processor = Processor()
+        self.processor = Processor(speed)
         self._web = web
         self._books = books
-        self._page_cost_s = page_cost_s
+        self._takes_time = speed.page_s > 0
         self._sites = {site.host: site for site in web.sites}
         self._known_until_s: dict[str, float] = {}  # host -> when its robots.txt is asked for again
         self._waiting: dict[str, list[Lease]] = {}  # host -> visits that wait for its robots.txt
@@ -95,7 +95,7 @@ class Visits:
         now_s = self.crawl.clock.now_s
         self._books.of(host).end(start_s, now_s, page.size)
         self.bytes += page.size
-        if self._page_cost_s:
+        if self._takes_time:
             self._work(partial(self._end, lease, page, start_s, now_s))
         else:
             self._end(lease, page, start_s, now_s)
@@ -115,8 +115,8 @@ class Visits:
 
     def _work(self, done: partial[None]) -> None:
         """Let the processor have the page, then let it be done."""
-        if self._page_cost_s:
-            self.crawl.after(self.processor.serve(self.crawl.clock.now_s, self._page_cost_s), done)
+        if self._takes_time:
+            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done)
         else:
             done()
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from crawler.lab.policies.series import Busy
 from crawler.lab.simulation.options import SimulationOptions
-from crawler.lab.simulation.simulate import page_cost_s, run
+from crawler.lab.simulation.processor import Speed
+from crawler.lab.simulation.simulate import run, speed_of
 from crawler.outcomes.errors import UsageError
 from tests.crawler.lab.policies.runs import run_of
 
@@ -43,12 +44,12 @@ def test_each_kind_is_a_comparison_of_its_own() -> None:
     assert len(report.data["comparisons"]) == 2
 
 
-def test_a_page_costs_what_the_loop_of_the_live_crawl_ran_or_waited() -> None:
-    """Half of 2 s for 20 URLs; without that figure the processor time; nothing if nobody looked."""
-    live = run_of(active=(0, 10, 10), crawler=Busy(0.3, 0.0, 0.5))
-    assert page_cost_s(live) == pytest.approx(0.05)
-    assert page_cost_s(replace(live, crawler=Busy(0.3, 0.0))) == pytest.approx(0.03)
-    assert page_cost_s(replace(live, crawler=None)) == 0.0
+def test_a_crawler_is_as_fast_as_it_was_in_the_live_run() -> None:
+    """0.3 s a second for 20 URLs in 2 s; 50 turns a second, each after 4 ms of waiting. Nothing is known if nobody looked."""
+    live = run_of(active=(0, 10, 10), crawler=Busy(0.3, 0.0, waited=0.2, turns=50.0))
+    assert astuple(speed_of(live)) == pytest.approx((0.03, 0.004, 0.006))
+    assert speed_of(replace(live, crawler=Busy(0.3, 0.0))) == Speed(page_s=pytest.approx(0.03))
+    assert speed_of(replace(live, crawler=None)) == Speed()
 
 
 def test_a_crawl_of_real_sites_cannot_be_simulated_beside(tmp_path: Path) -> None:

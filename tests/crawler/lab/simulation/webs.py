@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from crawler.lab.simulation.processor import Speed
 from crawler.lab.simulation.running import Model
 from crawler.lab.web.ledger import Rule
 from crawler.lab.web.model import Page, Site
@@ -64,4 +65,4 @@ def model_of(
         max_unacknowledged=workers,
     )
     rule = Rule(slots=slots, min_delay_s=DELAY_S, max_delay_s=DELAY_S)
-    return Model(web=web, order=order, rule=rule, workers=workers, seconds=seconds, page_cost_s=page_cost_s)
+    return Model(web=web, order=order, rule=rule, workers=workers, seconds=seconds, speed=Speed(page_s=page_cost_s))
