@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -150,9 +150,9 @@ def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
     course = _Course(tell, sum(web.urls for web in webs) * len(compared.policies))
     comparisons = []
     for comparison, web in zip(live, webs, strict=True):
-        simulated = []
+        simulated, cost_s = [], page_cost_s(comparison.runs)
         for run_ in comparison.runs:
-            speed = speed_of(run_) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
+            speed = speed_of(run_, cost_s) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
             model = _model(compared, run_.policy, web, compared.seconds, speed)
             heard = course.of_run(f"{comparison.setting.web.partition(',')[0]}, {run_.policy}", web.urls)
             simulated.append(simulate(model, heard))
@@ -171,15 +171,26 @@ def _live_webs(compared: PolicyOptions, file: Path) -> Iterator[Web]:
         yield make_web(web_options(compared, kind))
 
 
-def speed_of(live: RunResult) -> Speed:
-    """How fast the crawler was in a live run, if that was measured: what a page took, and how it waited for its turns."""
-    urls, busy = (live.samples[-1].urls if live.samples else 0), live.crawler
-    if busy is None or not urls:
-        return Speed()
-    page_s = busy.share * live.duration_s / urls
-    if not busy.turns:
+def page_cost_s(runs: Sequence[RunResult]) -> float:
+    """What a page takes of the crawler's processor: the least that any of these live runs took; 0 if that was not measured.
+
+    A crawler that has time to spare commits and looks at its sockets more often, for fewer pages each time; the busier it is,
+    the more pages share that, and the busiest run is where it matters.
+    """
+    costs = (
+        run.crawler.share * run.duration_s / run.samples[-1].urls
+        for run in runs
+        if run.crawler is not None and run.samples and run.samples[-1].urls
+    )
+    return min(costs, default=0.0)
+
+
+def speed_of(live: RunResult, page_s: float) -> Speed:
+    """How fast the crawler was in a live run: how it waited for its turns, if that was measured."""
+    busy = live.crawler
+    if busy is None or not (busy.turns and busy.share):
         return Speed(page_s=page_s)
-    return Speed(page_s=page_s, wait_s=busy.waited / busy.turns, turn_s=busy.share / busy.turns or math.inf)
+    return Speed(page_s=page_s, wait_s=busy.waited / busy.turns, turn_s=busy.share / busy.turns)
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:

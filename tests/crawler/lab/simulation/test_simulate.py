@@ -11,7 +11,7 @@ import pytest
 from crawler.lab.policies.series import Busy
 from crawler.lab.simulation.options import SimulationOptions
 from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.simulate import run, speed_of
+from crawler.lab.simulation.simulate import page_cost_s, run, speed_of
 from crawler.outcomes.errors import UsageError
 from tests.crawler.lab.policies.runs import run_of
 
@@ -44,12 +44,18 @@ def test_each_kind_is_a_comparison_of_its_own() -> None:
     assert len(report.data["comparisons"]) == 2
 
 
-def test_a_crawler_is_as_fast_as_it_was_in_the_live_run() -> None:
-    """0.3 s a second for 20 URLs in 2 s; 50 turns a second, each after 4 ms of waiting. Nothing is known if nobody looked."""
-    live = run_of(active=(0, 10, 10), crawler=Busy(0.3, 0.0, waited=0.2, turns=50.0))
-    assert astuple(speed_of(live)) == pytest.approx((0.03, 0.004, 0.006))
-    assert speed_of(replace(live, crawler=Busy(0.3, 0.0))) == Speed(page_s=pytest.approx(0.03))
-    assert speed_of(replace(live, crawler=None)) == Speed()
+def test_a_page_costs_what_it_did_in_the_busiest_live_run() -> None:
+    """0.3 s a second for 20 URLs in 2 s; 0.2 s for as many. Nothing is known if nobody looked."""
+    idle, busy = (run_of(active=(0, 10, 10), crawler=Busy(share, 0.0)) for share in (0.3, 0.2))
+    assert page_cost_s([idle, busy]) == pytest.approx(0.02)
+    assert page_cost_s([replace(idle, crawler=None)]) == 0.0
+
+
+def test_a_simulated_crawler_waits_for_its_turns_as_the_live_one_did() -> None:
+    """50 turns a second, each of 6 ms after 4 ms of waiting."""
+    live = run_of(crawler=Busy(0.3, 0.0, waited=0.2, turns=50.0))
+    assert astuple(speed_of(live, 0.02)) == pytest.approx((0.02, 0.004, 0.006))
+    assert speed_of(replace(live, crawler=Busy(0.3, 0.0)), 0.02) == Speed(page_s=0.02)
 
 
 def test_a_crawl_of_real_sites_cannot_be_simulated_beside(tmp_path: Path) -> None:
