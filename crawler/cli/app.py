@@ -19,6 +19,7 @@ from crawler.cli.operate_options import add, pause, resume, status, stop
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 from crawler.cli.report_options import report
 from crawler.cli.robots import robots as robots_command
+from crawler.cli.simulate_options import simulate
 
 app = typer.Typer(
     help="A polite crawler that can be killed at any moment: the same command goes on.",
@@ -171,6 +172,7 @@ app.command()(links)
 app.command()(index)
 app.command()(compare)
 lab.command("policies")(compare)
+lab.command()(simulate)
 lab.command()(web)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

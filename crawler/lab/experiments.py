@@ -74,6 +74,13 @@ def _policies(flags: Flags, tell: Tell) -> Report:
     return compare.run(PolicyOptions(**flags), tell)
 
 
+def _simulate(flags: Flags, tell: Tell) -> Report:
+    from crawler.lab.simulation import simulate  # noqa: PLC0415
+    from crawler.lab.simulation.options import SimulationOptions  # noqa: PLC0415
+
+    return simulate.run(SimulationOptions(**flags), tell)
+
+
 #: In the order of the help.
 EXPERIMENTS: dict[str, Callable[[Flags, Tell], Report]] = {
     "smm": _smm,
@@ -81,4 +88,5 @@ EXPERIMENTS: dict[str, Callable[[Flags, Tell], Report]] = {
     "redis": _redis,
     "balance": _balance,
     "policies": _policies,
+    "simulate": _simulate,
 }

@@ -8,6 +8,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 from crawler.lab.policies.series import Busy, Sample
@@ -37,12 +38,14 @@ class Sampler:
         self._start_s: float | None = None
         self._cpu_s = 0.0  #: that the process had used at the start
         self._lag_s = 0.0
+        self._waited_s, self._turns = 0.0, 0  # as `_waits` says, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
+            self._waited_s, self._turns = _waits()
         try:
             with self._sampling(counts):
                 while True:
@@ -56,7 +59,15 @@ class Sampler:
     def busy(self) -> Busy:
         """How busy the process was from the first sample to now; how late its event loop was at worst when a second began."""
         elapsed_s = self._now_s()
-        return Busy((_cpu_s() - self._cpu_s) / elapsed_s if elapsed_s > 0 else 0.0, self._lag_s)
+        if elapsed_s <= 0:
+            return Busy(0.0, self._lag_s)
+        waited_s, turns = _waits()
+        return Busy(
+            share=(_cpu_s() - self._cpu_s) / elapsed_s,
+            longest_lag_s=self._lag_s,
+            waited=(waited_s - self._waited_s) / elapsed_s,
+            turns=(turns - self._turns) / elapsed_s,
+        )
 
     def _now_s(self) -> float:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
@@ -103,3 +114,13 @@ def _queues_of(looked: FrontierStatistics) -> tuple[int, int, int]:
 def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def _waits() -> tuple[float, int]:
+    """How long the main thread could have run and had no processor, and how often it got one; 0 where no kernel tells.
+
+    Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/schedstat`.
+    """
+    file = Path("/proc/self/schedstat")
+    _, waited_ns, turns = map(int, file.read_text().split()) if file.exists() else (0, 0, 0)
+    return waited_ns / 1e9, turns

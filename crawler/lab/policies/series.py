@@ -17,8 +17,9 @@ from frontier.policies.balance import Balance
 
 #: A repeat is dropped if it is farther from the median than so many median deviations.
 MOST_DEVIATIONS = 3.0
-#: Seconds between two points of an averaged curve.
+#: Seconds between two points of an averaged curve, and how many points it has at most.
 STEP_S = 1.0
+MOST_POINTS = 2000
 
 
 class Sample(NamedTuple):
@@ -48,6 +49,8 @@ class Busy(NamedTuple):
 
     share: float  #: CPU seconds a second
     longest_lag_s: float  #: the most that its event loop was late
+    waited: float = 0.0  #: seconds a second that its loop's thread could have run and had no processor
+    turns: float = 0.0  #: times a second that this thread was given a processor; 0 if nobody looked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,12 +190,16 @@ def settled(repeats: Sequence[RunResult]) -> RunResult:
 
 
 def averaged(runs: Sequence[RunResult]) -> RunResult:
-    """The mean of runs, on points one `STEP_S` apart up to the end of the longest; one run stays as it is."""
+    """The mean of runs, on points one `STEP_S` (of a very long run: more) apart up to the end of the longest.
+
+    One run stays as it is.
+    """
     first = runs[0]
     if len(runs) == 1:
         return first
     end_s = max(run.duration_s for run in runs)
-    points = [number * STEP_S for number in range(math.ceil(end_s / STEP_S))] + [end_s]
+    step_s = max(STEP_S, end_s / MOST_POINTS)
+    points = [number * step_s for number in range(math.ceil(end_s / step_s))] + [end_s]
     samples = (_mean_sample([at(run, point) for run in runs]) for point in points)
     return replace(
         first,

@@ -91,7 +91,7 @@ class MadeWeb:
         tree = [*self._tree(host, number)] if is_page else []
         own = self._own_embeds(host, number) if is_page else []
         if not tree and not own and (status := self._failure(site, status_at, is_page=is_page)):
-            parent = self._roots[host] + paths.path((number - 1) // FAN_OUT)
+            parent = self._roots[host] + paths.path(max(number - 1, 0) // FAN_OUT)
             target = (parent,) if is_redirect(status) else ()
             return _answer(site, (status, "text/html", _FAILURE_SIZE), latency_s, target)
         media_type = "text/html" if is_page else TYPES[url.rpartition(".")[2]]

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from crawler.lab.policies.sampling import Sampler
-from crawler.lab.policies.series import Sample
+from crawler.lab.policies.series import Busy, Sample
 from crawler.reporting.statistics import CrawlStatistics
 from tests.crawler.builder import memory_frontier, until
 
@@ -53,6 +53,6 @@ async def test_how_busy_the_process_was_is_known_afterwards() -> None:
     """Before anything was watched, it is nothing."""
     told: list[Sample] = []
     sampler = Sampler(told.append)
-    assert sampler.busy() == (0.0, 0.0)
+    assert sampler.busy() == Busy(0.0, 0.0)
     await watched(sampler, CrawlStatistics(started_s=0.0), told)
     assert sampler.busy().share >= 0

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.lab.policies.series import (
+    MOST_POINTS,
     Busy,
     HostSeen,
     Sample,
@@ -133,3 +134,9 @@ def test_one_run_is_its_own_mean() -> None:
     assert averaged([run]) is run
     with pytest.raises(ValueError, match="no run"):
         settled([])
+
+
+def test_the_average_of_very_long_runs_has_a_bounded_number_of_points() -> None:
+    """Simulated crawls last for weeks: a point a second would be a million."""
+    long = [run_of(duration_s=1e6), run_of(duration_s=5e5)]
+    assert len(averaged(long).samples) <= MOST_POINTS + 1

@@ -213,3 +213,11 @@ def test_a_web_that_cannot_be_is_refused(changes: dict[str, float], named: str) 
     """One line names the option."""
     with pytest.raises(UsageError, match=named):
         make_web(WebOptions(**changes))  # type: ignore[arg-type]
+
+
+def test_no_page_leads_to_one_that_there_is_not() -> None:
+    """The only page of a host may redirect, and has none above it."""
+    web = make_web(WebOptions(pages=3000, kind="hosts", hosts=2900))
+    roots = [web.page(f"http://{site.host}/") for site in web.sites]
+    assert any(page is not None and page.status == 301 for page in roots)
+    assert all(page is not None and all(map(web.page, (*page.links, *page.embeds))) for page in roots)
