@@ -34,9 +34,7 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
     What the work raises comes before the cancellation.
     """
-    task = asyncio.ensure_future(work)
-    cancelled = await outlast(task)
-    result = task.result()
+    result, cancelled = await _finished(work)
     if cancelled is not None:
         raise cancelled
     return result
@@ -47,10 +45,15 @@ async def or_closed(opening: Coroutine[Any, Any, C]) -> C:
 
     What the opening raises comes before the cancellation.
     """
-    task = asyncio.ensure_future(opening)
-    cancelled = await outlast(task)
-    opened = task.result()
+    opened, cancelled = await _finished(opening)
     if cancelled is not None:
         opened.close()
         raise cancelled
     return opened
+
+
+async def _finished(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
+    """What the work came to, and the last cancellation of the caller meanwhile. Raises what the work raises."""
+    task = asyncio.ensure_future(work)
+    cancelled = await outlast(task)
+    return task.result(), cancelled
