@@ -125,6 +125,7 @@ def _compared(options: PolicyOptions, place: Place, course: _Course) -> Comparis
         politeness=options.politeness,
         connections=options.connections,
         delays=delay_words(options),
+        latency_s=0.0 if options.seeds or options.replay else options.latency_s,
     )
     return Comparison(setting=setting, runs=tuple(map(settled, runs.values())))
 
