@@ -51,6 +51,8 @@ class Outside:
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
     is_last: bool = False  #: the process ends with the crawl, so a SIGTERM that comes too late has nothing to end
+    #: look at the Frontier and the counts while the workers work, until cancelled; None: nobody does
+    watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
 
 
 class CrawlController:
@@ -168,6 +170,8 @@ class CrawlController:
                     group.create_task(telling.look(), name="look"),
                     group.create_task(telling.write(), name="progress-statistics"),
                 ]
+                if (watch := self._outside.watch) is not None:
+                    beside.append(group.create_task(watch(frontier, self._statistics), name="watch"))
                 await self._until_ended(workers, frontier, pool)
                 for task in beside:
                     task.cancel()

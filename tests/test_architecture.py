@@ -43,7 +43,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/network/idle.py",
         "crawler/network/socks.py",
         "crawler/network/wire.py",
-        "crawler/lab/miniweb*",
     ),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetching/answers.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
@@ -81,7 +80,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetching/exchange.py",
         "crawler/fetching/fetcher.py",
         "crawler/fetching/requests.py",
-        "crawler/lab/miniweb*",
     ),  # the type of aiohttp's URLs
 }
 
@@ -304,7 +302,7 @@ def test_a_misplaced_library_is_found(path: str, text: str) -> None:
 def test_a_library_in_its_place_is_allowed() -> None:
     """Places may be patterns; the standard library and the rooms themselves are free."""
     command = source("crawler/cli/crawl.py", "import json\nimport typer\nfrom crawler.urls.parsing import Urls")
-    assert misplaced_libraries([command, source("crawler/lab/miniweb.py", "import aiohttp")]) == []
+    assert misplaced_libraries([command, source("crawler/reporting/progress_log.py", "import rich")]) == []
 
 
 def test_no_module_imports_itself_by_a_detour(rooms: list[Source]) -> None:

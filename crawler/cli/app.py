@@ -7,16 +7,19 @@ from typing import Annotated
 
 import typer
 
+from crawler.cli.compare_options import compare
 from crawler.cli.config_options import config
 from crawler.cli.dedup_options import dedup
 from crawler.cli.frontier_options import frontier, why
 from crawler.cli.index import index
 from crawler.cli.lab_options import lab
+from crawler.cli.lab_web_options import web
 from crawler.cli.links_options import links
 from crawler.cli.operate_options import add, pause, resume, status, stop
 from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
 from crawler.cli.report_options import report
 from crawler.cli.robots import robots as robots_command
+from crawler.cli.simulate_options import simulate
 
 app = typer.Typer(
     help="A polite crawler that can be killed at any moment: the same command goes on.",
@@ -167,5 +170,9 @@ app.command()(why)
 app.command()(report)
 app.command()(links)
 app.command()(index)
+app.command()(compare)
+lab.command("policies")(compare)
+lab.command()(simulate)
+lab.command()(web)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import io
 import os
 import signal
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import structlog
 
-from crawler.allocation import give_back_early
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
+from crawler.interpreter import tune_interpreter
 from crawler.jobs.checking import check_names
 from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
@@ -30,13 +29,6 @@ from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
 
 log = structlog.get_logger(__name__)
-
-#: How long a thread may keep Python's lock while another waits for it. The store's thread gives it away at each statement;
-#: with Python's 5 ms its transactions would last mostly for waiting (30 % more URLs a second, measured).
-SWITCH_S = 0.0005
-#: Objects more before Python looks for cycles among them, and how often it looks at older ones. A crawl makes millions of
-#: records without cycles; at Python's 700 the looking takes up to a third of its time (40 % more URLs a second, measured).
-COLLECTION = (50_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +52,6 @@ def run_crawl(command: CrawlCommand) -> int:
         return _fail(error, failure_code(error))
     except KeyboardInterrupt:
         return ExitCode.FORCED
-
-
-def tune_interpreter() -> None:
-    """Set what the interpreter does by itself, for a process that is a crawl.
-
-    When threads switch, when cycles are sought, when memory goes back to the system.
-    """
-    sys.setswitchinterval(SWITCH_S)
-    gc.set_threshold(*COLLECTION)
-    give_back_early()
 
 
 def _run(command: CrawlCommand) -> int:

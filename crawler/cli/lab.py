@@ -5,6 +5,7 @@ What can fail without the experiment is tried before it: minutes of measuring mu
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -35,6 +36,10 @@ PLAIN_INTERVAL_S = 10.0
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
+#: A file of this name is standard output.
+STDOUT = Path("-")
+
+
 class _Terminated(KeyboardInterrupt):
     """A signal came: servers are ended and temporary folders removed on the way out, as with Ctrl-C."""
 
@@ -51,6 +56,7 @@ class LabCommand:
     flags: Mapping[str, object]  #: field of the experiment's options -> value, None if not given
     plot: Path | None = None
     csv: Path | None = None
+    json: Path | None = None  #: `STDOUT`: instead of the tables
 
 
 def run_lab(command: LabCommand) -> int:
@@ -71,9 +77,15 @@ def _run(command: LabCommand) -> int:
     given = {key: value for key, value in command.flags.items() if value is not None}
     with telling(command.name, Console(stderr=True)) as tell:
         report = run_experiment(command.name, given, tell)
-    codes = [_show(report)]
+    codes = [_print(_json(report)) if command.json == STDOUT else show_report(report)]
+    if (json_file := command.json) and json_file != STDOUT:
+        codes.append(_write(json_file, lambda: json_file.write_text(_json(report), encoding="utf-8")))
     if path := command.csv:
-        codes.append(_write(path, lambda: path.write_text(csv_of(report.tables), encoding="utf-8", newline="")))
+        codes.append(
+            _write(
+                path, lambda: path.write_text(csv_of((*report.tables, *report.beside)), encoding="utf-8", newline="")
+            )
+        )
     if plot := command.plot:
         codes.append(_write(plot, lambda: draw(report, plot)))
     return next(filter(None, codes), 0)
@@ -119,8 +131,8 @@ def _require_outputs(command: LabCommand) -> None:
         raise UsageError("standard output is closed; redirect it")
     if command.plot:
         require_plots(command.plot)
-    for option, path in (("--csv", command.csv), ("--plot", command.plot)):
-        if path:
+    for option, path in (("--csv", command.csv), ("--json", command.json), ("--plot", command.plot)):
+        if path and path != STDOUT:
             _require_writable(path, option)
     if isinstance(urls := command.flags.get("urls"), Path):
         require_readable(urls)
@@ -151,14 +163,17 @@ def _write(path: Path, write: Callable[[], object]) -> int:
     return 0
 
 
-def _show(report: Report) -> int:
+def show_report(report: Report) -> int:
     """The tables on standard output, whatever it can write. If its reader has gone, the files are written all the same."""
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else PIPE_WIDTH
+    return _print(report_text(report, width=width, is_terminal=is_terminal))
+
+
+def _print(text: str) -> int:
     encoding = sys.stdout.encoding or "utf-8"
-    text = report_text(report, width=width, is_terminal=is_terminal).encode(encoding, "replace").decode(encoding)
     try:
-        print(text, end="", flush=True)  # noqa: T201 - the command's own output
+        print(text.encode(encoding, "replace").decode(encoding), end="", flush=True)  # noqa: T201 - the command's own output
     except OSError as error:
         # What is flushed at the end of the process must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -167,6 +182,11 @@ def _show(report: Report) -> int:
         kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
         return _fail(kind(f"standard output: {(error.strerror or str(error)).lower()}; --csv FILE keeps the numbers"))
     return 0
+
+
+def _json(report: Report) -> str:
+    """All that was measured, on one line."""
+    return json.dumps(report.data) + "\n"
 
 
 @contextmanager

@@ -67,10 +67,26 @@ def _balance(flags: Flags, tell: Tell) -> Report:
     return balance.run(balance.BalanceOptions(**flags), tell)
 
 
+def _policies(flags: Flags, tell: Tell) -> Report:
+    from crawler.lab.policies import compare  # noqa: PLC0415
+    from crawler.lab.policies.options import PolicyOptions  # noqa: PLC0415
+
+    return compare.run(PolicyOptions(**flags), tell)
+
+
+def _simulate(flags: Flags, tell: Tell) -> Report:
+    from crawler.lab.simulation import simulate  # noqa: PLC0415
+    from crawler.lab.simulation.options import SimulationOptions  # noqa: PLC0415
+
+    return simulate.run(SimulationOptions(**flags), tell)
+
+
 #: In the order of the help.
 EXPERIMENTS: dict[str, Callable[[Flags, Tell], Report]] = {
     "smm": _smm,
     "fpr": _fpr,
     "redis": _redis,
     "balance": _balance,
+    "policies": _policies,
+    "simulate": _simulate,
 }

@@ -118,7 +118,7 @@ def _separate_thousands(axes: Axes, panel: Panel) -> None:
 def _draw_lines(axes: Axes, panel: Panel) -> None:
     for curve, colour in zip(panel.curves, _colours(panel.curves), strict=True):
         style = "--" if curve.is_dashed else "-"
-        marker = "" if curve.is_dashed or len(curve.x) > _MOST_MARKERS else "o"
+        marker = "" if curve.is_dashed or panel.is_course or len(curve.x) > _MOST_MARKERS else "o"
         axes.plot(
             curve.x, curve.y, style, marker=marker, markersize=3.5, linewidth=1.4, color=colour, label=curve.label
         )

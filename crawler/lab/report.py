@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -48,6 +48,7 @@ class Panel:
     curves: tuple[Curve, ...]
     is_log_x: bool = False
     is_log_y: bool = False
+    is_course: bool = False  #: lines over time: their points are too many to be marked
     is_bars: bool = False  #: bars instead of lines
     names: tuple[str, ...] = ()  #: of bars: what stands at x = 0, 1, 2, …; they lie level then, the first on top
 
@@ -60,6 +61,8 @@ class Report:
     tables: tuple[Table, ...]
     panels: tuple[Panel, ...]
     closing: tuple[str, ...]  #: in words: what the numbers say, one sentence a line
+    beside: tuple[Table, ...] = ()  #: long ones, for the CSV file alone
+    data: Mapping[str, object] | None = None  #: all that was measured, as JSON holds it, if it can be had
 
 
 def shown(cell: Cell) -> str:

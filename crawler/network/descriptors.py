@@ -44,12 +44,17 @@ def raise_file_limit() -> int:
     return _WANTED[0] if soft == resource.RLIM_INFINITY else soft
 
 
+def files_for(workers: int) -> int:
+    """The open files with which no worker waits for another's connection."""
+    return _OWN + _PER_WORKER * workers
+
+
 def connections_within(files: int, workers: int) -> Connections:
     """The connections for so many workers when so many files may be open; at least one.
 
     If there are too few for the workers, none is kept, fetches wait for each other, and the log says so.
     """
-    left = files - _OWN - _PER_WORKER * workers
+    left = files - files_for(workers)
     if left >= 0:
         return Connections(idle=min(left, MAX_IDLE))
     busy = max((files - _OWN) // _PER_WORKER, 1)

@@ -11,7 +11,7 @@ from frontier.errors import UnknownQueue
 from frontier.fingerprints import name_id
 from frontier.models import GateKey, QueueKey
 from frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
-from frontier.operating.statistics import FrontierStatistics, examine
+from frontier.operating.statistics import FrontierStatistics, ReadyQueues, examine, ready
 from frontier.operating.steps import Steps, asked, flushed
 from frontier.operating.views import Views
 from frontier.parts import Parts
@@ -42,6 +42,10 @@ class Looking:
         yield from self.flush()
         tally = yield from asked(self._store.tally)
         return examine(self._parts, tally, behind, self._clock())._replace(seen=self._seen.facts())
+
+    def ready(self) -> ReadyQueues:
+        """The queues that may be served now, by what is in memory; never waits. Costs a look at every queue there."""
+        return ready(self._parts, self._clock())
 
     def queues(
         self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE

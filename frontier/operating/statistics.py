@@ -54,6 +54,13 @@ class FrontierStatistics(NamedTuple):
         return self.pending + self.retired + self.in_flight + self.done + self.failed + self.disregarded
 
 
+class ReadyQueues(NamedTuple):
+    """Queues that have something to serve in memory and nothing in flight."""
+
+    ready: int
+    parked: int  #: of these, those all of whose gates in memory are closed
+
+
 def count(parts: Parts) -> FrontierCounts:
     """The counts, which are kept up to date. Costs O(1)."""
     counters = parts.books.counters()
@@ -84,6 +91,11 @@ def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float
         why_idle=_why(parts, behind, now_s),
         seen={},
     )
+
+
+def ready(parts: Parts, now_s: float) -> ReadyQueues:
+    """The ready queues. Costs a look at every queue in memory."""
+    return ReadyQueues(parts.schedule.index.states[QueueState.READY], _parked(parts, now_s))
 
 
 def _states(parts: Parts, tally: Mapping[str, int]) -> dict[str, int]:

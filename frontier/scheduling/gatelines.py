@@ -31,6 +31,7 @@ _NEVER: Final = math.inf
 class Listed(Protocol):
     """What can stand in a heap of gates."""
 
+    gate: Gate
     entry: tuple[float, int] | None  #: its valid entry
     turn: tuple[float, int] | None  #: the latest one: whoever is listed again for the same time keeps his turn
 
@@ -49,12 +50,15 @@ class GateHeap:
     def __init__(self, turns_from: int = 0) -> None:
         self._heap: list[tuple[float, int, Listed]] = []
         self._turn = turns_from  #: breaks ties: first come, first served
+        self.latest_s = -math.inf  #: no gate that may be listed opens later, those left out all of whose slots are out
 
     def enlist(self, listed: Listed) -> None:
         """Give it its place, if it has anything to serve and a slot; it keeps its turn if nothing changed."""
         at_s = listed.serves_s()
         if at_s == _NEVER:
             listed.entry = None
+            if listed.gate.blocked_until_s == _NEVER:
+                self.latest_s = _NEVER
             return
         entry = listed.entry
         if entry is not None and entry[0] == at_s:
@@ -64,6 +68,7 @@ class GateHeap:
             self._turn += 1
             turn = at_s, self._turn
         listed.entry = listed.turn = turn
+        self.latest_s = max(self.latest_s, at_s)
         heappush(self._heap, (at_s, turn[1], listed))
 
     def first_open(self, now_s: float) -> Line | None:

@@ -140,11 +140,11 @@ class GateWindow:
         """
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
-        if self._room <= 0:
-            closed = (line for line in self._lines.values() if not (line.gate.out or line.is_loading))
-            for line in nlargest(max(self._most // 10, 1), closed, key=Line.opens_s):
-                if line.opens_s() > now_s + LONG_S:
-                    self._leave(line, now_s)
+        # What is closed with its group is in no list; else the list knows whether a look at each gate is worth its price.
+        if self._room <= 0 and (self.groups.exist or self.heap.latest_s > now_s + LONG_S):
+            for line in _closed_for_long(self._lines.values(), max(self._most // 10, 1), now_s):
+                self._leave(line, now_s)
+            self.heap.latest_s = max((line.entry[0] for line in self._lines.values() if line.entry), default=-math.inf)
         if self._room > 0:
             self._ask()
         else:
@@ -228,6 +228,12 @@ class GateWindow:
         self._take_out(line.gate.id)
         self.stored.left(turn, wakes_s)
         self.groups.leave(line)
+
+
+def _closed_for_long(lines: Iterable[Line], most: int, now_s: float) -> list[Line]:
+    """Those that open last, if not soon. Costs a look at every gate."""
+    closed = (line for line in lines if not (line.gate.out or line.is_loading))
+    return [line for line in nlargest(most, closed, key=Line.opens_s) if line.opens_s() > now_s + LONG_S]
 
 
 def _wakes_s(line: Line, now_s: float) -> float | None:

@@ -526,6 +526,25 @@ async def test_an_error_beside_a_defect_does_not_hide_it(tmp_path, monkeypatch) 
     assert failed.group_contains(JournalFull)
 
 
+async def test_whoever_watches_sees_frontier_and_counts_until_the_workers_have_ended(tmp_path) -> None:
+    """It is started with the workers and cancelled after them."""
+    seen = []
+
+    async def watch(frontier, counts) -> None:
+        seen.append((frontier.core.counts().pending, counts.pages))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append((frontier.core.is_done, counts.pages))
+
+    async with web_of(SITE) as web:
+        with JobFolder.open(tmp_path / "job") as job:
+            run = Run(web, job)
+            run.controller._outside = replace(run.controller._outside, watch=watch)
+            await run.controller.run()
+    assert seen == [(1, 0), (True, 4)]
+
+
 async def test_a_report_that_cannot_be_written_is_told_after_the_summary(tmp_path) -> None:
     """The error names the file; the crawl itself is done, and what it came to is said."""
     async with web_of(SITE) as web:

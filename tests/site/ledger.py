@@ -3,16 +3,18 @@
 It never asks a clock: the server gives the times, so a test can write a ledger by hand. A request's
 start is when its head was read; its end is the moment before its last bytes are sent. So what the
 client sees as one request after the other never looks like two at once here, and a measured rest is
-never shorter than what the client kept.
+never shorter than what the client kept. How many at once and how long apart is the product's account
+(`crawler/lab/web/ledger.py`), which judges the lab's crawls, too.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from math import inf
 from pathlib import Path
+
+from crawler.lab.web.ledger import HostBooks, Rule
 
 #: The status of a request whose client went away before its answer was sent (nginx has the same number).
 CLIENT_GONE = 499
@@ -28,8 +30,6 @@ class Visit:
     start_s: float
     #: Epoch seconds just before the last bytes of the answer were sent, or when the connection ended.
     end_s: float
-    #: Requests of this host in service when this one started, itself included.
-    in_service: int
     host: str
     #: The raw request target: path and query, byte for byte.
     path: str
@@ -44,7 +44,6 @@ class Visit:
 @dataclass(frozen=True, slots=True)
 class _Arrival:
     start_s: float
-    in_service: int
     host: str
     path: str
 
@@ -57,32 +56,20 @@ class Ledger:
         self._open: dict[int, _Arrival] = {}
         self._visits: list[Visit] = []
         self._asked: Counter[str] = Counter()
-        self._in_service: Counter[str] = Counter()
         self._tickets = 0
 
     def begin(self, host: str, path: str, now_s: float) -> int:
         """Note an arrival; the ticket is for `end`. Cost: O(1)."""
         self._tickets += 1
         self._asked[f"http://{host}{path}"] += 1
-        self._in_service[host] += 1
-        self._open[self._tickets] = _Arrival(now_s, self._in_service[host], host, path)
+        self._open[self._tickets] = _Arrival(now_s, host, path)
         return self._tickets
 
     def end(self, ticket: int, status: int, now_s: float) -> None:
         """Note how a request ended; only the first call for a ticket counts. Cost: O(1)."""
         arrival = self._open.pop(ticket, None)
         if arrival is not None:
-            self._in_service[arrival.host] -= 1
-            self._add(
-                Visit(
-                    start_s=arrival.start_s,
-                    end_s=now_s,
-                    in_service=arrival.in_service,
-                    host=arrival.host,
-                    path=arrival.path,
-                    status=status,
-                )
-            )
+            self._add(Visit(start_s=arrival.start_s, end_s=now_s, host=arrival.host, path=arrival.path, status=status))
 
     def _add(self, visit: Visit) -> None:
         self._visits.append(visit)
@@ -117,17 +104,36 @@ class Ledger:
 
     def max_in_service(self, host: str | None = None) -> int:
         """The most requests that one host (None: any one host) had in service at once."""
-        return max((start.in_service for start in self._starts(host)), default=0)
+        return max((account.most for account in self._accounts(host).values()), default=0)
 
     def shortest_gap(self, host: str) -> float:
         """The least seconds between two starts on the host; infinite with fewer than two."""
-        starts = sorted(start.start_s for start in self._starts(host))
-        return min((later - earlier for earlier, later in pairwise(starts)), default=inf)
+        account = self._accounts(host).get(host)
+        gap_s = None if account is None else account.shortest_start_gap_s
+        return inf if gap_s is None else gap_s
 
     def shortest_rest(self, host: str) -> float:
-        """The least seconds from a request's end to the next start on the host; below 0: they overlapped."""
-        visits = [visit for visit in self.visits if visit.host == host]
-        return min((later.start_s - earlier.end_s for earlier, later in pairwise(visits)), default=inf)
+        """The least seconds from a request's end to the next start on the host; minus infinity: they overlapped."""
+        account = self._accounts(host).get(host)
+        if account is not None and account.too_many:
+            return -inf
+        rest_s = None if account is None else account.shortest_gap_s
+        return inf if rest_s is None else rest_s
+
+    def _accounts(self, host: str | None) -> dict[str, HostBooks]:
+        """What the host (None: each) has borne, by the rule of one at once."""
+        accounts: dict[str, HostBooks] = {}
+        starts = [(start.start_s, 1, start.start_s, start.host) for start in self._starts(host)]
+        ended = [visit for visit in self._visits if host in (None, visit.host)]
+        # At one moment an end comes before another's start, but not before its own.
+        ends = [(each.end_s, 0 if each.end_s > each.start_s else 2, each.start_s, each.host) for each in ended]
+        for now_s, kind, start_s, name in sorted(starts + ends):
+            account = accounts.setdefault(name, HostBooks(name, Rule(), None))
+            if kind == 1:
+                account.begin(now_s)
+            else:
+                account.end(start_s, now_s, 0)
+        return accounts
 
     def hits_after(self, time_s: float) -> int:
         """How many requests started after the time: 0 once a crawl has ended."""

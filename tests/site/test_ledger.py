@@ -86,12 +86,12 @@ def test_the_shortest_gap_is_between_starts_of_one_host() -> None:
 
 
 def test_the_shortest_rest_is_from_an_end_to_the_next_start() -> None:
-    """Fetches that overlap have a negative rest."""
+    """Fetches that overlap have none."""
     ledger = noted(("a.test", "/1", 1.0, 1.5, 200), ("a.test", "/2", 3.0, 3.5, 200), ("b.test", "/1", 1.6, 9.0, 200))
     assert ledger.shortest_rest("a.test") == 1.5
     assert ledger.shortest_rest("b.test") == inf
     noted(("a.test", "/3", 3.25, 5.0, 200), ledger=ledger)
-    assert ledger.shortest_rest("a.test") == -0.25
+    assert ledger.shortest_rest("a.test") == -inf
 
 
 def test_hits_after_the_end_of_a_crawl_are_seen() -> None:
@@ -120,5 +120,5 @@ def test_a_ledger_file_reads_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_visit_names_its_url() -> None:
     """Host and raw target make the URL."""
-    visit = Visit(start_s=1.0, end_s=2.0, in_service=1, host="a.test", path="/x?y", status=200)
+    visit = Visit(start_s=1.0, end_s=2.0, host="a.test", path="/x?y", status=200)
     assert visit.url == "http://a.test/x?y"

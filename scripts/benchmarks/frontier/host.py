@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event
 
-from crawler.cli.crawl import tune_interpreter
+from crawler.interpreter import tune_interpreter
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.models import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
 

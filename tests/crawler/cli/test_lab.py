@@ -2,9 +2,11 @@
 
 import csv
 import io
+import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,27 @@ def test_tables_notes_and_closing_are_shown(monkeypatch, capsys) -> None:
         "Times\nwhat       µs\n-------------\nquery    1.25\ninsert  2,000\nA note.\n\n* It wins.\n"
     )
     assert calls == [("smm", {"seed": 7, "quick": False})]
+
+
+def test_all_that_was_measured_is_written_as_json(monkeypatch, capsys, tmp_path) -> None:
+    """Into a file beside the tables, or on standard output in their place; long tables go into the CSV file alone."""
+    long = Table(title="Seconds", columns=("s",), rows=((1,), (2,)))
+    answer(monkeypatch, replace(REPORT, data={"runs": [1, 2]}, beside=(long,)))
+    assert lab(json=tmp_path / "a.json", csv=tmp_path / "a.csv") == 0
+    assert json.loads((tmp_path / "a.json").read_text()) == {"runs": [1, 2]}
+    assert (tmp_path / "a.csv").read_text().endswith("Seconds\ns\n1\n2\n")
+    out = capsys.readouterr().out
+    assert "It wins." in out
+    assert "Seconds" not in out
+    assert lab(json=Path("-")) == 0
+    assert json.loads(capsys.readouterr().out) == {"runs": [1, 2]}
+
+
+def test_a_json_file_that_cannot_be_written_is_told_before_the_experiment(monkeypatch, tmp_path) -> None:
+    """As any other."""
+    calls = answer(monkeypatch)
+    assert lab(json=tmp_path / "no" / "a.json") == ExitCode.USAGE
+    assert not calls
 
 
 @pytest.mark.parametrize(

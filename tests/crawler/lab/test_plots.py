@@ -107,6 +107,12 @@ def test_an_axis_has_numbers_that_can_be_read(places, is_log, texts) -> None:
     assert not is_log or not drawn.axes[0].get_xticklabels(minor=True)
 
 
+def test_the_points_of_a_course_over_time_are_not_marked() -> None:
+    """A short run beside a long one looks like it."""
+    assert [line.get_marker() for line in axes_of(curve("a", 1.0, 2.0)).lines] == ["o"]
+    assert [line.get_marker() for line in axes_of(curve("a", 1.0, 2.0), is_course=True).lines] == [""]
+
+
 @pytest.mark.parametrize(
     ("panel_", "labels"), [(LINES, ["c = 1", "formula, c = 1", "c = 2"]), (LEVEL, ["measured", "formula"])]
 )

@@ -9,6 +9,8 @@ import pytest
 from frontier.errors import UnknownQueue
 from frontier.models import GateKey, OutcomeKind, QueueKey
 from frontier.operating.steps import Steps
+from frontier.scheduling.gates import Politeness
+from frontier.scheduling.lifecycle import QueueState
 from tests.frontier.builder import HASTE, Rig, build
 
 A = QueueKey("a.test")
@@ -129,3 +131,15 @@ def test_a_number_that_no_store_can_hold_is_told_in_one_line(number: Any) -> Non
     with pytest.raises(TypeError, match="a dedup key is bytes"):
         rig.core.ended([b"http://a.test/", number])
     rig.core.check()
+
+
+def test_ready_queues_are_those_of_the_statistics() -> None:
+    """It asks no store, and parked ones are counted among them."""
+    rig = build(politeness=Politeness(min_delay_s=10.0, max_delay_s=10.0), policy="bkdr:97")
+    rig.add(*(f"http://h{number}.test/{page}" for number in range(4) for page in range(5)))
+    for lease in rig.lease_all()[:2]:
+        rig.finish(lease)
+    whole = rig.core.statistics()
+    found = rig.core.operations.looking.ready()
+    assert found == (whole.queues[QueueState.READY.value], whole.parked)
+    assert found.parked

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from heapq import nlargest
+from typing import Any
 
 import pytest
 
@@ -353,3 +355,23 @@ def test_a_gate_that_is_closed_without_end_never_is_a_time_to_wait_for() -> None
     assert rig.lease() is None
     rig.unblock("a.test")
     assert rig.lease_now().gate == "a.test"
+
+
+def test_a_window_full_of_gates_that_only_rest_is_not_looked_through_at_every_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look at each gate costs milliseconds with 10,000 of them, and none of those that rest may leave."""
+    looks = []
+
+    def counted(*given: Any, **more: Any) -> list[Any]:
+        looks.append(given)
+        return nlargest(*given, **more)
+
+    monkeypatch.setattr(gatewindow, "nlargest", counted)
+    rig = build(gates_in_memory=4)
+    rig.add(*(f"http://{host}/{page}" for host in hosts(8) for page in "ab"))
+    for lease in rig.lease_all():
+        rig.finish(lease)
+    assert rig.schedule.window.is_full
+    assert [rig.lease() for _ in range(20)] == [None] * 20
+    assert not looks

@@ -1,0 +1,121 @@
+"""One real crawl, in a process of its own: `python -m crawler.lab.policies.crawling FOLDER`.
+
+It runs the order `order.toml` of the folder, in the folder `job` there, and says one JSON value a line on standard output: a
+list for each sample, then an object for the end. Its log goes to standard error. It ends at once when its standard input ends,
+which is when whoever started it has gone, however that came about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+from crawler.controller import CrawlController, Outside
+from crawler.interpreter import tune_interpreter
+from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import open_job
+from crawler.jobs.seeds import read_seeds
+from crawler.lab.policies.sampling import Sampler
+from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import load_order
+from crawler.outcomes.endings import FORESEEABLE, failure_code
+from crawler.outcomes.errors import NoSeeds
+from crawler.outcomes.exits import ExitCode
+from crawler.reporting.logs import configure_logs
+from crawler.reporting.progress import CrawlSnapshot
+from frontier.composition import own_function
+from frontier.models import QueueKey
+from frontier.policies.assignment import Assign, parse_policy
+from frontier.policies.balance import Balance, balance
+
+#: In the folder that it is given.
+ORDER_FILE = "order.toml"
+JOB_FOLDER = "job"
+
+#: URLs that are assigned at a time when queues are counted.
+_BATCH = 1000
+
+
+def main(folder: Path) -> int:
+    """Crawl, and answer the exit code; a foreseeable error is one line on standard error."""
+    configure_logs(0)
+    tune_interpreter()
+    try:
+        order = load_order(folder / ORDER_FILE, {})
+        _say(_crawled(order, folder / JOB_FOLDER))
+    except FORESEEABLE as error:
+        print(error, file=sys.stderr)  # noqa: T201 - what the starting process reads
+        return failure_code(error)
+    return ExitCode.DONE
+
+
+def _crawled(order: CrawlOrder, directory: Path) -> dict[str, object]:
+    """Run the crawl, sampled; then how it ended. Raises: CrawlerError, FrontierError."""
+    found = read_seeds(order.job.sources, io.BytesIO())
+    if not found.seeds:
+        raise NoSeeds("no seed is left")
+    sampler = Sampler(_say)
+    outside = Outside(
+        say=_nothing, show=_show_nothing, force_exit=lambda: os._exit(ExitCode.FORCED), watch=sampler.watch
+    )
+    with JobFolder.open(directory) as job:
+        code = asyncio.run(_run(CrawlController(order, job, found.seeds, outside)))
+        if code is ExitCode.NO_SEED_ANSWERED:
+            raise NoSeeds("no seed answered")
+        busy, lengths = sampler.busy(), queue_lengths(job.state, order)
+    return {"ended_s": sampler.ended_s, "is_drained": sampler.is_drained, "busy": busy, "queue_lengths": lengths}
+
+
+async def _run(controller: CrawlController) -> ExitCode:
+    _end_with(sys.stdin.fileno())
+    return await controller.run()
+
+
+def _end_with(fd: int) -> None:
+    """End the process when nobody holds the other end of this descriptor any more."""
+
+    def look() -> None:
+        if not os.read(fd, 1024):
+            os._exit(ExitCode.FORCED)
+
+    asyncio.get_running_loop().add_reader(fd, look)
+
+
+def queue_lengths(state: Path, order: CrawlOrder) -> Balance:
+    """How many of all URLs that a job has found came to how many queues (blocks). Costs a look at every URL."""
+    hosts = order.dns.hosts
+    assign = parse_policy(
+        order.frontier.policy,
+        ip_of=lambda host: hosts[host].partition(":")[0] if host in hosts else None,
+        imported=own_function,
+    )
+    with closing(open_job(state, order)) as frontier:
+        return balance(_keys(assign, (entry["url"] for entry in map(json.loads, frontier.dump()) if "url" in entry)))
+
+
+def _keys(assign: Assign, urls: Iterator[str]) -> Iterator[QueueKey]:
+    while batch := list(islice(urls, _BATCH)):
+        yield from assign(batch)
+
+
+def _say(value: object) -> None:
+    print(json.dumps(value), flush=True)  # noqa: T201 - what the starting process reads
+
+
+def _nothing(_: str) -> None:
+    """The comparison says what there is to say."""
+
+
+async def _show_nothing(_: Callable[[], CrawlSnapshot]) -> None:
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,231 @@
+"""What is to be compared, and the crawl order that each run has. Pure, but for the files that are looked at."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler.jobs.opening import frontier_order
+from crawler.jobs.seeds import read_seeds
+from crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
+from crawler.network.descriptors import files_for, raise_file_limit
+from crawler.orders.order import CrawlOrder
+from crawler.orders.quantities import exact_duration
+from crawler.orders.sources import load_order
+from crawler.outcomes.errors import UsageError
+from frontier.errors import PolicyError
+from frontier.policies.assignment import PolitenessScope
+
+#: One after the other, each as long as it takes: the host's queues, three ways to have more of them.
+DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
+#: The made webs that crawls are compared on.
+KINDS = ("portals", "subdomains")
+
+#: The lab's times are a sixtieth of a real crawl's: 3 s, 30 s and some 6 s become these.
+SCALE = 60
+MIN_DELAY_S = 0.05
+MAX_DELAY_S = 0.5
+LATENCY_S = 0.1
+
+_MOST_WORKERS = 10_000
+#: Whose gates the delays are owed by.
+_SCOPES = {PAPER: PolitenessScope.QUEUE, POLITE: PolitenessScope.HOST, OFF: PolitenessScope.OFF}
+#: Links that lead from the seeds to the last page: a tree of any depth is to be crawled whole.
+_ANY_DEPTH = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """What stands on the command line; the defaults are those of `anabranch compare`."""
+
+    policies: tuple[str, ...] = DEFAULT_POLICIES
+    workers: int = 1000
+    politeness: str = POLITE
+    connections: int = 1  #: slots of a host's gate
+    delay_factor: float = 5.0
+    min_delay_s: float | None = None  #: None: the lab's, or of a real crawl the order's
+    max_delay_s: float | None = None
+    seconds: float = 60.0  #: of a run, if it is not drained before
+    repeat: int = 1
+    kinds: tuple[str, ...] = ("portals",)  #: of made webs, one after the other
+    pages: int = 20_000
+    hosts: int = 40
+    latency_s: float = LATENCY_S
+    seed: int = 1
+    replay: Path | None = None  #: a crawl.log whose web is crawled, in the place of a made one
+    seeds: Path | None = None  #: a file of real seeds, in the place of a web in a box
+
+    @property
+    def steps(self) -> int:
+        """Seconds of all runs, if none is drained before."""
+        return round(self.webs * len(self.policies) * self.repeat * self.seconds)
+
+    @property
+    def webs(self) -> int:
+        """Webs that are crawled."""
+        return 1 if self.replay or self.seeds else len(self.kinds)
+
+
+def check(options: PolicyOptions) -> None:
+    """Raises: UsageError for the first thing that makes no sense; nothing was started then."""
+    _check_numbers(options)
+    _check_choices(options)
+    _check_files(options)
+    _check_descriptors(options)
+    for policy in options.policies:
+        try:
+            frontier_order(order_for(options, policy))
+        except PolicyError as error:
+            raise UsageError(f"--policies: {error}") from error
+
+
+def _check_numbers(options: PolicyOptions) -> None:
+    most = _MOST_WORKERS
+    wrong = {
+        f"--workers must be from 1 to {most:,}": not 1 <= options.workers <= most,
+        f"--connections must be from 1 to {most:,}": not 1 <= options.connections <= most,
+        "--repeat must be 1 or more": options.repeat < 1,
+        "--seconds must be 1 or more: a run is looked at once a second": options.seconds < 1,
+        "--delay-factor must be 0 or more": not 0 <= options.delay_factor < float("inf"),
+    }
+    for words, is_wrong in wrong.items():
+        if is_wrong:
+            raise UsageError(words)
+    least_s, most_s = delays(options)
+    if least_s > most_s:
+        least, longest = exact_duration(least_s), exact_duration(most_s)
+        raise UsageError(
+            f"--max-delay ({longest}) is less than --min-delay ({least}); raise the one or lower the other"
+        )
+
+
+def _check_choices(options: PolicyOptions) -> None:
+    _one_of("--politeness", [options.politeness], POLITENESSES)
+    _one_of("--kind", options.kinds, KINDS)
+    if not options.policies:
+        raise UsageError("--policies: name some, as in host,bkdr:997")
+    for option, named in (("--policies", options.policies), ("--kind", options.kinds)):
+        if len(set(named)) < len(named):
+            raise UsageError(f"{option}: {','.join(named)} names one of them twice")
+    if options.seeds and options.replay:
+        raise UsageError("--seeds is a real crawl, --replay one of a web in a box; leave one of them out")
+    if options.seeds and options.politeness != POLITE:
+        raise UsageError(
+            f"--seeds: real sites are crawled with --politeness polite alone; {options.politeness} is for the web in a box"
+        )
+    if options.seeds and "ip" in options.policies:
+        raise UsageError("--policies: ip cannot be compared on real sites, whose addresses nobody knows beforehand")
+
+
+def _check_files(options: PolicyOptions) -> None:
+    for option, file in (("--replay", options.replay), ("--seeds", options.seeds)):
+        try:
+            if file is not None:
+                file.open("rb").close()
+        except OSError as error:
+            raise UsageError(f"{option}: {file}: {(error.strerror or str(error)).lower()}") from error
+    if options.seeds is not None:
+        found = read_seeds([str(options.seeds.absolute())], io.BytesIO())
+        if not found.seeds:
+            raise UsageError(f"--seeds: {options.seeds}: no seed in it; give a URL a line")
+
+
+def _check_descriptors(options: PolicyOptions) -> None:
+    """Workers that wait for each other's connections would be active and do nothing."""
+    allowed, needed = raise_file_limit(), files_for(options.workers)
+    if allowed < needed:
+        raise UsageError(
+            f"--workers {options.workers:,} need {needed:,} open files, the limit is {allowed:,}: "
+            "raise it (ulimit -Hn) or lower --workers"
+        )
+
+
+def _one_of(option: str, named: Sequence[str], known: Sequence[str]) -> None:
+    for name in named:
+        if name not in known:
+            raise UsageError(f"{option} {name!r} is unknown; choose one of {', '.join(known)}")
+
+
+def delays(options: PolicyOptions) -> tuple[float, float]:
+    """The shortest and the longest rest of a gate, in seconds."""
+    politeness = CrawlOrder().politeness
+    least_s, most_s = (politeness.min_delay_s, politeness.max_delay_s) if options.seeds else (MIN_DELAY_S, MAX_DELAY_S)
+    return (
+        least_s if options.min_delay_s is None else options.min_delay_s,
+        most_s if options.max_delay_s is None else options.max_delay_s,
+    )
+
+
+def delay_words(options: PolicyOptions) -> str:
+    """The delays in one sentence, with how they are scaled."""
+    if options.politeness == OFF:
+        return "no delays."
+    least_s, most_s = delays(options)
+    whose = "queue" if options.politeness == PAPER else "host"
+    words = (
+        f"delays: a {whose} rests {options.delay_factor:g} x the fetch time, within {exact_duration(least_s)} and "
+        f"{exact_duration(most_s)}"
+    )
+    if options.seeds:
+        return f"{words}."
+    is_scaled = (least_s, most_s) == (MIN_DELAY_S, MAX_DELAY_S)
+    scaled = f" (Heritrix's 3 s and 30 s divided by {SCALE})" if is_scaled else ""
+    latency = "" if options.replay else f"; median latency {exact_duration(options.latency_s)}"
+    return f"{words}{scaled}{latency}; a 503 closes no gate for longer than that."
+
+
+def order_for(
+    options: PolicyOptions, policy: str, *, seeds: Sequence[str] = (), addresses: Mapping[str, str] | None = None
+) -> CrawlOrder:
+    """The order of a run: the durable store and all else as a crawl has it by default, robots.txt obeyed.
+
+    `addresses` has the hosts of a web in a box: they are the crawl's scope, so that it never leaves it. Without them the order
+    is that of a real crawl, by the environment, too. Raises: OrderError.
+    """
+    return _real_order(options, policy) if options.seeds else _boxed_order(options, policy, seeds, addresses or {})
+
+
+def _boxed_order(options: PolicyOptions, policy: str, seeds: Sequence[str], addresses: Mapping[str, str]) -> CrawlOrder:
+    least_s, most_s = delays(options)
+    return CrawlOrder.model_validate(
+        {
+            "job": {"seeds": list(seeds)},
+            "scope": {"accept": list(addresses), "max_hops": _ANY_DEPTH},
+            "frontier": {"policy": policy, "politeness": _SCOPES[options.politeness].value},
+            "politeness": {
+                "delay_factor": options.delay_factor,
+                "min_delay": least_s,
+                "max_delay": most_s,
+                "max_connections": options.connections,
+                "backoff_base": 0,  # Heritrix has none, and its minutes would be all that is seen of a run of one
+                "backoff_cap": 0,
+            },
+            "crawl": {"workers": options.workers},
+            "limits": {"min_free_disk": 0},
+            "fetch": {"allow_private": True},
+            "dns": {"hosts": dict(addresses)},
+            "report": {"progress": "none", "reports": False},
+        }
+    )
+
+
+def _real_order(options: PolicyOptions, policy: str) -> CrawlOrder:
+    order, (least_s, most_s) = load_order(None, {}), delays(options)
+    assert options.seeds is not None
+    politeness = {
+        "delay_factor": options.delay_factor,
+        "min_delay_s": least_s,
+        "max_delay_s": most_s,
+        "max_connections": options.connections,
+    }
+    return order.model_copy(
+        update={
+            "job": order.job.model_copy(update={"seeds": (), "seed_files": (options.seeds.absolute(),)}),
+            "frontier": order.frontier.model_copy(update={"policy": policy, "politeness": _SCOPES[POLITE].value}),
+            "politeness": order.politeness.model_copy(update=politeness),
+            "crawl": order.crawl.model_copy(update={"workers": options.workers}),
+            "report": order.report.model_copy(update={"progress": "none", "reports": False}),
+        }
+    )

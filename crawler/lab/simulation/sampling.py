@@ -1,0 +1,60 @@
+"""The series of a simulated crawl: each second, or less often if it lasts long. Pure, but for what it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crawler.lab.policies.series import NOTHING_YET, Sample
+
+#: Samples that are kept at most (even). When there are more, every other one is left out, and the rest is sampled half as
+#: often.
+MOST_SAMPLES = 600
+
+
+class Series:
+    """Samples at the multiples of an interval that begins with `each_s` and is doubled when there are too many.
+
+    Active workers are not sampled but counted: their means and peaks are exact, however long the interval is. `look` says
+    the rest of a moment; it hears the moment and what is known of the workers then.
+    """
+
+    def __init__(self, look: Callable[[Sample], Sample], each_s: float = 1.0, most: int = MOST_SAMPLES) -> None:
+        self.each_s = each_s
+        self.samples: list[Sample] = []
+        self._look = look
+        self._most = most
+        self._now = NOTHING_YET
+        self._take()
+
+    def go_on(self, at_s: float, active: int) -> None:
+        """So many workers are active until `at_s`; samples that are due before are taken."""
+        while (next_s := len(self.samples) * self.each_s) < at_s:
+            self._pass(next_s, active)
+            self._take()
+        self._pass(at_s, active)
+
+    def close(self) -> tuple[Sample, ...]:
+        """All samples, and one of the end."""
+        if self.samples[-1].at_s < self._now.at_s:
+            self._take()
+        return tuple(self.samples)
+
+    def _pass(self, at_s: float, active: int) -> None:
+        now = self._now
+        if at_s > now.at_s:
+            held_s = now.held_s + active * (at_s - now.at_s)
+            self._now = now._replace(at_s=at_s, held_s=held_s, peak=max(now.peak, active))
+
+    def _take(self) -> None:
+        samples = self.samples
+        samples.append(self._look(self._now))
+        self._now = self._now._replace(peak=0)
+        if len(samples) > self._most:
+            samples[2::2] = map(_with_peak_of, samples[2::2], samples[1::2])
+            del samples[1::2]
+            self.each_s *= 2
+
+
+def _with_peak_of(sample: Sample, before: Sample) -> Sample:
+    """The sample before is left out: what was at most since then stands in this one."""
+    return sample._replace(peak=max(sample.peak, before.peak))

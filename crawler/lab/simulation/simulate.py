@@ -1,0 +1,203 @@
+"""Policies compared in virtual time, alone or beside a live comparison of the same: what `anabranch lab simulate` runs."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from crawler.lab.policies import saved
+from crawler.lab.policies.compare import WEB_WORDS, rule_of
+from crawler.lab.policies.comparison import Comparison, Setting
+from crawler.lab.policies.options import PolicyOptions, delay_words
+from crawler.lab.policies.report import report_of
+from crawler.lab.policies.series import RunResult, settled
+from crawler.lab.report import Report, Tell
+from crawler.lab.simulation import deviation
+from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
+from crawler.lab.simulation.processor import Speed
+from crawler.lab.simulation.running import Course, Model, simulate
+from crawler.lab.web.model import Web
+from crawler.lab.web.replay import replayed_file
+from crawler.lab.web.shape import make_web
+from crawler.outcomes.errors import UsageError
+
+NAME = "simulate"
+
+_WORDS = {**WEB_WORDS, "hosts": "many hosts"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One web that is simulated."""
+
+    words: str
+    web: Callable[[int], Web]  #: of a repeat
+
+
+def run(options: SimulationOptions, tell: Tell) -> Report:
+    """Simulate. Raises: UsageError before anything is done, PolicyError."""
+    check(options)
+    return _alone(options, tell) if options.beside is None else _beside(options, options.beside, tell)
+
+
+class _Course:
+    """How far all runs together are, as URLs: what is shown while they go on."""
+
+    def __init__(self, tell: Tell, urls: int) -> None:
+        self._tell = tell
+        self._urls = urls
+        self._before = 0
+
+    def of_run(self, words: str, urls: int) -> Callable[[Course], None]:
+        """Whom the next run tells how far it is."""
+        start, self._before = self._before, self._before + urls
+
+        def heard(now: Course) -> None:
+            done = min(start + now.urls, self._urls)
+            self._tell(done, self._urls, f"{words}: {now.active:,} active workers at {now.at_s:,.0f} s")
+
+        self._tell(start, self._urls, f"{words} begins")
+        return heard
+
+
+# Alone
+
+
+def _alone(options: SimulationOptions, tell: Tell) -> Report:
+    compared, places = as_compared(options), list(_places(options))
+    webs = [(place, [place.web(repeat) for repeat in range(options.repeat)]) for place in places]
+    course = _Course(tell, sum(web.urls for _, each in webs for web in each) * len(options.policies))
+    began_s = time.process_time()
+    comparisons = [_simulated(options, compared, place, each, course) for place, each in webs]
+    cost = (
+        f"simulated in {time.process_time() - began_s:.0f} s of processor time, with at most "
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:,} MiB of memory"
+    )
+    done = [replace(each, setting=replace(each.setting, machine=cost)) for each in comparisons]
+    data = saved.saved(compared, done) | {
+        "simulation": {"links": options.links, "page_cost_s": options.page_cost_s or 0.0}
+    }
+    return report_of(NAME, done, data=data)
+
+
+def _places(options: SimulationOptions) -> Iterator[Place]:
+    if options.replay is not None:
+        replayed = replayed_file(options.replay)
+        yield Place(words="replay", web=partial(_same, replayed))
+        return
+    for kind in options.kinds:
+        yield Place(words=_WORDS[kind], web=partial(_made, options, kind))
+
+
+def _same(web: Web, _repeat: int) -> Web:
+    return web
+
+
+def _made(options: SimulationOptions, kind: str, repeat: int) -> Web:
+    return make_web(web_options(as_compared(options), kind, links=options.links, repeat=repeat))
+
+
+def _simulated(
+    options: SimulationOptions, compared: PolicyOptions, place: Place, webs: list[Web], course: _Course
+) -> Comparison:
+    runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
+    for number, web in enumerate(webs, 1):
+        for policy, done in runs.items():
+            words = f"{place.words}, {policy}" + (f", repeat {number}" if len(webs) > 1 else "")
+            model = _model(compared, policy, web, options.seconds, Speed(page_s=options.page_cost_s or 0.0))
+            done.append(simulate(model, course.of_run(words, web.urls)))
+    setting = Setting(
+        web=f"{place.words}, simulated",
+        size=f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts"
+        + (f" of {file}" if (file := options.replay) else ""),
+        hosts=len(webs[0].sites),
+        workers=options.workers,
+        politeness=options.politeness,
+        connections=options.connections,
+        delays=f"{delay_words(compared)[:-1]}; {_speed_words(options.page_cost_s)}",
+    )
+    return Comparison(setting=setting, runs=tuple(map(settled, runs.values())))
+
+
+def _speed_words(page_cost_s: float | None) -> str:
+    if not page_cost_s:
+        return "the crawler itself takes no time."
+    return f"the crawler's one processor takes {page_cost_s * 1000:g} ms a page."
+
+
+def _model(compared: PolicyOptions, policy: str, web: Web, seconds: float | None, speed: Speed) -> Model:
+    return Model(
+        web=web,
+        order=order_of(compared, policy),
+        rule=rule_of(compared),
+        workers=compared.workers,
+        seconds=math.inf if seconds is None else seconds,
+        speed=speed,
+    )
+
+
+# Beside a live comparison
+
+
+def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
+    compared, live = saved.load(file)
+    webs = list(_live_webs(compared, file))
+    course = _Course(tell, sum(web.urls for web in webs) * len(compared.policies))
+    comparisons = []
+    for comparison, web in zip(live, webs, strict=True):
+        simulated, cost_s = [], page_cost_s(comparison.runs)
+        for run_ in comparison.runs:
+            speed = speed_of(run_, cost_s) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
+            model = _model(compared, run_.policy, web, compared.seconds, speed)
+            heard = course.of_run(f"{comparison.setting.web.partition(',')[0]}, {run_.policy}", web.urls)
+            simulated.append(simulate(model, heard))
+        comparisons.append(replace(comparison, simulated=tuple(simulated)))
+    return _compared_report(compared, comparisons)
+
+
+def _live_webs(compared: PolicyOptions, file: Path) -> Iterator[Web]:
+    """The webs of a live comparison, in its order."""
+    if compared.seeds is not None:
+        raise UsageError(f"{file}: a crawl of real sites, whose web nobody knows; replay its crawl.log with --replay")
+    if compared.replay is not None:
+        yield replayed_file(compared.replay)
+        return
+    for kind in compared.kinds:
+        yield make_web(web_options(compared, kind))
+
+
+def page_cost_s(runs: Sequence[RunResult]) -> float:
+    """What a page takes of the crawler's processor: the least that any of these live runs took; 0 if that was not measured.
+
+    A crawler that has time to spare commits and looks at its sockets more often, for fewer pages each time; the busier it is,
+    the more pages share that, and the busiest run is where it matters.
+    """
+    costs = (
+        run.crawler.share * run.duration_s / run.samples[-1].urls
+        for run in runs
+        if run.crawler is not None and run.samples and run.samples[-1].urls
+    )
+    return min(costs, default=0.0)
+
+
+def speed_of(live: RunResult, page_s: float) -> Speed:
+    """How fast the crawler was in a live run: how it waited for its turns, if that was measured."""
+    busy = live.crawler
+    if busy is None or not (busy.turns and busy.share):
+        return Speed(page_s=page_s)
+    return Speed(page_s=page_s, wait_s=busy.waited / busy.turns, turn_s=busy.share / busy.turns)
+
+
+def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:
+    report = report_of(NAME, comparisons, data=saved.saved(compared, comparisons))
+    tables, closing = [], []
+    for each in comparisons:
+        found = [deviation.deviation(live, its) for live, its in zip(each.runs, each.simulated, strict=True)]
+        tables.append(deviation.table(each.setting.web, found))
+        closing.append(deviation.words(each.setting.web, found))
+    return replace(report, tables=(*report.tables, *tables), closing=(*report.closing, *closing))

@@ -1,0 +1,132 @@
+"""What becomes of a lease in virtual time: robots.txt if it is the host's first, the fetch, the processor, the end.
+
+The rules are those of the crawl's own chain. The first visit to a host fetches its robots.txt in the page's place and goes back
+deferred; visits to it that are under way meanwhile wait for that and go on, or go back if the host has a Crawl-delay. A 429 or
+503 is tried again as often as a crawl does. A fetch ends, and its slot rests from then on, before the processor has the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Final
+
+from crawler.lab.simulation.processor import Processor, Speed
+from crawler.lab.simulation.virtualtime import VirtualCrawl
+from crawler.lab.web.ledger import Books
+from crawler.lab.web.model import Page, Site, Web
+from crawler.outcomes.failures import HOST_BUSY, retry_after
+from crawler.robots.cache import LIFETIME_S
+from crawler.robots.delays import CrawlDelays
+from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
+
+_new: Final = tuple.__new__
+_DONE: Final = OutcomeKind.DONE
+_NO_TROUBLE: Final = HostTrouble.NONE
+
+
+class Visits:
+    """The visits of one crawl. `begin` is what its engine is made with, `crawl` that engine."""
+
+    crawl: VirtualCrawl
+
+    def __init__(self, web: Web, books: Books, speed: Speed) -> None:
+        self.urls = 0  #: that have ended
+        self.bytes = 0  #: of bodies
+        self.queues: Counter[str] = Counter()  #: queue -> URLs that have ended
+        self.processor = Processor(speed)
+        self._web = web
+        self._books = books
+        self._takes_time = speed.page_s > 0
+        self._sites = {site.host: site for site in web.sites}
+        self._known_until_s: dict[str, float] = {}  # host -> when its robots.txt is asked for again
+        self._waiting: dict[str, list[Lease]] = {}  # host -> visits that wait for its robots.txt
+        self._delays = CrawlDelays()
+
+    def begin(self, lease: Lease) -> None:
+        """A worker has this URL now."""
+        host = lease.url[7 : lease.url.find("/", 7)].partition(":")[0]
+        if self._known_until_s.get(host, 0.0) > lease.since_s:
+            self._fetch(host, lease)
+        elif (waiting := self._waiting.get(host)) is not None:
+            waiting.append(lease)
+        else:
+            self._waiting[host] = []
+            self._fetch_robots(self._sites[host], lease)
+
+    # robots.txt
+
+    def _fetch_robots(self, site: Site, lease: Lease) -> None:
+        start_s = self.crawl.clock.now_s
+        self._books.of(site.host).begin(start_s, is_robots=True)
+        self.crawl.after(site.latency_s, partial(self._robots_fetched, site, lease, start_s))
+
+    def _robots_fetched(self, site: Site, lease: Lease, start_s: float) -> None:
+        now_s = self.crawl.clock.now_s
+        self._books.of(site.host).end(start_s, now_s, 0)
+        self._work(partial(self._robots_read, site, lease, start_s, now_s))
+
+    def _robots_read(self, site: Site, lease: Lease, start_s: float, end_s: float) -> None:
+        self._known_until_s[site.host] = self.crawl.clock.now_s + LIFETIME_S
+        delay_s = site.crawl_delay_s or 0.0
+        if delay_s or len(self._delays):
+            self.crawl.core.set_delay(lease.gate, self._delays.learn(lease.gate, site.host, delay_s))
+        waiting = self._waiting.pop(site.host)
+        self.crawl.end(lease, Outcome(OutcomeKind.DEFERRED, 0, start_s, end_s))
+        for other in waiting:
+            if delay_s:
+                self.crawl.give_back(other)
+            else:
+                self._fetch(site.host, other)
+
+    # Pages
+
+    def _fetch(self, host: str, lease: Lease) -> None:
+        page = self._web.page(lease.url) or self._nothing(host)
+        start_s = self.crawl.clock.now_s
+        self._books.of(host).begin(start_s)
+        self.crawl.after(page.latency_s + page.transfer_s, partial(self._fetched, host, lease, page, start_s))
+
+    def _nothing(self, host: str) -> Page:
+        """What a host answers for a page that it does not have."""
+        return Page(404, "text/plain", 0, self._sites[host].latency_s, 0.0, (), ())
+
+    def _fetched(self, host: str, lease: Lease, page: Page, start_s: float) -> None:
+        now_s = self.crawl.clock.now_s
+        self._books.of(host).end(start_s, now_s, page.size)
+        self.bytes += page.size
+        if self._takes_time:
+            self._work(partial(self._end, lease, page, start_s, now_s))
+        else:
+            self._end(lease, page, start_s, now_s)
+
+    def _end(self, lease: Lease, page: Page, start_s: float, end_s: float) -> None:
+        outcome = _outcome(page.status, lease.attempts, start_s, end_s)
+        # Half the price of Candidate(...): one is made for every link.
+        links = [
+            _new(Candidate, (url, None, "", None, False, False, None))
+            for urls in (page.links, page.embeds)
+            for url in urls
+        ]
+        self.crawl.end(lease, outcome, links)
+        if outcome.kind is not OutcomeKind.RETRY:
+            self.urls += 1
+            self.queues[lease.queue] += 1
+
+    def _work(self, done: partial[None]) -> None:
+        """Let the processor have the page, then let it be done."""
+        if self._takes_time:
+            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done)
+        else:
+            done()
+
+
+def _outcome(status: int, attempts: int, start_s: float, end_s: float) -> Outcome:
+    """As a crawl ends a visit that got this status."""
+    trouble = HOST_BUSY.get(status, _NO_TROUBLE)
+    if trouble is _NO_TROUBLE:
+        return _new(Outcome, (_DONE, status, start_s, end_s, 0.0, trouble, 0.0))
+    again_s = retry_after(status, attempts)
+    if again_s is None:
+        return Outcome(_DONE, status, start_s, end_s, trouble=trouble)
+    return Outcome(OutcomeKind.RETRY, status, start_s, end_s, after_s=again_s, trouble=trouble)

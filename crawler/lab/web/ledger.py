@@ -1,0 +1,241 @@
+"""What a server has seen of each host, and whether a politeness was kept: in memory for hosts, none for requests.
+
+A request takes a slot of its host from its start (its head was read) to its end (just before its last bytes are sent), and the
+slot then rests. With k slots a start is in order if a slot is free: if m others are in service and of the requests that have
+ended at most k - m - 1 still rest. That is so for every start if and only if the requests can be laid into k slots without
+overlap. A request is seen here for no longer than the client has it (start later, end earlier), and a rest grows with the
+fetch's time: so a client that keeps the rule by its own clock keeps it here. What is slow in the server (its `longest_lag_s`)
+can hide a breach of that size, never make one up.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+#: Epoch seconds with a fraction are exact to a fourth of a microsecond, and a timer may be early by its resolution.
+_SLACK_S = 1e-4
+#: A client that goes away is noticed only later.
+_GONE_SLACK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """The politeness that a host is owed."""
+
+    slots: int = 1  #: requests at once
+    delay_factor: float = 0.0  #: a slot rests for this times its last request's time …
+    min_delay_s: float = 0.0  #: … but at least this
+    max_delay_s: float = 0.0  #: … and at most this, if that is more
+
+    def rest_s(self, took_s: float) -> float:
+        """How long a slot rests after a request that took so long."""
+        return max(self.min_delay_s, min(self.delay_factor * took_s, self.max_delay_s))
+
+
+class HostEntry(NamedTuple):
+    """What one host has borne."""
+
+    host: str
+    requests: int
+    most_at_once: int
+    shortest_gap_s: (
+        float | None
+    )  #: from the end that freed a slot to the start that took it; None if no slot was taken twice
+    shortest_start_gap_s: float | None  #: between starts of two pages, robots.txt left out
+    starts_per_s: float | None  #: from the first start to the last; None with one request
+    size_bytes: int  #: of the bodies sent
+    gone: int  #: requests whose client went away before the end
+    crawl_delay_s: float | None  #: that its robots.txt asks for
+    too_many: int  #: starts while all slots were taken
+    too_early: int  #: starts while a slot was free but still at rest, or too soon for the Crawl-delay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The books at one moment."""
+
+    rule: Rule
+    hosts: tuple[HostEntry, ...]  #: that had a request, the busiest first
+    strangers: int  #: requests for hosts that the web does not have
+    wall_s: float  #: since the books were begun
+    cpu_s: float  #: that the server's process took meanwhile
+    longest_lag_s: float  #: the latest that an answer was sent after its time
+
+    @property
+    def requests(self) -> int:
+        """Of all hosts of the web."""
+        return sum(entry.requests for entry in self.hosts)
+
+    @property
+    def busy(self) -> float:
+        """The share of one core that the server took; near 1 it is the server that is measured, not its client."""
+        return self.cpu_s / self.wall_s if self.wall_s > 0 else 0.0
+
+    @property
+    def broken(self) -> tuple[HostEntry, ...]:
+        """The hosts whose rule was broken."""
+        return tuple(entry for entry in self.hosts if entry.too_many or entry.too_early)
+
+    @property
+    def is_kept(self) -> bool:
+        """No start broke the rule."""
+        return not self.broken
+
+    def verdict(self) -> str:
+        """One sentence: kept, with what the server saw at worst; or broken, where and how often."""
+        rule = f"at most {self.rule.slots} at once, each slot at rest for {_rest_words(self.rule)}, Crawl-delays"
+        if not self.broken:
+            gaps = [entry.shortest_gap_s for entry in self.hosts if entry.shortest_gap_s is not None]
+            shortest = f"the shortest gap was {min(gaps) * 1000:.1f} ms" if gaps else "no slot was used twice"
+            most = max((entry.most_at_once for entry in self.hosts), default=0)
+            return f"kept on {len(self.hosts)} hosts ({rule}): the most at once was {most}, {shortest}"
+        worst = max(self.broken, key=lambda entry: entry.too_many + entry.too_early)
+        many = sum(entry.too_many for entry in self.broken)
+        early = sum(entry.too_early for entry in self.broken)
+        return (
+            f"BROKEN on {len(self.broken)} of {len(self.hosts)} hosts ({rule}): {many:,} starts too many at once, {early:,} too"
+            f" early; worst {worst.host} with {worst.most_at_once} at once and {worst.too_early:,} too early"
+        )
+
+
+class HostBooks:
+    """The running account of one host. Cost of a request: O(slots), some microseconds."""
+
+    __slots__ = (
+        "_delay_s",
+        "_ends",
+        "_first_s",
+        "_frees",
+        "_host",
+        "_last_page_s",
+        "_last_s",
+        "_rule",
+        "gone",
+        "in_service",
+        "most",
+        "requests",
+        "shortest_gap_s",
+        "shortest_start_gap_s",
+        "size_bytes",
+        "too_early",
+        "too_many",
+    )
+
+    def __init__(self, host: str, rule: Rule, crawl_delay_s: float | None) -> None:
+        self._host, self._rule, self._delay_s = host, rule, crawl_delay_s
+        self._ends: list[float] = []  # the latest ends, rising, as many as there are slots
+        self._frees: list[float] = []  # the latest moments at which a slot's rest ends
+        self._first_s = self._last_s = 0.0
+        self._last_page_s: float | None = None
+        self.requests = self.in_service = self.most = self.size_bytes = self.gone = self.too_many = self.too_early = 0
+        self.shortest_gap_s: float | None = None
+        self.shortest_start_gap_s: float | None = None
+
+    def begin(self, now_s: float, *, is_robots: bool = False) -> None:
+        """A request starts."""
+        slots, others = self._rule.slots, self.in_service
+        if others >= slots:
+            self.too_many += 1
+        is_early = False
+        if 0 < slots - others <= len(self._ends):
+            # The slot that has been free for longest is taken: the others in service hold theirs.
+            self.shortest_gap_s = _least(self.shortest_gap_s, now_s - self._ends[others - slots])
+            is_early = now_s < self._frees[others - slots] - _SLACK_S
+        if not is_robots:
+            is_early |= self._is_page_early(now_s)
+        self.too_early += is_early
+        self._first_s = self._first_s if self.requests else now_s
+        self._last_s = now_s
+        self.requests += 1
+        self.in_service += 1
+        self.most = max(self.most, self.in_service)
+
+    def _is_page_early(self, now_s: float) -> bool:
+        """A page's start is too soon after the page before, for the Crawl-delay."""
+        before_s, self._last_page_s = self._last_page_s, now_s
+        if before_s is None:
+            return False
+        self.shortest_start_gap_s = _least(self.shortest_start_gap_s, now_s - before_s)
+        return self._delay_s is not None and now_s - before_s < self._delay_s - _SLACK_S
+
+    def end(self, start_s: float, now_s: float, size_bytes: int, *, is_gone: bool = False) -> None:
+        """The request that started then ends; its client may have gone away before."""
+        self.in_service -= 1
+        self.size_bytes += size_bytes
+        self.gone += is_gone
+        slack_s = _GONE_SLACK_S if is_gone else 0.0
+        _keep(self._ends, now_s, self._rule.slots)
+        _keep(self._frees, now_s + self._rule.rest_s(now_s - start_s) - slack_s, self._rule.slots)
+
+    def entry(self) -> HostEntry:
+        """The account as it stands."""
+        lasted_s = self._last_s - self._first_s
+        return HostEntry(
+            host=self._host,
+            requests=self.requests,
+            most_at_once=self.most,
+            shortest_gap_s=self.shortest_gap_s,
+            shortest_start_gap_s=self.shortest_start_gap_s,
+            starts_per_s=(self.requests - 1) / lasted_s if lasted_s > 0 else None,
+            size_bytes=self.size_bytes,
+            gone=self.gone,
+            crawl_delay_s=self._delay_s,
+            too_many=self.too_many,
+            too_early=self.too_early,
+        )
+
+
+class Books:
+    """The accounts of all hosts of a web since one moment. A host takes memory from its first request on."""
+
+    def __init__(self, delays: dict[str, float | None], rule: Rule, clock: Callable[[], float]) -> None:
+        self._delays = delays  # host -> its Crawl-delay
+        self._rule = rule
+        self._clock = clock
+        self._began_s, self._began_cpu_s = clock(), time.process_time()
+        self._hosts: dict[str, HostBooks] = {}
+        self.strangers = 0  #: requests for hosts that the web does not have
+        self.longest_lag_s = 0.0  #: an answer was sent so long after its time
+
+    def of(self, host: str) -> HostBooks:
+        """The account of a host of the web; O(1)."""
+        books = self._hosts.get(host)
+        if books is None:
+            books = self._hosts[host] = HostBooks(host, self._rule, self._delays.get(host))
+        return books
+
+    def ledger(self) -> Ledger:
+        """All accounts as they stand. Cost: some microseconds a host."""
+        return Ledger(
+            rule=self._rule,
+            hosts=_busiest_first(books.entry() for books in self._hosts.values()),
+            strangers=self.strangers,
+            wall_s=self._clock() - self._began_s,
+            cpu_s=time.process_time() - self._began_cpu_s,
+            longest_lag_s=self.longest_lag_s,
+        )
+
+
+def _busiest_first(entries: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
+    return tuple(sorted(entries, key=lambda entry: (-entry.requests, entry.host)))
+
+
+def _keep(values: list[float], value: float, most: int) -> None:
+    """Enter the value among the largest, of which so many are kept, rising."""
+    insort(values, value)
+    if len(values) > most:
+        del values[0]
+
+
+def _least(least: float | None, value: float) -> float:
+    return value if least is None else min(least, value)
+
+
+def _rest_words(rule: Rule) -> str:
+    if not rule.delay_factor:
+        return f"{rule.min_delay_s * 1000:g} ms"
+    return f"{rule.delay_factor:g} x its request, {rule.min_delay_s * 1000:g} to {rule.max_delay_s * 1000:g} ms"

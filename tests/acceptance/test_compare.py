@@ -1,0 +1,128 @@
+"""`anabranch compare`: real crawls of a tiny web in a box, by the real command."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from crawler.lab.miniweb import serving
+from crawler.lab.web.model import WebOptions
+from tests.acceptance.command import anabranch, start
+from tests.acceptance.command import ended as end_of
+
+TINY = ("--pages", "200", "--hosts", "10", "--seconds", "3s", "--workers", "50", "--policies", "host,bkdr:97")
+
+
+async def test_two_policies_are_compared_on_a_tiny_web(tmp_path: Path) -> None:
+    """Tables and words on standard output, every sample in the CSV file, all of it as JSON, a picture; nothing is left over."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    ended = await anabranch(
+        *("compare", *TINY, "--politeness", "paper", "--csv", "a.csv", "--json", "a.json", "--plot", "a.svg"),
+        cwd=tmp_path,
+        TMPDIR=str(temporary),
+    )
+    assert ended.code == 0, ended.err
+    assert "five portals (200 URLs on 10 hosts), 50 workers, paper" in ended.out
+    assert "five portals: bkdr:97 won" in ended.out
+    assert "(Heritrix's 3 s and 30 s divided by 60)" in " ".join(ended.out.split())
+    assert "lab policies: 0 of 6 steps done; now: five portals, host begins" in ended.err
+    saved = json.loads((tmp_path / "a.json").read_text())
+    runs = {run["policy"]: run for run in saved["comparisons"][0]["runs"]}
+    assert [*runs] == ["host", "bkdr:97"]
+    for run in runs.values():
+        assert run["samples"][0][0] < 0.5
+        assert run["samples"][-1][5] > 10, "URLs ended"
+        assert sum(host[1] for host in run["hosts"]) > 10, "the server saw them"
+    assert runs["host"]["hosts"][0][2] == 1, "one queue, one request at a time"
+    assert max(host[2] for host in runs["bkdr:97"]["hosts"]) > 1, (
+        "hashing under paper hits a host more than once at a time"
+    )
+    rows = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))
+    assert ["policy", "run", "second", "active workers"] in [row[:4] for row in rows]
+    picture = (tmp_path / "a.svg").read_text()
+    assert picture.startswith("<?xml")
+    assert not [*temporary.iterdir()]
+
+
+async def test_lab_policies_is_the_same_and_json_may_stand_in_for_the_tables(tmp_path: Path) -> None:
+    """Under polite the server's ledger is clean, whatever the policy."""
+    ended = await anabranch("lab", "policies", *TINY, "--connections", "2", "--json", "-", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    saved = json.loads(ended.out)
+    assert all(run["is_polite"] for run in saved["comparisons"][0]["runs"]), ended.out
+
+
+async def test_real_seeds_are_crawled_by_the_environment_and_with_the_delays_of_a_real_crawl(tmp_path: Path) -> None:
+    """Here the sites are the box's, by a name server's fixed answers; the time is up before the first page."""
+    (tmp_path / "seeds.txt").write_text("http://www.sina.com.cn/\n")
+    with serving(WebOptions(pages=50, hosts=1)) as web:
+        ended = await anabranch(
+            *("compare", "--seeds", "seeds.txt", "--policies", "host,surt", "--seconds", "2s", "--json", "-"),
+            cwd=tmp_path,
+            ANABRANCH_FETCH__ALLOW_PRIVATE="true",
+            ANABRANCH_DNS__HOSTS=f"www.sina.com.cn=127.0.0.1:{web.port}",
+        )
+        assert web.ledger().requests == 2, "each run: robots.txt, then a rest of 3 s"
+    assert ended.code == 0, ended.err
+    saved = json.loads(ended.out)
+    assert saved["options"]["seeds"] == "seeds.txt"
+    assert saved["comparisons"][0]["setting"]["delays"].endswith("within 3s and 30s.")
+
+
+async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
+    """What one run of the crawler logged is the next comparison's web."""
+    line = (
+        "2026-11-22T07:00:00.{0:03}Z 200 900 http://{1}/{2} {3} {4} text/html #001 20261122070000{0:03}+{5} - {6} -\n"
+    )
+    first = "http://www.a.test/"
+    log = line.format(1, "www.a.test", "", "-", "-", 40, first)
+    log += "".join(line.format(n, "b.a.test", n, "L", first, 20 + n, first) for n in range(2, 20))
+    (tmp_path / "crawl.log").write_text(log)
+    options = ("--policies", "host,bkdr:7", "--seconds", "5s", "--workers", "20", "--politeness", "off", "--json", "-")
+    ended = await anabranch("compare", "--replay", "crawl.log", *options, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    (comparison,) = json.loads(ended.out)["comparisons"]
+    assert comparison["setting"]["web"] == "replayed web"
+    assert [(run["is_drained"], run["queue_lengths"][0]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
+
+
+async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: Path) -> None:
+    """In the middle of a run."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = await start("compare", *TINY, "--seconds", "60s", cwd=tmp_path, TMPDIR=str(temporary))
+    assert process.stderr is not None
+    while not list(temporary.glob("*/job/state/frontier.db")):
+        await asyncio.sleep(0.01)
+        assert process.returncode is None
+    process.send_signal(signal.SIGTERM)
+    assert (await end_of(process)).code == 143
+    assert not [*temporary.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--policies", "hosst"), "--policies: policy hosst is unknown"),
+        (("--policies", "host,,surt"), "must be names with commas between them"),
+        (("--workers", "0"), "--workers must be from 1 to 10,000"),
+        (("--seeds", "none.txt"), "--seeds: none.txt: no such file"),
+        (("--replay", "none.log"), "--replay: none.log: no such file"),
+        (("--plot", "a.txt"), "a picture is one of .png, .svg, .pdf"),
+        (("--pages", "3"), "pages 3: give at least one for each of the 40 hosts"),
+    ],
+)
+async def test_what_makes_no_sense_is_told_before_anything_runs(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    """Exit code 2."""
+    ended = await anabranch("compare", *arguments, cwd=tmp_path)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not ended.out

@@ -1,0 +1,178 @@
+"""`anabranch lab web`, in processes of its own, asked by a plain client and by a crawl."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from crawler.cli.app import app
+from crawler.lab.web.model import WebOptions
+from crawler.lab.web.shape import make_web
+from tests.acceptance.command import environment
+from tests.crawler.lab.test_miniweb import fetch
+from tests.crawler.lab.web.test_shape import walked
+
+SMALL = ("--pages", "60", "--hosts", "6", "--latency", "1ms")
+SMALL_WEB = WebOptions(pages=60, hosts=6, latency_s=0.001)
+
+
+@contextmanager
+def started(*arguments: str | Path, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """`anabranch lab web`, serving, its port, and what it says in the beginning."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crawler", "lab", "web", *map(str, arguments)],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            said = ""
+            while "by name" not in said:
+                line = process.stdout.readline()
+                assert line, said
+                said += line
+            found = re.search(r" at http://127\.0\.0\.1:(\d+);", said)
+            assert found, said
+            yield process, int(found[1]), said
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
+    process.send_signal(number)
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def crawled(job: Path, order: Path) -> Path:
+    """The crawl.log of a crawl by an order that finds the web."""
+    command = ["crawl", "-c", str(order), "--job", str(job), "--contact", "a@example.org"]
+    quick = ["--min-delay", "0", "--max-delay", "0", "--max-connections", "8"]
+    subprocess.run(
+        [sys.executable, "-m", "crawler", *command, *quick],
+        cwd=job.parent,
+        env=environment(),
+        check=True,
+        capture_output=True,
+        timeout=50,
+    )
+    return job / "logs" / "crawl.log"
+
+
+def urls_in(log: Path) -> set[str]:
+    found = {line.split()[3] for line in log.read_text().splitlines()}
+    return {url for url in found if url.startswith("http") and not url.endswith("/robots.txt")}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_serves_until_it_is_interrupted_and_shows_its_ledger(tmp_path: Path, number: int) -> None:
+    """That is its usual end. It says how others are pointed at it, and then what each host has borne."""
+    with started(*SMALL, "--connections", "2", cwd=tmp_path) as (process, port, said):
+        asyncio.run(fetch(port, ["http://www.qq.com/", "http://www.qq.com/", "http://www.sohu.com/"]))
+        out, err = ended(process, number)
+    assert err == ""
+    for hint in (
+        f"http_proxy=http://127.0.0.1:{port} wget",
+        f"curl --resolve www.sina.com.cn:{port}:127.0.0.1 http://www.sina.com.cn:{port}/",
+        f"-s fetch.proxy=http://127.0.0.1:{port}",
+        f'"www.sina.com.cn" = "127.0.0.1:{port}" below [dns.hosts]',
+    ):
+        assert hint in said
+    assert "What the server saw of 2 hosts" in out
+    assert re.search(r"^www\.qq\.com +2 +1 ", out, re.MULTILINE)
+    assert "* Politeness kept on 2 hosts (at most 2 at once" in out
+
+
+def test_a_broken_rule_is_said_in_the_end(tmp_path: Path) -> None:
+    """Of a client that does not wait."""
+    with started(*SMALL, "--min-delay", "10s", cwd=tmp_path) as (process, port, _):
+        asyncio.run(fetch(port, ["http://www.qq.com/"] * 3))
+        out, _ = ended(process)
+    assert "Politeness BROKEN on 1 of 1 hosts" in out
+    assert "2 too early" in out
+
+
+def test_a_web_that_nobody_came_to_says_so(tmp_path: Path) -> None:
+    """In place of an empty table."""
+    with started(*SMALL, cwd=tmp_path) as (process, _, _):
+        assert ended(process)[0].endswith("* Nobody came.\n")
+
+
+def test_a_crawl_of_it_and_a_crawl_of_its_replay_find_the_same(tmp_path: Path) -> None:
+    """By an order that it writes; the log of that crawl, served again, is the same web to the next crawl."""
+    with started(*SMALL, "--order", "web.toml", cwd=tmp_path) as (process, _, _):
+        log = crawled(tmp_path / "one", tmp_path / "web.toml")
+        assert "What the server saw of 6 hosts" in ended(process)[0]
+    made = walked(make_web(SMALL_WEB))
+    assert urls_in(log) == made.keys()
+    with started("--replay", log, "--order", "replay.toml", cwd=tmp_path) as (_, _, said):
+        again = crawled(tmp_path / "two", tmp_path / "replay.toml")
+    assert "\n6 URLs are left out: no HTTP answer, robots.txt or dns:\n" in said
+    assert urls_in(again) == made.keys()
+
+
+def test_the_order_has_a_line_for_each_host(tmp_path: Path) -> None:
+    """And opens the scope and loopback."""
+    with started(*SMALL, "--order", "web.toml", cwd=tmp_path) as (_, port, _):
+        order = tomllib.loads((tmp_path / "web.toml").read_text())
+    assert order["dns"]["hosts"] == {site.host: f"127.0.0.1:{port}" for site in make_web(SMALL_WEB).sites}
+    assert tuple(order["job"]["seeds"]) == make_web(SMALL_WEB).seeds
+    assert order["fetch"]["allow_private"] is True
+    assert order["scope"]["scope"] == "any"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--kind", "ring"), "kind 'ring': choose one of portals, subdomains, hosts"),
+        (("--hosts", "50", "--pages", "20"), "pages 20: give at least one for each of the 50 hosts"),
+        (("--replay", "nowhere.log"), "nowhere.log: no such file or directory"),
+        (("--replay", "empty.log"), "empty.log: no answer of a page in 0 lines"),
+        (("--replay", "empty.log", "--pages", "9", "--latency", "1s"), "--pages, --latency: the log decides"),
+        (("--order", "no/where.toml"), "no/where.toml: no such file or directory; name another file with --order"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    """Nothing is served."""
+    (tmp_path / "empty.log").touch()
+    command = [sys.executable, "-m", "crawler", "lab", "web", *arguments]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("anabranch: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_end_of_its_server_ends_it(tmp_path: Path) -> None:
+    """With one line, not with a ledger of nothing."""
+    with started(*SMALL, cwd=tmp_path) as (process, _, _):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, err = process.communicate(timeout=50)
+    assert process.returncode == 1
+    assert "has ended; run it again" in err
+
+
+def test_the_help_names_the_defaults() -> None:
+    """They are those of the web's options."""
+    shown = CliRunner().invoke(app, ["lab", "web", "--help"], env={"COLUMNS": "200"}).output
+    default = WebOptions()
+    for said in ("20k", str(default.hosts), str(default.links), "100ms", str(int(default.bandwidth)), default.kind):
+        assert f"(default {said})" in shown
+    assert (default.pages, default.latency_s) == (20_000, 0.1)

@@ -1,0 +1,130 @@
+"""What may be compared, and the order of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawler.lab.policies import options as options_module
+from crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
+from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import load_order
+from crawler.outcomes.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workers": 0}, "--workers must be from 1 to 10,000"),
+        ({"connections": 0}, "--connections must be from 1 to 10,000"),
+        ({"repeat": 0}, "--repeat must be 1 or more"),
+        ({"seconds": 0.5}, "--seconds must be 1 or more: a run is looked at once a second"),
+        ({"delay_factor": -1.0}, "--delay-factor must be 0 or more"),
+        ({"delay_factor": float("nan")}, "--delay-factor must be 0 or more"),
+        ({"min_delay_s": 2.0}, "--max-delay (500ms) is less than --min-delay (2s); raise the one or lower the other"),
+        ({"politeness": "rude"}, "--politeness 'rude' is unknown; choose one of paper, polite, off"),
+        ({"kinds": ("moon",)}, "--kind 'moon' is unknown; choose one of portals, subdomains"),
+        ({"policies": ("host", "host")}, "--policies: host,host names one of them twice"),
+        ({"policies": ()}, "--policies: name some, as in host,bkdr:997"),
+        ({"policies": ("bkdr:0",)}, "--policies: policy bkdr:0: bkdr needs a number of queues"),
+        ({"policies": ("hosst",)}, "--policies: policy hosst is unknown; choose one of host,"),
+        ({"replay": Path("none.log")}, "--replay: none.log: no such file or directory"),
+        ({"seeds": Path("none.txt")}, "--seeds: none.txt: no such file or directory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(given: dict[str, object], said: str) -> None:
+    """Before anything is started; the line names the option."""
+    with pytest.raises(UsageError) as refused:
+        check(PolicyOptions(**given))
+    assert str(refused.value).startswith(said)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"politeness": "paper"}, "--seeds: real sites are crawled with --politeness polite alone"),
+        ({"replay": Path("seeds.txt")}, "--seeds is a real crawl, --replay one of a web in a box"),
+        ({"policies": ("ip",)}, "--policies: ip cannot be compared on real sites"),
+    ],
+)
+def test_real_sites_are_crawled_politely_alone(given: dict[str, object], said: str) -> None:
+    """Nobody's site is hit by a connection for each queue because of a slip."""
+    with pytest.raises(UsageError, match=said):
+        check(PolicyOptions(seeds=Path("seeds.txt"), **given))
+
+
+def test_a_file_without_seeds_is_refused(tmp_path: Path) -> None:
+    """A file of something else crawls nothing."""
+    file = tmp_path / "seeds.txt"
+    file.write_text("# none\n")
+    with pytest.raises(UsageError, match="no seed in it"):
+        check(PolicyOptions(seeds=file))
+
+
+def test_workers_that_would_wait_for_each_other_s_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be active and do nothing; the line says how many open files it takes."""
+    monkeypatch.setattr(options_module, "raise_file_limit", lambda: 1024)
+    with pytest.raises(UsageError, match=r"--workers 1,000 need 2,096 open files, the limit is 1,024: raise it"):
+        check(PolicyOptions())
+    check(PolicyOptions(workers=400))
+
+
+def test_the_defaults_can_be_run() -> None:
+    """Nothing need be given."""
+    check(PolicyOptions())
+
+
+def test_steps_are_the_seconds_of_all_runs() -> None:
+    """What progress is measured in; a replayed web is one, whatever kinds there are."""
+    options = PolicyOptions(policies=("host", "surt"), kinds=("portals", "subdomains"), repeat=3, seconds=10.0)
+    assert options.steps == 120
+    assert PolicyOptions(policies=("host",), kinds=("portals", "subdomains"), replay=Path("a"), seconds=5.0).steps == 5
+
+
+def test_a_boxed_crawl_is_a_default_one_that_cannot_leave_its_web() -> None:
+    """The durable store, robots obeyed, no limit of pages; the hosts of the web are its scope and its names."""
+    order = order_for(
+        PolicyOptions(workers=7, politeness="paper", connections=3),
+        "bkdr:97",
+        seeds=["http://www.a.test/"],
+        addresses={"www.a.test": "127.0.0.1:8080", "b.a.test": "127.0.0.1:8080"},
+    )
+    default = CrawlOrder()
+    assert (order.frontier.policy, order.frontier.politeness, order.frontier.store) == ("bkdr:97", "queue", "")
+    assert (order.robots, order.dedup, order.write) == (default.robots, default.dedup, default.write)
+    assert (order.limits.pages, order.crawl.workers) == (0, 7)
+    assert (order.scope.scope, order.scope.accept) == ("host", ("www.a.test", "b.a.test"))
+    assert order.dns.hosts == {"www.a.test": "127.0.0.1:8080", "b.a.test": "127.0.0.1:8080"}
+    rests = order.politeness
+    assert (rests.delay_factor, rests.min_delay_s, rests.max_delay_s, rests.max_connections) == (5.0, 0.05, 0.5, 3)
+
+
+@pytest.mark.parametrize(("politeness", "scope"), [("polite", "host"), ("paper", "queue"), ("off", "off")])
+def test_politeness_says_who_rests(politeness: str, scope: str) -> None:
+    """A gate per host, a gate per queue as in the paper, or no rests."""
+    assert order_for(PolicyOptions(politeness=politeness), "host").frontier.politeness == scope
+
+
+def test_a_real_crawl_has_the_delays_of_a_real_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the environment says of it, such as the contact; its seeds are the file's."""
+    monkeypatch.setenv("ANABRANCH_AGENT__CONTACT", "https://example.org/bot")
+    order = order_for(PolicyOptions(seeds=tmp_path / "seeds.txt"), "host")
+    default = load_order(None, {})
+    assert (order.politeness, order.scope, order.dns) == (default.politeness, default.scope, default.dns)
+    assert order.job.sources == (str(tmp_path / "seeds.txt"),)
+    assert order.agent.contact == "https://example.org/bot"
+    assert not order.fetch.allow_private
+
+
+def test_delays_are_told_with_their_scale() -> None:
+    """Other delays than the lab's are no sixtieth of anything."""
+    assert delay_words(PolicyOptions()) == (
+        "delays: a host rests 5 x the fetch time, within 50ms and 500ms (Heritrix's 3 s and 30 s divided by 60); "
+        "median latency 100ms; a 503 closes no gate for longer than that."
+    )
+    assert "divided" not in delay_words(PolicyOptions(max_delay_s=1.0))
+    assert delay_words(PolicyOptions(politeness="paper")).startswith("delays: a queue rests")
+    assert delay_words(PolicyOptions(politeness="off")) == "no delays."
+    assert delay_words(PolicyOptions(seeds=Path("s"))) == "delays: a host rests 5 x the fetch time, within 3s and 30s."

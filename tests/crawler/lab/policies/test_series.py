@@ -1,0 +1,148 @@
+"""Samples of runs: means, rates, outliers, averages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.lab.policies.series import (
+    MOST_POINTS,
+    NOTHING_YET,
+    Busy,
+    HostSeen,
+    Sample,
+    at,
+    averaged,
+    compared_s,
+    kept,
+    mean_queues,
+    means,
+    rates,
+    settled,
+)
+from frontier.policies.balance import Balance
+from tests.crawler.lab.policies.runs import run_of
+
+
+def test_between_two_samples_a_run_goes_in_a_straight_line() -> None:
+    """Half a second after a sample, everything is half way to the next."""
+    run = run_of(active=(0, 10, 20))
+    assert at(run, 1.5) == Sample(1.5, 20, 20, 4, 2, 1, 20, 20_000)
+    assert at(run, 1.0) == run.samples[1]
+
+
+def test_after_its_end_a_run_has_no_active_worker_and_keeps_its_totals() -> None:
+    """A drained run goes on with nobody at work, so that it can be averaged with a longer one."""
+    run = run_of(active=(0, 10, 20))
+    assert at(run, 7.0) == Sample(7.0, 30, 0, 0, 0, 0, 30, 30_000)
+
+
+def test_the_mean_of_active_workers_is_weighted_by_time() -> None:
+    """100 workers for a tenth of a second and 20 for another are 12 worker-seconds; 10 for the other 9.8 s are 98."""
+    samples = (
+        Sample(0.0, 0, 0, 0, 0, 0, 0, 0),
+        Sample(0.1, 10, 100, 0, 0, 0, 0, 0),
+        Sample(0.2, 12, 30, 0, 0, 0, 0, 0),
+    )
+    run = run_of(samples=(*samples, Sample(10.0, 110, 10, 0, 0, 0, 50, 1000)), duration_s=10.0)
+    its = means(run, 10.0)
+    assert its.active == 11.0
+    assert its.peak == 100
+    assert its.urls_per_s == 5.0
+    assert its.bytes_per_s == 100.0
+
+
+def test_means_go_no_further_than_the_interval() -> None:
+    """What a run did after the interval that runs are compared over does not count."""
+    run = run_of(active=(10, 10, 10, 500, 500))
+    its = means(run, 2.0)
+    assert (its.active, its.peak, its.urls_per_s) == (10.0, 10, 15.0)
+    assert means(run, 2.5).peak == 500
+
+
+def test_a_run_of_no_time_has_no_means() -> None:
+    """Nothing is divided by zero."""
+    assert means(run_of(active=(0,)), 0.0) == (0.0, 0.0, 0.0, 0.0)
+    assert mean_queues(run_of(samples=()), 0.0) == (0.0, 0.0, 0.0)
+
+
+def test_runs_are_compared_over_the_time_of_the_shortest() -> None:
+    """In it every policy had work."""
+    assert compared_s([run_of(active=(1, 1, 1)), run_of(active=(1, 1)), run_of(active=(1,) * 9)]) == 1.0
+    assert compared_s([]) == 0.0
+
+
+def test_rates_are_of_the_time_between_two_samples() -> None:
+    """What came since the sample before, a second."""
+    samples = (NOTHING_YET, Sample(2.0, 8, 7, 0, 0, 0, 30, 5000), Sample(2.5, 11, 9, 0, 0, 0, 40, 6000))
+    assert rates(run_of(samples=samples)) == [(0, 0, 0, 0), (2.0, 4.0, 15.0, 2500.0), (2.5, 6.0, 20.0, 2000.0)]
+
+
+def test_repeats_more_than_three_median_deviations_off_are_dropped() -> None:
+    """Median 10, median deviation 1: 13 is kept, 13.1 is not; nor is what is too low."""
+    assert kept([9.0, 10.0, 11.0, 13.0, 10.0]) == [True, True, True, True, True]
+    assert kept([9.0, 10.0, 11.0, 13.1, 10.0, 9.0, 11.0, 1.0]) == [True, True, True, False, True, True, True, False]
+
+
+def test_of_two_repeats_none_is_dropped() -> None:
+    """Nobody can tell which of them is off."""
+    assert kept([1.0, 100.0]) == [True, True]
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1, max_size=20))
+def test_most_repeats_are_always_kept(values: list[float]) -> None:
+    """At least half of the values lie within one median deviation of the median."""
+    assert sum(kept(values)) * 2 >= len(values)
+
+
+def test_dropped_repeats_are_counted_and_leave_the_mean() -> None:
+    """One run that was disturbed changes nothing but the count."""
+    good = [run_of(active=(10, level, 10)) for level in (10, 11, 9, 10)]
+    result = settled([*good, run_of(active=(90, 90, 90))])
+    assert (result.runs, result.dropped) == (4, 1)
+    assert [rate.active for rate in rates(result)] == [0, 10, 10]
+
+
+def test_what_must_hold_is_that_of_the_worst_repeat() -> None:
+    """A ledger that was broken once is broken, even if that repeat is dropped; connections and gaps are the worst."""
+    clean = run_of(active=(10, 10), hosts=(HostSeen("a", 5, 1, 0.2, 1.0),), verdict="kept")
+    broken = run_of(active=(90, 90), hosts=(HostSeen("a", 4, 3, None, 2.0),), verdict="broken", is_polite=False)
+    result = settled([clean, clean, clean, broken])
+    assert result.dropped == 1
+    assert (result.is_polite, result.verdict) == (False, "broken")
+    assert result.hosts == (HostSeen("a", 5, 3, 0.2, 2.0),)
+
+
+def test_an_averaged_run_goes_as_long_as_the_longest() -> None:
+    """A repeat that ended sooner counts with nobody at work."""
+    result = averaged([run_of(active=(8, 8)), run_of(active=(8, 8, 8, 8), is_drained=False)])
+    assert [sample.at_s for sample in result.samples] == [0, 1, 2, 3]
+    assert [rate.active for rate in rates(result)] == [0, 8, 4, 4]
+    assert result.duration_s == 2.0
+    assert not result.is_drained
+
+
+def test_an_averaged_run_was_as_busy_as_the_busiest() -> None:
+    """A server that was too late once may have slowed a run down; the queues are those of one run."""
+    runs = [
+        run_of(server=Busy(0.2, 0.5), queue_lengths=Balance(10, 2, 6)),
+        run_of(server=Busy(0.3, 0.1), queue_lengths=Balance(10, 2, 5)),
+    ]
+    assert averaged(runs).server == Busy(0.3, 0.5)
+    assert averaged(runs).crawler is None
+    assert averaged(runs).queue_lengths == Balance(10, 2, 5)
+
+
+def test_one_run_is_its_own_mean() -> None:
+    """Its samples are not moved to whole seconds."""
+    run = run_of(active=(1, 2, 3), duration_s=2.7)
+    assert averaged([run]) is run
+    with pytest.raises(ValueError, match="no run"):
+        settled([])
+
+
+def test_the_average_of_very_long_runs_has_a_bounded_number_of_points() -> None:
+    """Simulated crawls last for weeks: a point a second would be a million."""
+    long = [run_of(duration_s=1e6), run_of(duration_s=5e5)]
+    assert len(averaged(long).samples) <= MOST_POINTS + 1

@@ -1,0 +1,65 @@
+"""The engine of virtual time."""
+
+from __future__ import annotations
+
+from crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
+from frontier.composition import open_frontier
+from frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from frontier.order import FrontierOrder
+from frontier.policies.assignment import PolitenessScope
+
+
+def crawl_of(urls: int, workers: int) -> tuple[VirtualCrawl, list[Lease]]:
+    clock, begun = VirtualClock(100.0), list[Lease]()
+    core = open_frontier(None, FrontierOrder(policy="bkdr:997", scope=PolitenessScope.OFF), clock=clock)
+    core.schedule([Candidate(f"http://a.test/{number}") for number in range(urls)])
+    return VirtualCrawl(core, clock, workers, begun.append), begun
+
+
+def test_no_more_leases_than_workers_are_out() -> None:
+    """A worker is free again when its visit has ended."""
+    crawl, begun = crawl_of(5, 2)
+    assert [crawl.lease() is None for _ in range(3)] == [False, False, True]
+    crawl.end(begun[0], Outcome(OutcomeKind.DONE))
+    assert crawl.active == 1
+    assert crawl.lease() is begun[2]
+
+
+def test_what_is_due_at_one_time_happens_in_the_order_of_the_calls() -> None:
+    """Runs are the same each time."""
+    crawl, _ = crawl_of(0, 1)
+    happened: list[str] = []
+    for seconds, name in ((2.0, "late"), (1.0, "first"), (1.0, "second")):
+        crawl.after(seconds, lambda name=name: happened.append(name))
+    assert crawl.next_s() == 101.0
+    crawl.go_on(101.0)
+    assert happened == ["first", "second"]
+    assert crawl.clock.now_s == 101.0
+
+
+def test_what_follows_at_once_happens_before_time_goes_on() -> None:
+    """An event may bring another that is due already."""
+    crawl, _ = crawl_of(0, 1)
+    happened: list[float] = []
+    crawl.after(1.0, lambda: crawl.after(0.0, lambda: happened.append(crawl.clock.now_s)))
+    crawl.go_on(101.0)
+    assert happened == [101.0]
+
+
+def test_a_lease_that_is_given_back_comes_again() -> None:
+    """Its worker is free, and the URL first again."""
+    crawl, begun = crawl_of(1, 1)
+    crawl.lease()
+    crawl.give_back(begun[0])
+    assert crawl.active == 0
+    crawl.lease()
+    assert begun[1].url == begun[0].url
+
+
+def test_nothing_more_happens_when_all_is_drained() -> None:
+    """There is no time to go on to."""
+    crawl, begun = crawl_of(1, 3)
+    crawl.lease()
+    crawl.end(begun[0], Outcome(OutcomeKind.DONE))
+    assert crawl.lease() is None
+    assert crawl.next_s() is None
