@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from crawler.children import child_command
 from crawler.lab.web.ledger import HostEntry, Ledger, Rule
 from crawler.lab.web.model import WebOptions
 from crawler.outcomes.errors import CrawlerError, UsageError
@@ -88,9 +88,8 @@ def serving(web: WebOptions | Path, *, port: int = 0) -> Iterator[Served]:
         "replay": str(web.absolute()) if isinstance(web, Path) else None,
         "port": port,
     }
-    program = f"import sys; sys.path[:] = {_places()!r}; from crawler.lab.web.serving import main; main()"
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-        [sys.executable, "-I", "-c", program],
+        child_command("from crawler.lab.web.serving import main; main()"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -114,8 +113,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _places() -> list[str]:
-    """Where this process imports from."""
-    return [str(Path(place).absolute()) for place in sys.path]

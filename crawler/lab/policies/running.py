@@ -7,14 +7,14 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from crawler.children import child_command
 from crawler.lab.policies.crawling import ORDER_FILE
 from crawler.lab.policies.series import Busy, RunResult, Sample, at
 from crawler.orders.order import ENVIRONMENT, CrawlOrder, dump_order
@@ -22,6 +22,8 @@ from crawler.outcomes.errors import CrawlerError, DiskFull
 from crawler.outcomes.exits import ExitCode
 from frontier.policies.balance import Balance
 
+#: What the child runs.
+_PROGRAM = "from crawler.lab.policies.crawling import main; sys.exit(main(sys.argv[1:]))"
 #: The child's log, beside its job, and how much of its end is read if it breaks.
 _LOG_FILE = "log"
 _LOG_TAIL_BYTES = 4096
@@ -85,24 +87,28 @@ def _new_folder() -> Iterator[Path]:
 @contextmanager
 def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """The process and what it says. It is in a session of its own: Ctrl-C is for the command, which then ends it."""
-    with (folder / _LOG_FILE).open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - this program
-            [sys.executable, "-m", "crawler.lab.policies.crawling", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
-            start_new_session=True,
-        )
-    assert process.stdin is not None and process.stdout is not None  # noqa: PT018
-    try:
-        yield process, process.stdout
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # it and its helpers; after a good end nobody is there
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", buffering=0) as said:
+        with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603 - this program
+                child_command(_PROGRAM, str(folder), str(write)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        try:
+            yield process, said
+        finally:
+            if process.poll() is None:
+                os.killpg(
+                    process.pid, signal.SIGKILL
+                )  # its helpers, in sessions of their own, end with it by themselves
+                process.wait()
+            process.stdin.close()
 
 
 def _heard(said: IO[bytes], tell: Callable[[Sample], None]) -> tuple[list[Sample], Ending | None]:
