@@ -18,6 +18,7 @@ from crawler.children import child_command
 from crawler.lab.web.ledger import HostEntry, Ledger, Rule
 from crawler.lab.web.model import WebOptions
 from crawler.outcomes.errors import CrawlerError, UsageError
+from frontier.policies.authority import is_address
 
 _END_S = 10.0
 
@@ -50,6 +51,11 @@ class Served:
         facts = self._ask({"do": "ledger"})
         rule = Rule(**facts.pop("rule"))
         return Ledger(rule=rule, hosts=tuple(HostEntry(*entry) for entry in facts.pop("hosts")), **facts)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The hosts that are addresses: no name is looked up for them, so no `[dns.hosts]` leads here, only a proxy does."""
+        return [host for host in self.hosts if is_address(host)]
 
     @property
     def pid(self) -> int:

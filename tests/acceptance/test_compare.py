@@ -92,6 +92,19 @@ async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
     assert [(run["is_drained"], run["queue_lengths"][0]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
 
 
+async def test_a_log_with_an_address_for_a_host_is_simulated_but_not_crawled(tmp_path: Path) -> None:
+    """A crawl would go to the real address; that is one line, and nobody is asked."""
+    (tmp_path / "crawl.log").write_text(
+        "2026-11-22T07:00:00.001Z 200 900 http://[::1]:8080/x - - text/html #001 20261122070000001+40 - - -\n"
+    )
+    ended = await anabranch("compare", "--replay", "crawl.log", "--seconds", "5s", "--json", "a.json", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines()[-1].startswith("anabranch: crawl.log: [::1] is an address, which no crawl looks up")
+    ended = await anabranch("lab", "simulate", "--replay", "crawl.log", "--json", "-", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["comparisons"][0]["runs"][0]["hosts"][0][:2] == ["[::1]", 2]
+
+
 async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: Path) -> None:
     """In the middle of a run."""
     temporary = tmp_path / "temporary"

@@ -26,6 +26,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import open_job
 from crawler.jobs.seeds import read_seeds
 from crawler.lab.policies.sampling import Sampler
+from crawler.network.addresses import parse_address
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -99,7 +100,7 @@ def queue_lengths(state: Path, order: CrawlOrder) -> Balance:
     hosts = order.dns.hosts
     assign = parse_policy(
         order.frontier.policy,
-        ip_of=lambda host: hosts[host].partition(":")[0] if host in hosts else None,
+        ip_of=lambda host: parse_address(hosts[host]).host if host in hosts else None,
         imported=own_function,
     )
     with closing(open_job(state, order)) as frontier:

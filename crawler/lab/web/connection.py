@@ -19,6 +19,7 @@ from typing import NamedTuple
 from crawler.lab.web.ledger import Books, HostBooks
 from crawler.lab.web.model import Page, Site, Web, is_redirect
 from crawler.lab.web.pages import body_of
+from frontier.policies.authority import authority
 
 #: Of a request without its body.
 MAX_HEAD_BYTES = 1 << 16
@@ -115,13 +116,13 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, request: Request) -> None:
         served = self._served
-        host = request.authority.partition(":")[0]
-        site = served.sites.get(host)
+        found = authority(f"http://{request.authority}")
+        site = served.sites.get(found.host) if found else None
         if site is None:
             served.books().strangers += 1
             self._send_all(_failure(421), request.method)
             return
-        account, now_s = served.books().of(host), served.clock()
+        account, now_s = served.books().of(site.host), served.clock()
         is_robots = request.target == "/robots.txt"
         account.begin(now_s, is_robots=is_robots)
         self._open = account, now_s
@@ -207,11 +208,11 @@ def parsed(head: bytes) -> Request:
     if method not in (b"GET", b"HEAD"):
         raise BadRequest(405)
     fields = _fields(rest)
-    authority, path = _place(target, fields.get(b"host", b""))
+    name, path = _place(target, fields.get(b"host", b""))
     connection = fields.get(b"connection", b"").lower()
     is_last = b"close" in connection or (version == b"HTTP/1.0" and b"keep-alive" not in connection)
     has_body = fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields
-    return Request(method, authority.decode().lower(), path.decode(), is_last or has_body)
+    return Request(method, name.decode().lower(), path.decode(), is_last or has_body)
 
 
 def _place(target: bytes, host: bytes) -> tuple[bytes, bytes]:
@@ -238,8 +239,8 @@ def _fields(lines: bytes) -> dict[bytes, bytes]:
 
 def _found(web: Web, site: Site, request: Request) -> Answer:
     """The page of the URL with its port, or else without; 404 after the host's latency if there is none."""
-    for authority in dict.fromkeys((request.authority, site.host)):
-        url = f"http://{authority}{request.target}"
+    for name in dict.fromkeys((request.authority, site.host)):
+        url = f"http://{name}{request.target}"
         if (page := web.page(url)) is not None:
             return Answer(page, url, None)
     return _failure(404, site.latency_s)

@@ -23,6 +23,7 @@ from crawler.lab.web.pages import least_bytes
 from crawler.outcomes.errors import UsageError
 from crawler.reporting.crawl_log import CrawlLogEntry
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
+from frontier.policies.authority import authority
 
 #: A body of the log that was larger is served with this size.
 MAX_BODY_BYTES = 16 << 20
@@ -150,10 +151,12 @@ def _served_url(url: str) -> str | None:
     """The URL by which it is served: http, without a default port; None if it cannot be."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        _ = parts.port
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.path == "/robots.txt":
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.path == "/robots.txt":
+        return None
+    if authority(url) is None:
         return None
     netloc = parts.netloc.lower()
     for port in _DEFAULT_PORTS:
@@ -192,7 +195,8 @@ def _sites(pages: dict[str, Page]) -> list[Site]:
     """The hosts, in the order of their first URLs, with the median of their fetch times and their bytes in all that time."""
     found: dict[str, list[Page]] = {}
     for url, page in pages.items():
-        found.setdefault(urlsplit(url).hostname or "", []).append(page)
+        if place := authority(url):
+            found.setdefault(place.host, []).append(page)
     return [
         Site(
             host=host,
