@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     folder, fd = Path(arguments[0]), int(arguments[1])
     configure_logs(0)
     tune_interpreter()
-    with os.fdopen(fd, "w", encoding="ascii", buffering=1) as said:  # a line at a time
-        say = partial(_say, said)
+    with os.fdopen(fd, "w", encoding="ascii", buffering=1) as stream:  # a line at a time
+        say = partial(_say, stream)
         try:
             order = load_order(folder / ORDER_FILE, {})
             say(_crawled(order, folder / JOB_FOLDER, say))
@@ -112,8 +112,8 @@ def _keys(assign: Assign, urls: Iterator[str]) -> Iterator[QueueKey]:
         yield from assign(batch)
 
 
-def _say(said: TextIO, value: object) -> None:
-    said.write(json.dumps(value) + "\n")
+def _say(stream: TextIO, value: object) -> None:
+    stream.write(json.dumps(value) + "\n")
 
 
 def _nothing(_: str) -> None:
