@@ -135,7 +135,7 @@ def _watched(options: PolicyOptions, place: Place, policy: str, heard: Callable[
     if place.served is None:
         return run_once(place.order(policy), options.seconds, heard)
     place.served.begin(rule_of(options))
-    result = run_once(place.order(policy), options.seconds, heard)
+    result = run_once(place.order(policy), options.seconds, heard, place.served)
     return with_ledger(result, place.served.ledger())
 
 

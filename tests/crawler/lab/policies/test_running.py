@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from crawler.children import child_command
-from crawler.lab.miniweb import Served, serving
+from crawler.lab.miniweb import Served, WebLost, serving
 from crawler.lab.policies.options import PolicyOptions, order_for
 from crawler.lab.policies.running import _PROGRAM, Ending, _new_folder, result_of, run_once
 from crawler.lab.policies.series import Busy, Sample
@@ -26,13 +27,14 @@ from tests.acceptance.command import environment
 from tests.site.processes import Watched, started_by, watched
 
 ENDING = Ending(ended_s=3.2, is_drained=True, busy=Busy(0.5, 0.01), queue_lengths=Balance(9, 3, 4))
+WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.0, bandwidth=1e9)
 OPTIONS = PolicyOptions(politeness="off", workers=20)
 
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[Served]:
     """Thirty URLs on three hosts, answered at once."""
-    with serving(WebOptions(pages=30, hosts=3, links=2, latency_s=0.0, bandwidth=1e9)) as served:
+    with serving(WEB) as served:
         yield served
 
 
@@ -47,6 +49,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def order_on(web: Served, policy: str = "host") -> CrawlOrder:
     return order_for(OPTIONS, policy, seeds=web.seeds, addresses=web.hosts)
+
+
+def slow_order_on(web: Served) -> CrawlOrder:
+    """A page a minute."""
+    order = order_on(web)
+    slow = order.politeness.model_copy(update={"min_delay_s": 60.0, "max_delay_s": 60.0})
+    frontier = order.frontier.model_copy(update={"politeness": "host"})
+    return order.model_copy(update={"politeness": slow, "frontier": frontier})
 
 
 def samples_at(*times: float) -> list[Sample]:
@@ -137,6 +147,26 @@ def test_an_own_policy_is_found_where_the_command_finds_it_and_may_print(
     assert 1 < result.queue_lengths.queues <= 3
 
 
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
+def test_a_run_ends_with_the_server_of_its_web(temporary: Path, number: int, how: str) -> None:
+    """At once: not when its time is up, and with nothing left of it."""
+    heard: list[Sample] = []
+    with ExitStack() as stack, serving(WEB) as served:
+        crawls: list[Watched] = []
+
+        def lose(sample: Sample) -> None:
+            if not heard:
+                crawls.append(stack.enter_context(watched(*started_by(os.getpid(), "policies.crawling"))))
+                os.kill(served.pid, number)
+            heard.append(sample)
+
+        with pytest.raises(WebLost, match=how):
+            run_once(slow_order_on(served), 600.0, lose, served)
+        assert crawls[0].alive() == []
+    assert not [*temporary.iterdir()]
+    assert len(heard) < 5
+
+
 def test_an_interrupt_while_the_folder_is_removed_waits_for_that(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,11 +186,7 @@ def test_an_interrupt_while_the_folder_is_removed_waits_for_that(
 
 def test_a_crawl_ends_with_whoever_started_it(web: Served, tmp_path: Path) -> None:
     """The end of its standard input is the end of a process that had no time to say more, as with SIGKILL."""
-    order = order_on(web)
-    slow = order.politeness.model_copy(update={"min_delay_s": 60.0, "max_delay_s": 60.0})
-    frontier = order.frontier.model_copy(update={"politeness": "host"})
-    text = dump_order(order.model_copy(update={"politeness": slow, "frontier": frontier}))
-    (tmp_path / "order.toml").write_text(text)
+    (tmp_path / "order.toml").write_text(dump_order(slow_order_on(web)))
     read, write = os.pipe()
     with (
         os.fdopen(read, "rb") as said,
