@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -129,23 +129,22 @@ class Connection(asyncio.Protocol):
         answer = _robots(site) if is_robots else _found(served.web, site, request)
         page = answer.page
         if page.transfer_s < _ONE_PIECE_S or request.method == b"HEAD":
-            self._after(page.latency_s + page.transfer_s, self._send_all, answer, request.method)
+            self._after(page.latency_s + page.transfer_s, partial(self._send_all, answer, request.method))
         else:
-            self._after(page.latency_s, self._send_first, answer, b"")
+            self._after(page.latency_s, partial(self._send_first, answer))
 
-    def _after(self, delay_s: float, do: Callable[[Answer, bytes], None], answer: Answer, rest: bytes) -> None:
+    def _after(self, delay_s: float, do: Callable[[], None]) -> None:
         """Do it when the time has come, and note how late it was."""
         if delay_s <= 0:
-            do(answer, rest)
+            do()
             return
         due_s = self._loop.time() + delay_s
+        self._timer = self._loop.call_at(due_s, self._act, due_s, do)
 
-        def act() -> None:
-            books = self._served.books()
-            books.longest_lag_s = max(books.longest_lag_s, self._loop.time() - due_s)
-            do(answer, rest)
-
-        self._timer = self._loop.call_at(due_s, act)
+    def _act(self, due_s: float, do: Callable[[], None]) -> None:
+        books = self._served.books()
+        books.longest_lag_s = max(books.longest_lag_s, self._loop.time() - due_s)
+        do()
 
     def _send_all(self, answer: Answer, method: bytes) -> None:
         body = _body(answer)
@@ -156,14 +155,14 @@ class Connection(asyncio.Protocol):
         self._transport.write(head + body)
         self._finish()
 
-    def _send_first(self, answer: Answer, _: bytes) -> None:
+    def _send_first(self, answer: Answer) -> None:
         """The head and all of the body but its end, which follows when the transfer is over."""
         body = _body(answer)
         self._transport.write(_head(answer.page, len(body), is_last=self._is_last) + body[:-_LAST_BYTES])
-        self._after(answer.page.transfer_s, self._send_last, answer, body[-_LAST_BYTES:])
+        self._after(answer.page.transfer_s, partial(self._send_last, answer.page.size, body[-_LAST_BYTES:]))
 
-    def _send_last(self, answer: Answer, rest: bytes) -> None:
-        self._end(answer.page.size)
+    def _send_last(self, size_bytes: int, rest: bytes) -> None:
+        self._end(size_bytes)
         self._transport.write(rest)
         self._finish()
 
