@@ -26,7 +26,8 @@ from crawler.lab.experiments import run_experiment
 from crawler.lab.plots import draw, require_plots
 from crawler.lab.report import Report, Tell, csv_of
 from crawler.lab.urls import require_readable
-from crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
+from crawler.outcomes.endings import FORESEEABLE, failure_code
+from crawler.outcomes.errors import STORAGE_ERRORS, StorageError, UsageError
 from crawler.outcomes.exits import ExitCode
 
 #: Seconds between two lines of progress where no terminal shows it live.
@@ -64,7 +65,7 @@ def run_lab(command: LabCommand) -> int:
     try:
         with _terminated_in_order():
             return _run(command)
-    except CrawlerError as error:
+    except FORESEEABLE as error:
         return _fail(error)
     except _Terminated as terminated:
         return terminated.exit_code
@@ -205,6 +206,6 @@ def _terminated_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _fail(error: CrawlerError) -> int:
+def _fail(error: Exception) -> int:
     say(f"anabranch: {error}")
-    return error.exit_code
+    return failure_code(error)

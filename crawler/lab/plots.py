@@ -6,6 +6,7 @@ No window system is touched: figures are made without pyplot, and the file's suf
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +38,7 @@ def require_plots(path: Path) -> None:
     try:
         import matplotlib.figure  # noqa: F401, PLC0415 - an extra, and slow to load
     except ImportError as error:
-        raise UsageError("plots need matplotlib: pip install 'anabranch[plots]'") from error
+        raise UsageError(f"plots need matplotlib: pip --python {sys.executable} install matplotlib") from error
 
 
 def draw(report: Report, path: Path) -> None:
@@ -80,10 +81,10 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _legend(axes: Axes, panel: Panel, height: float) -> None:
-    """Below the axis' name, in the order of the curves; none where one curve needs no name."""
+    """Below the axis' name, in the order of the curves; none where one set of bars needs no name."""
     drawn = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     labels = [curve.label for curve in panel.curves if curve.label in drawn]
-    if len(labels) > 1:
+    if len(labels) > 1 or (labels and panel.is_course):
         axes.legend(
             [drawn[label] for label in labels],
             labels,

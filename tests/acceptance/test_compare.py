@@ -42,10 +42,10 @@ async def test_two_policies_are_compared_on_a_tiny_web(tmp_path: Path) -> None:
     assert [*runs] == ["host", "bkdr:97"]
     for run in runs.values():
         assert run["samples"][0][0] < 0.5
-        assert run["samples"][-1][5] > 10, "URLs ended"
-        assert sum(host[1] for host in run["hosts"]) > 10, "the server saw them"
-    assert runs["host"]["hosts"][0][2] == 1, "one queue, one request at a time"
-    assert max(host[2] for host in runs["bkdr:97"]["hosts"]) > 1, (
+        assert run["samples"][-1][saved["columns"].index("urls")] > 10, "URLs ended"
+        assert sum(host["requests"] for host in run["hosts"]) > 10, "the server saw them"
+    assert runs["host"]["hosts"][0]["most_at_once"] == 1, "one queue, one request at a time"
+    assert max(host["most_at_once"] for host in runs["bkdr:97"]["hosts"]) > 1, (
         "hashing under paper hits a host more than once at a time"
     )
     rows = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))
@@ -94,7 +94,7 @@ async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     (comparison,) = json.loads(ended.out)["comparisons"]
     assert comparison["setting"]["web"] == "replayed web"
-    assert [(run["is_drained"], run["queue_lengths"][0]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
+    assert [(run["is_drained"], run["queue_lengths"]["urls"]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
 
 
 async def test_a_log_with_an_address_for_a_host_is_simulated_but_not_crawled(tmp_path: Path) -> None:

@@ -26,18 +26,22 @@ async def test_a_small_web_is_simulated_alike_each_time(tmp_path: Path) -> None:
     assert again.code == 0
     one, other = (json.loads(file.read_text())["comparisons"][0]["runs"] for file in files[2:])
     assert one == other
-    assert all(each["is_drained"] and each["queue_lengths"][0] == 300 for each in one)
+    assert all(each["is_drained"] and each["queue_lengths"]["urls"] == 300 for each in one)
 
 
 async def test_a_simulation_is_drawn_beside_what_was_saved(tmp_path: Path) -> None:
-    """Beside a file of its own making it deviates by nothing, and the same web is found again in it."""
-    live = tmp_path / "live.json"
-    made = ("--kind", "portals", "--links", "10", "--scale", "60", "--seconds", "30s", "--json")
-    assert (await anabranch(*SMALL, *made, live, cwd=tmp_path)).code == 0
-    beside = await anabranch("lab", "simulate", "--beside", live, cwd=tmp_path)
+    """The same web under the same policies; what a simulation saved is none of a live crawl."""
+    tiny = ("compare", "--pages", "200", "--hosts", "10", "--seconds", "2s", "--workers", "20", "--policies", "host")
+    assert (await anabranch(*tiny, "--json", "live.json", cwd=tmp_path)).code == 0
+    beside = await anabranch("lab", "simulate", "--beside", "live.json", "--json", "both.json", cwd=tmp_path)
     assert beside.code == 0, beside.err
     assert "simulated beside live" in beside.out
-    assert "within 20% of the live run under every policy" in " ".join(beside.out.split())
+    (both,) = json.loads((tmp_path / "both.json").read_text())["comparisons"]
+    live, simulated = both["runs"][0], both["simulated"][0]
+    assert {host["host"] for host in simulated["hosts"]} >= {host["host"] for host in live["hosts"][:3]}
+    assert (await anabranch(*SMALL, "--json", "simulated.json", cwd=tmp_path)).code == 0
+    refused = await anabranch("lab", "simulate", "--beside", "simulated.json", cwd=tmp_path)
+    assert (refused.code, "a simulation; name what" in refused.err) == (2, True)
 
 
 async def test_a_crawl_log_is_simulated(tmp_path: Path) -> None:

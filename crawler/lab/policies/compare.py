@@ -14,20 +14,17 @@ from pathlib import Path
 
 from crawler.lab.miniweb import Served, serving
 from crawler.lab.policies.comparison import Comparison, Setting
-from crawler.lab.policies.options import PolicyOptions, check, delay_words, delays, order_for
+from crawler.lab.policies.options import WEB_WORDS, PolicyOptions, check, delay_words, order_for, rule_of, with_delays
+from crawler.lab.policies.repeats import settled
 from crawler.lab.policies.report import report_of
 from crawler.lab.policies.running import run_once
-from crawler.lab.policies.saved import saved
-from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample, rate, settled
+from crawler.lab.policies.saved import COMPARISON, saved
+from crawler.lab.policies.series import Busy, RunResult, Sample, rate, with_ledger
 from crawler.lab.report import Report, Tell
-from crawler.lab.web.ledger import Ledger, Rule
 from crawler.lab.web.model import WebOptions
 from crawler.orders.order import CrawlOrder
 
 NAME = "policies"
-
-#: What the made webs are called.
-WEB_WORDS = {"portals": "five portals", "subdomains": "one portal"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +48,7 @@ def run(options: PolicyOptions, tell: Tell) -> Report:
             comparisons.append(_compared(options, place, course))
     machine = f"load {load:.1f} before the first run, {os.getloadavg()[0]:.1f} after the last, {os.cpu_count()} cores"
     done = [replace(each, setting=replace(each.setting, machine=machine)) for each in comparisons]
-    return report_of(NAME, done, data=saved(options, done))
+    return report_of(NAME, done, data=saved(COMPARISON, with_delays(options), done))
 
 
 class _Course:
@@ -136,25 +133,5 @@ def _watched(options: PolicyOptions, place: Place, policy: str, heard: Callable[
         return run_once(place.order(policy), options.seconds, heard)
     place.served.begin(rule_of(options))
     result = run_once(place.order(policy), options.seconds, heard, place.served)
-    return with_ledger(result, place.served.ledger())
-
-
-def rule_of(options: PolicyOptions) -> Rule:
-    """What a host is owed, and was owed under another set-up too: the ledger then says how far it was from that."""
-    least_s, most_s = delays(options)
-    return Rule(slots=options.connections, delay_factor=options.delay_factor, min_delay_s=least_s, max_delay_s=most_s)
-
-
-def with_ledger(result: RunResult, ledger: Ledger) -> RunResult:
-    """The run with what the server saw of it."""
-    hosts = (
-        HostSeen(each.host, each.requests, each.most_at_once, each.shortest_gap_s, each.starts_per_s)
-        for each in ledger.hosts
-    )
-    return replace(
-        result,
-        hosts=tuple(hosts),
-        verdict=ledger.verdict(),
-        is_polite=ledger.is_kept,
-        server=Busy(ledger.busy, ledger.longest_lag_s),
-    )
+    ledger = place.served.ledger()
+    return replace(with_ledger(result, ledger), server=Busy(ledger.busy, ledger.longest_lag_s))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crawler.lab.policies.series import Busy, Means, RunResult, compared_s, means
 
@@ -44,15 +45,30 @@ class Comparison:
     simulated: tuple[RunResult, ...] = ()  #: of the same policies, drawn dashed beside the others
 
 
-def possible(setting: Setting, run: RunResult) -> int:
-    """How many workers could hold a URL at once, if none of them had to rest.
+class Bound(NamedTuple):
+    """How many fetches there can be at once, if nothing has to rest."""
 
-    A queue has one URL in flight, and under `polite` a host has as many as its gate has slots.
+    fetches: int
+    words: str  #: what bounds them
+
+
+def bound(setting: Setting, run: RunResult) -> Bound:
+    """A worker fetches one URL, a queue has one in flight, and under `polite` a host has as many as its gate has slots.
+
+    Where nobody knows the hosts, workers and queues are all that is known to bound them.
     """
-    most = min(setting.workers, run.queue_lengths.queues)
+    bounds = [
+        Bound(setting.workers, _many(setting.workers, "worker")),
+        Bound(run.queue_lengths.queues, _many(run.queue_lengths.queues, "queue")),
+    ]
     if setting.politeness == POLITE and setting.hosts:
-        most = min(most, setting.hosts * setting.connections)
-    return most
+        slots = _many(setting.connections, "slot")
+        bounds.append(Bound(setting.hosts * setting.connections, f"{_many(setting.hosts, 'host')} with {slots} each"))
+    return min(bounds)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def is_crawler_limit(setting: Setting, run: RunResult) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crawler.jobs.opening import frontier_order
 from crawler.jobs.seeds import read_seeds
 from crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
+from crawler.lab.web.ledger import Rule
 from crawler.network.descriptors import files_for, raise_file_limit
 from crawler.orders.order import CrawlOrder
 from crawler.orders.quantities import exact_duration
@@ -21,8 +22,9 @@ from frontier.policies.authority import is_address
 
 #: One after the other, each as long as it takes: the host's queues, three ways to have more of them.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
-#: The made webs that crawls are compared on.
-KINDS = ("portals", "subdomains")
+#: What the made webs that crawls are compared on are called.
+WEB_WORDS = {"portals": "five portals", "subdomains": "one portal"}
+KINDS = tuple(WEB_WORDS)
 
 #: The lab's times are a sixtieth of a real crawl's: 3 s, 30 s and some 6 s become these.
 SCALE = 60
@@ -31,6 +33,14 @@ MAX_DELAY_S = 0.5
 LATENCY_S = 0.1
 
 _MOST_WORKERS = 10_000
+#: What only a made web has, by option.
+_OF_MADE_WEBS = {
+    "--kind": "kinds",
+    "--pages": "pages",
+    "--hosts": "hosts",
+    "--latency": "latency_s",
+    "--seed": "seed",
+}
 #: Whose gates the delays are owed by.
 _SCOPES = {PAPER: PolitenessScope.QUEUE, POLITE: PolitenessScope.HOST, OFF: PolitenessScope.OFF}
 #: Links that lead from the seeds to the last page: a tree of any depth is to be crawled whole.
@@ -69,10 +79,14 @@ class PolicyOptions:
         return 1 if self.replay or self.seeds else len(self.kinds)
 
 
+_DEFAULTS = PolicyOptions()
+
+
 def check(options: PolicyOptions) -> None:
     """Raises: UsageError for the first thing that makes no sense; nothing was started then."""
     _check_numbers(options)
     _check_choices(options)
+    _check_webs(options)
     _check_files(options)
     _check_descriptors(options)
     for policy in options.policies:
@@ -110,14 +124,29 @@ def _check_choices(options: PolicyOptions) -> None:
     for option, named in (("--policies", options.policies), ("--kind", options.kinds)):
         if len(set(named)) < len(named):
             raise UsageError(f"{option}: {','.join(named)} names one of them twice")
+    if options.politeness != POLITE and options.connections != _DEFAULTS.connections:
+        raise UsageError(f"--connections: slots of a host's gate, which --politeness {options.politeness} has none of")
+
+
+def _check_webs(options: PolicyOptions) -> None:
     if options.seeds and options.replay:
         raise UsageError("--seeds is a real crawl, --replay one of a web in a box; leave one of them out")
+    for option, given in (("--seeds", options.seeds), ("--replay", options.replay)):
+        if given is not None:
+            refuse_unused(option, options, _DEFAULTS)
     if options.seeds and options.politeness != POLITE:
         raise UsageError(
             f"--seeds: real sites are crawled with --politeness polite alone; {options.politeness} is for the web in a box"
         )
     if options.seeds and "ip" in options.policies:
         raise UsageError("--policies: ip cannot be compared on real sites, whose addresses nobody knows beforehand")
+
+
+def refuse_unused(option: str, options: object, defaults: object) -> None:
+    """Raises: UsageError if anything is given that only a made web has, beside this option, which says another web."""
+    unused = [each for each, name in _OF_MADE_WEBS.items() if getattr(options, name) != getattr(defaults, name)]
+    if unused:
+        raise UsageError(f"{option}: {', '.join(unused)} would make another web; leave it out")
 
 
 def _check_files(options: PolicyOptions) -> None:
@@ -159,6 +188,18 @@ def delays(options: PolicyOptions) -> tuple[float, float]:
     )
 
 
+def with_delays(options: PolicyOptions) -> PolicyOptions:
+    """The same with the delays that it stands for."""
+    least_s, most_s = delays(options)
+    return replace(options, min_delay_s=least_s, max_delay_s=most_s)
+
+
+def rule_of(options: PolicyOptions) -> Rule:
+    """What a host is owed, and was owed under another set-up too: the ledger then says how far it was from that."""
+    least_s, most_s = delays(options)
+    return Rule(slots=options.connections, delay_factor=options.delay_factor, min_delay_s=least_s, max_delay_s=most_s)
+
+
 def delay_words(options: PolicyOptions) -> str:
     """The delays in one sentence, with how they are scaled."""
     if options.politeness == OFF:
@@ -166,15 +207,19 @@ def delay_words(options: PolicyOptions) -> str:
     least_s, most_s = delays(options)
     whose = "queue" if options.politeness == PAPER else "host"
     words = (
-        f"delays: a {whose} rests {options.delay_factor:g} x the fetch time, within {exact_duration(least_s)} and "
-        f"{exact_duration(most_s)}"
+        f"delays: a {whose} rests {options.delay_factor:g} x the fetch time, within {_time(least_s)} and "
+        f"{_time(most_s)}"
     )
     if options.seeds:
         return f"{words}."
     is_scaled = (least_s, most_s) == (MIN_DELAY_S, MAX_DELAY_S)
     scaled = f" (Heritrix's 3 s and 30 s divided by {SCALE})" if is_scaled else ""
-    latency = "" if options.replay else f"; median latency {exact_duration(options.latency_s)}"
+    latency = "" if options.replay else f"; median latency {_time(options.latency_s)}"
     return f"{words}{scaled}{latency}; a 503 closes no gate for longer than that."
+
+
+def _time(seconds: float) -> str:
+    return exact_duration(float(f"{seconds:.3g}"))
 
 
 def order_for(

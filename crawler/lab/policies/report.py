@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from crawler.lab.policies.comparison import POLITE, Comparison, possible, ranked
-from crawler.lab.policies.series import RunResult, compared_s, mean_queues, rates
+from crawler.lab.policies.comparison import POLITE, Comparison, Setting, bound, ranked
+from crawler.lab.policies.series import HostSeen, Means, RunResult, compared_s, mean_queues, rates
 from crawler.lab.policies.words import closing, most_at_once, shortest_gap_s
 from crawler.lab.report import Cell, Curve, Panel, Report, Table
 
 #: Hosts of each policy that the ledger's table has.
 HOSTS_SHOWN = 3
 
+_HOST_COLUMNS = (
+    *("policy", "host", "requests", "most at once", "shortest gap (ms)", "starts/s"),
+    *("Crawl-delay (ms)", "start to start (ms)"),
+)
 _KB = 1000
 _MS = 1000
 
@@ -29,7 +33,9 @@ def report_of(name: str, comparisons: Sequence[Comparison], *, data: Mapping[str
         tables=tuple(chain.from_iterable(map(_tables, comparisons))),
         panels=panels(comparisons),
         closing=tuple(chain.from_iterable(map(closing, comparisons))),
-        beside=tuple(map(series_table, comparisons)),
+        beside=tuple(
+            table(each) for each in comparisons for table in (every_run_table, every_host_table, series_table)
+        ),
         data=data,
     )
 
@@ -48,20 +54,6 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
 
 def _workers_table(comparison: Comparison) -> Table:
     setting, until_s = comparison.setting, compared_s(comparison.runs)
-    rows = tuple(
-        (
-            run.policy,
-            its.active,
-            its.peak,
-            possible(setting, run),
-            its.urls_per_s,
-            its.bytes_per_s / _KB,
-            run.duration_s,
-            "yes" if run.is_drained else "no",
-            _repeats(run),
-        )
-        for run, its in ranked(comparison.runs)
-    )
     return Table(
         title=f"{setting.web} ({setting.size}), {setting.workers:,} workers, {how_polite(comparison)}",
         columns=(
@@ -75,7 +67,7 @@ def _workers_table(comparison: Comparison) -> Table:
             "drained",
             "runs kept",
         ),
-        rows=rows,
+        rows=tuple(_workers_row(setting, run, its) for run, its in ranked(comparison.runs)),
         note=(
             f"Means and peaks over the first {until_s:.1f} s, in which every policy had work. An active worker holds a URL; "
             "possible: as many fetches as queues, slots and workers allow if nobody had to rest (a worker counts until its "
@@ -84,14 +76,16 @@ def _workers_table(comparison: Comparison) -> Table:
     )
 
 
+def _workers_row(setting: Setting, run: RunResult, its: Means) -> tuple[Cell, ...]:
+    drained, kept = "yes" if run.is_drained else "no", f"{run.runs} of {run.runs + run.dropped}"
+    pace = (its.urls_per_s, its.bytes_per_s / _KB, run.duration_s)
+    return run.policy, its.active, its.peak, bound(setting, run).fetches, *pace, drained, kept
+
+
 def how_polite(comparison: Comparison) -> str:
     """The set-up in a few words."""
     setting = comparison.setting
     return f"{setting.politeness}, k = {setting.connections}" if setting.politeness == POLITE else setting.politeness
-
-
-def _repeats(run: RunResult) -> str:
-    return f"{run.runs} of {run.runs + run.dropped}"
 
 
 def _queues_table(comparison: Comparison) -> Table:
@@ -115,11 +109,13 @@ def _queues_table(comparison: Comparison) -> Table:
 def _hosts_table(comparison: Comparison) -> Table:
     return Table(
         title=f"{comparison.setting.web}: its largest hosts, as the server saw them",
-        columns=("policy", "host", "requests", "most at once", "shortest gap (ms)", "starts/s"),
+        columns=_HOST_COLUMNS,
         rows=tuple(chain.from_iterable(_host_rows(run) for run, _ in ranked(comparison.runs))),
         note=(
             "Most at once: requests that were being answered at the same moment. Gap: from the end of an answer to the next "
-            "start in its place. The first row of a policy has the worst of all its hosts."
+            "start in its place. The first row of a policy has all requests and the worst of all its hosts, the last the host "
+            "with a Crawl-delay and the shortest time between the starts of two of its pages. Of several runs: mean requests, "
+            "worst of the rest."
         ),
     )
 
@@ -130,13 +126,42 @@ def _host_rows(run: RunResult) -> Iterator[tuple[Cell, ...]]:
         return
     starts = max((host.starts_per_s for host in run.hosts if host.starts_per_s is not None), default=None)
     requests = sum(host.requests for host in run.hosts)
-    yield run.policy, f"all {len(run.hosts)}", requests, most_at_once(run), _ms(shortest_gap_s(run.hosts)), starts
-    for host in run.hosts[:HOSTS_SHOWN]:
-        yield "", host.host, host.requests, host.most_at_once, _ms(host.shortest_gap_s), host.starts_per_s
+    all_of_them = requests, most_at_once(run), _ms(shortest_gap_s(run.hosts)), starts, None, None
+    yield run.policy, f"all {len(run.hosts)}", *all_of_them
+    delayed = (host for host in run.hosts[HOSTS_SHOWN:] if host.crawl_delay_s is not None)
+    for host in (*run.hosts[:HOSTS_SHOWN], *delayed):
+        yield _host_row(run.policy, host)
+
+
+def _host_row(policy: str, host: HostSeen) -> tuple[Cell, ...]:
+    delays = _ms(host.crawl_delay_s), _ms(host.shortest_start_gap_s) if host.crawl_delay_s is not None else None
+    return policy, host.host, host.requests, host.most_at_once, _ms(host.shortest_gap_s), host.starts_per_s, *delays
+
+
+def every_host_table(comparison: Comparison) -> Table:
+    """All hosts of every run."""
+    return Table(
+        title=f"{comparison.setting.web}, {how_polite(comparison)}: every host, as the server saw it",
+        columns=_HOST_COLUMNS,
+        rows=tuple(_host_row(run.policy, host) for run in comparison.runs for host in run.hosts),
+    )
 
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * _MS
+
+
+def every_run_table(comparison: Comparison) -> Table:
+    """Every repeat of every policy, also those that were dropped."""
+    return Table(
+        title=f"{comparison.setting.web}, {how_polite(comparison)}: every run, over the time of the policy's shortest",
+        columns=("policy", "repeat", "active workers, mean", "URLs/s", "duration (s)", "kept"),
+        rows=tuple(
+            (run.policy, number, each.active, each.urls_per_s, each.duration_s, "yes" if each.is_kept else "no")
+            for run in comparison.runs
+            for number, each in enumerate(run.repeats, 1)
+        ),
+    )
 
 
 def series_table(comparison: Comparison) -> Table:

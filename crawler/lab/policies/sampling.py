@@ -46,18 +46,20 @@ class Sampler:
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
+        self._queues = _queues_of(await frontier.statistics())
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
             self._waited_s, self._turns = _waits()
         try:
             with self._sampling(counts):
                 while True:
-                    self._queues = _queues_of(await frontier.statistics())
                     await self._until_next()
+                    self._queues = _queues_of(await frontier.statistics())
         finally:
             self._look(counts)
             self.ended_s, self.is_drained = self._looked_s, frontier.core.is_done
-            self._queues = (0, 0, 0)
+            if self.is_drained:
+                self._queues = (0, 0, 0)
             self._say(counts)
 
     def busy(self) -> Busy:

@@ -3,73 +3,94 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from crawler.lab.policies.comparison import Comparison, Setting
-from crawler.lab.policies.options import PolicyOptions
-from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample
-from crawler.outcomes.errors import UsageError
-from frontier.policies.balance import Balance
+from pydantic import TypeAdapter, ValidationError
 
-#: The first key and its value: says what a file is.
-MAGIC = ("anabranch", "comparison")
+from crawler.lab.policies.comparison import Comparison
+from crawler.lab.policies.options import PolicyOptions, check
+from crawler.lab.policies.series import RunResult, Sample, compared_s, means
+from crawler.outcomes.errors import UsageError
+
+#: The first key; its value says what a file is.
+MAGIC = "anabranch"
+COMPARISON, SIMULATION = "comparison", "simulation"
 VERSION = 1
 
-_PATHS = ("replay", "seeds")
+_WANTED = "name what `anabranch compare --json` wrote"
 
 
-def saved(options: PolicyOptions, comparisons: Sequence[Comparison]) -> dict[str, object]:
-    """All that was asked for and measured; records are lists in the order of their fields, `columns` has those of a sample."""
-    asked = asdict(options) | {name: str(path) for name in _PATHS if (path := getattr(options, name))}
+def saved(what: str, options: Any, comparisons: Sequence[Comparison]) -> dict[str, object]:
+    """All that was asked for (a dataclass) and measured. A sample is a list, in the order of `columns`."""
+    asked = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
     return {
-        MAGIC[0]: MAGIC[1],
+        MAGIC: what,
         "version": VERSION,
         "options": asked,
         "columns": list(Sample._fields),
-        "comparisons": [asdict(comparison) for comparison in comparisons],
+        "comparisons": list(map(_comparison, comparisons)),
     }
 
 
+def _comparison(comparison: Comparison) -> dict[str, object]:
+    """With what the tables have of it: the interval that runs are compared over, and their means."""
+    until_s = compared_s(comparison.runs)
+    return {
+        "setting": asdict(comparison.setting),
+        "compared_s": until_s,
+        "means": {run.policy: means(run, until_s)._asdict() for run in comparison.runs},
+        "runs": list(map(_run, comparison.runs)),
+        "simulated": list(map(_run, comparison.simulated)),
+    }
+
+
+def _run(run: RunResult) -> dict[str, object]:
+    facts = {field.name: getattr(run, field.name) for field in fields(run)}
+    return {name: _plain(value) if name != "samples" else value for name, value in facts.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Records by the names of their fields."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    return [each._asdict() for each in value] if isinstance(value, tuple) else value
+
+
 def load(path: Path) -> tuple[PolicyOptions, list[Comparison]]:
-    """What `saved` wrote. Raises: UsageError if the file cannot be read or is none."""
+    """The live comparison that `saved` wrote. Raises: UsageError if the file cannot be read, is none, or makes no sense."""
+    value = _value(path)
+    try:
+        options = TypeAdapter(PolicyOptions).validate_python(value.get("options"))
+        comparisons = TypeAdapter(list[Comparison]).validate_python(value.get("comparisons"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}: a comparison that somebody changed: {place}: {first['msg'].lower()}") from error
+    if options.seeds is not None:
+        raise UsageError(f"{path}: a crawl of real sites, whose web nobody knows; replay its crawl.log with --replay")
+    check(options)
+    policies = [tuple(run.policy for run in each.runs) for each in comparisons]
+    if policies != [options.policies] * options.webs:
+        raise UsageError(f"{path}: a comparison that somebody changed: its runs are not those of its options")
+    return options, comparisons
+
+
+def _value(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except ValueError as error:
-        raise UsageError(f"{path}: not JSON; name what `anabranch compare --json` wrote") from error
-    if not isinstance(value, dict) or value.get(MAGIC[0]) != MAGIC[1] or value.get("version") != VERSION:
-        raise UsageError(f"{path}: not a comparison of version {VERSION}; name what `anabranch compare --json` wrote")
-    try:
-        return _options(value["options"]), [_comparison(each) for each in value["comparisons"]]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: a comparison that somebody changed: {error!r}") from error
-
-
-def _options(value: Mapping[str, Any]) -> PolicyOptions:
-    lists = {name: tuple(each) for name, each in value.items() if isinstance(each, list)}
-    paths = {name: Path(value[name]) for name in _PATHS if value[name] is not None}
-    return PolicyOptions(**{**value, **lists, **paths})
-
-
-def _comparison(value: Mapping[str, Any]) -> Comparison:
-    return Comparison(
-        setting=Setting(**value["setting"]),
-        runs=tuple(map(_run, value["runs"])),
-        simulated=tuple(map(_run, value["simulated"])),
-    )
-
-
-def _run(value: Mapping[str, Any]) -> RunResult:
-    plain = {field.name: value[field.name] for field in fields(RunResult)}
-    records = {
-        "samples": tuple(Sample(*each) for each in value["samples"]),
-        "hosts": tuple(HostSeen(*each) for each in value["hosts"]),
-        "queue_lengths": Balance(*value["queue_lengths"]),
-        "server": None if value["server"] is None else Busy(*value["server"]),
-        "crawler": None if value["crawler"] is None else Busy(*value["crawler"]),
-    }
-    return RunResult(**{**plain, **records})
+        raise UsageError(f"{path}: not JSON; {_WANTED}") from error
+    if (
+        not isinstance(value, dict)
+        or value.get("version") != VERSION
+        or value.get(MAGIC) not in (COMPARISON, SIMULATION)
+    ):
+        raise UsageError(f"{path}: not a comparison of version {VERSION}; {_WANTED}")
+    if value[MAGIC] == SIMULATION:
+        raise UsageError(f"{path}: a simulation; {_WANTED}")
+    return value

@@ -5,21 +5,15 @@ An active worker holds a URL. Time starts when the workers do. A run that is dra
 
 from __future__ import annotations
 
-import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from crawler.lab.web.ledger import Ledger
 from frontier.policies.balance import Balance
-
-#: A repeat is dropped if it is farther from the median than so many median deviations.
-MOST_DEVIATIONS = 3.0
-#: Seconds between two points of an averaged curve, and how many points it has at most.
-STEP_S = 1.0
-MOST_POINTS = 2000
 
 
 class Sample(NamedTuple):
@@ -47,6 +41,8 @@ class HostSeen(NamedTuple):
     most_at_once: int  #: requests that were being answered at the same moment
     shortest_gap_s: float | None  #: from the end of an answer to the next start in its place; None if there was none
     starts_per_s: float | None  #: None with one request
+    crawl_delay_s: float | None = None  #: that its robots.txt asks for
+    shortest_start_gap_s: float | None = None  #: between starts of two pages
 
 
 class Busy(NamedTuple):
@@ -58,6 +54,15 @@ class Busy(NamedTuple):
     turns: float = 0.0  #: times a second that this thread was given a processor; 0 if nobody looked
 
 
+class Repeat(NamedTuple):
+    """One of several runs, over the time of the shortest of them."""
+
+    active: float  #: mean of active workers
+    urls_per_s: float
+    duration_s: float  #: its own
+    is_kept: bool  #: it is part of the mean
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """One run of one policy, or the mean of several."""
@@ -65,6 +70,7 @@ class RunResult:
     policy: str
     samples: tuple[Sample, ...]  #: by time; the first at 0 s
     duration_s: float  #: until it was drained or ended
+    shortest_s: float | None = None  #: of a mean of several runs: the shortest one's duration
     is_drained: bool
     queue_lengths: Balance  #: how many URLs came to how many queues
     hosts: tuple[HostSeen, ...] = ()  #: as the server saw them, the largest first; empty if nobody looked
@@ -74,6 +80,7 @@ class RunResult:
     crawler: Busy | None = None
     runs: int = 1  #: repeats that it is the mean of
     dropped: int = 0  #: repeats that were too far off
+    repeats: tuple[Repeat, ...] = ()  #: each by itself, the dropped ones, too
 
 
 class Means(NamedTuple):
@@ -128,7 +135,7 @@ def _ended(last: Sample, time_s: float) -> Sample:
 
 def compared_s(runs: Sequence[RunResult]) -> float:
     """The interval over which runs are compared: that of the shortest, in which all of them had work. 0 without runs."""
-    return min((run.duration_s for run in runs), default=0.0)
+    return min((run.duration_s if run.shortest_s is None else run.shortest_s for run in runs), default=0.0)
 
 
 def means(run: RunResult, until_s: float) -> Means:
@@ -163,86 +170,18 @@ def rate(before: Sample, after: Sample) -> Rate:
     return Rate(after.at_s, held_s / span_s, urls / span_s, size / span_s)
 
 
-def kept(values: Sequence[float]) -> list[bool]:
-    """Which of repeated measurements count: not farther from their median than `MOST_DEVIATIONS` median deviations.
-
-    With fewer than three nothing can be told and all count; where more than half agree exactly, what differs is dropped.
-    """
-    if len(values) < 3:
-        return [True] * len(values)
-    middle = statistics.median(values)
-    deviation = statistics.median(abs(value - middle) for value in values)
-    return [abs(value - middle) <= MOST_DEVIATIONS * deviation for value in values]
-
-
-def settled(repeats: Sequence[RunResult]) -> RunResult:
-    """One run for the repeats of a policy: those too far off in mean active workers dropped and counted, the rest averaged.
-
-    What must hold for each (the ledger's verdict, the most connections, the shortest gap) is that of the worst of all
-    repeats, the dropped ones too. Raises: ValueError without repeats.
-    """
-    if not repeats:
-        raise ValueError("there is no run")
-    until_s = compared_s(repeats)
-    counts = kept([means(run, until_s).active for run in repeats])
-    good = [run for run, counted in zip(repeats, counts, strict=True) if counted]
-    worst = min(repeats, key=lambda run: run.is_polite)
-    return replace(
-        averaged(good),
-        hosts=_worst_hosts(repeats),
-        verdict=worst.verdict,
-        is_polite=worst.is_polite,
-        dropped=len(repeats) - len(good),
-    )
-
-
-def averaged(runs: Sequence[RunResult]) -> RunResult:
-    """The mean of runs, on points one `STEP_S` (of a very long run: more) apart up to the end of the longest.
-
-    One run stays as it is.
-    """
-    first = runs[0]
-    if len(runs) == 1:
-        return first
-    end_s = max(run.duration_s for run in runs)
-    step_s = max(STEP_S, end_s / MOST_POINTS)
-    points = [number * step_s for number in range(math.ceil(end_s / step_s))] + [end_s]
-    samples = (_mean_sample([at(run, point) for run in runs]) for point in points)
-    return replace(
-        first,
-        samples=tuple(samples),
-        duration_s=statistics.fmean(run.duration_s for run in runs),
-        is_drained=all(run.is_drained for run in runs),
-        queue_lengths=statistics.median_low(run.queue_lengths for run in runs),
-        server=_busiest(run.server for run in runs),
-        crawler=_busiest(run.crawler for run in runs),
-        runs=len(runs),
-    )
-
-
-def _mean_sample(samples: Sequence[Sample]) -> Sample:
-    return Sample(*(statistics.fmean(values) for values in zip(*samples, strict=True)))
-
-
-def _worst_hosts(runs: Sequence[RunResult]) -> tuple[HostSeen, ...]:
-    """Each host as the run saw it in which it was hit hardest, the largest first."""
-    seen: dict[str, list[HostSeen]] = {}
-    for host in (host for run in runs for host in run.hosts):
-        seen.setdefault(host.host, []).append(host)
-    worst = (
+def with_ledger(run: RunResult, ledger: Ledger) -> RunResult:
+    """The run with what the server saw of it."""
+    hosts = (
         HostSeen(
-            name,
-            max(host.requests for host in looks),
-            max(host.most_at_once for host in looks),
-            min((host.shortest_gap_s for host in looks if host.shortest_gap_s is not None), default=None),
-            max((host.starts_per_s for host in looks if host.starts_per_s is not None), default=None),
+            host=each.host,
+            requests=each.requests,
+            most_at_once=each.most_at_once,
+            shortest_gap_s=each.shortest_gap_s,
+            starts_per_s=each.starts_per_s,
+            crawl_delay_s=each.crawl_delay_s,
+            shortest_start_gap_s=each.shortest_start_gap_s,
         )
-        for name, looks in seen.items()
+        for each in ledger.hosts
     )
-    return tuple(sorted(worst, key=lambda host: (-host.requests, host.host)))
-
-
-def _busiest(looks: Iterable[Busy | None]) -> Busy | None:
-    """The largest share and the longest lag of all; None if nobody looked."""
-    seen = [look for look in looks if look is not None]
-    return Busy(*map(max, zip(*seen, strict=True))) if seen else None
+    return replace(run, hosts=tuple(hosts), verdict=ledger.verdict(), is_polite=ledger.is_kept)

@@ -9,9 +9,9 @@ from crawler.lab.policies.comparison import (
     POLITE,
     Comparison,
     Setting,
+    bound,
     is_crawler_limit,
     is_server_limit,
-    possible,
     ranked,
 )
 from crawler.lab.policies.series import HostSeen, Means, RunResult
@@ -69,7 +69,7 @@ def _is_near(setting: Setting, first: tuple[RunResult, Means], other: tuple[RunR
     (run, best), (beside, its) = first, other
     if its.active >= (1 - NEAR) * best.active:
         return True
-    is_bound_alike = possible(setting, beside) >= (1 - NEAR) * possible(setting, run)
+    is_bound_alike = bound(setting, beside).fetches >= (1 - NEAR) * bound(setting, run).fetches
     return (is_crawler_limit(setting, run) or is_bound_alike) and its.urls_per_s >= (1 - NEAR) * best.urls_per_s
 
 
@@ -79,18 +79,16 @@ def _active(its: Means, setting: Setting) -> str:
 
 def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
     """What bounds the first and the last."""
-    most, least = possible(setting, first), possible(setting, last)
-    if setting.politeness != POLITE:
-        rests = " and rests by itself" if setting.politeness == PAPER else ""
-        return (
-            f"its URLs stood in {first.queue_lengths.queues:,} queues, those of {last.policy} in "
-            f"{last.queue_lengths.queues:,}, and a queue is served by one worker at a time{rests}"
-        )
-    slots = "one slot" if setting.connections == 1 else f"{setting.connections} slots"
-    gates = f"{setting.hosts:,} hosts with {slots} each" if setting.hosts else f"hosts with {slots} each"
-    if least >= (1 - NEAR) * most:
-        return f"{gates} let {max(most, least):,} fetches through at most, however many queues there are"
-    return f"{gates}: at most {most:,} fetches at once from its queues, {least:,} from those of {last.policy}"
+    most, least = bound(setting, first), bound(setting, last)
+    if least.fetches >= (1 - NEAR) * most.fetches:
+        return f"{most.words} allow {most.fetches:,} fetches at once at most under either policy"
+    if setting.politeness == POLITE:
+        return f"{most.words} allow {most.fetches:,} fetches at once, {least.words} of {last.policy} {least.fetches:,}"
+    rests = " and rests by itself" if setting.politeness == PAPER else ""
+    return (
+        f"its URLs stood in {first.queue_lengths.queues:,} queues, those of {last.policy} in "
+        f"{last.queue_lengths.queues:,}, and a queue is served by one worker at a time{rests}"
+    )
 
 
 def ledger_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
@@ -113,7 +111,7 @@ def _clean(setting: Setting, runs: Sequence[RunResult]) -> str:
     gap = f", and no slot was taken again sooner than after {min(gaps) * 1000:.1f} ms" if gaps else ""
     return (
         f"{setting.web}: the server's ledger is clean under every policy: no start was too many at once or too early; "
-        f"a host had {max(map(most_at_once, runs)):,} requests at once at most{gap}."
+        f"the most requests at once on one host were {max(map(most_at_once, runs)):,}{gap}."
     )
 
 
@@ -156,8 +154,9 @@ def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
             "waited for the processor alone."
         )
     elif busy:
-        share = max(its.share for _, its in busy)
-        yield f"{setting.web}: the crawler was not the limit: it used {share:.0%} of a core at most."
+        share, lag_s = max(its.share for _, its in busy), max(its.longest_lag_s for _, its in busy)
+        facts = f"it used {share:.0%} of a core at most, and was {lag_s * 1000:,.0f} ms late at worst"
+        yield f"{setting.web}: the crawler was not the limit: {facts}."
 
 
 def dropped_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:

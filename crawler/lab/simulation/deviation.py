@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
+from itertools import pairwise
 from typing import NamedTuple
 
 from crawler.lab.policies.series import Rate, RunResult, at, rate
@@ -30,32 +30,30 @@ class Deviation(NamedTuple):
 
 def deviation(live: RunResult, simulated: RunResult) -> Deviation:
     """Compare them window by window, from the start to the end of the longer one."""
-    windows = range(max(1, math.ceil(max(live.duration_s, simulated.duration_s) / WINDOW_S)))
+    end_s = max(live.duration_s, simulated.duration_s)
+    edges = [*(number * WINDOW_S for number in range(math.ceil(end_s / WINDOW_S))), end_s]
+    pairs = [
+        (later - sooner, _between(live, sooner, later), _between(simulated, sooner, later))
+        for sooner, later in pairwise(edges)
+    ]
     return Deviation(
-        live.policy, *_compared(live, simulated, windows, _active), *_compared(live, simulated, windows, _urls)
+        live.policy, *_compared(pairs, lambda rate: rate.active), *_compared(pairs, lambda rate: rate.urls_per_s)
     )
 
 
-def _active(run: RunResult, window: int) -> float:
-    return _rate(run, window).active
+def _between(run: RunResult, sooner_s: float, later_s: float) -> Rate:
+    return rate(at(run, sooner_s), at(run, later_s))
 
 
-def _urls(run: RunResult, window: int) -> float:
-    return _rate(run, window).urls_per_s
-
-
-def _rate(run: RunResult, window: int) -> Rate:
-    return rate(at(run, window * WINDOW_S), at(run, (window + 1) * WINDOW_S))
-
-
-def _compared(
-    live: RunResult, simulated: RunResult, windows: range, value: Callable[[RunResult, int], float]
-) -> tuple[float, float, float]:
+def _compared(pairs: Sequence[tuple[float, Rate, Rate]], value: Callable[[Rate], float]) -> tuple[float, float, float]:
     """Both means, and the mean distance as a share of the first; infinite if that is 0 and they differ."""
-    pairs = [(value(live, window), value(simulated, window)) for window in windows]
-    mean, distance = fmean(a for a, _ in pairs), fmean(abs(b - a) for a, b in pairs)
-    share = distance / mean if mean else math.inf if distance else 0.0
-    return mean, fmean(b for _, b in pairs), share
+    total_s = sum(span_s for span_s, _, _ in pairs)
+    if not total_s:
+        return 0.0, 0.0, 0.0
+    mean = sum(span_s * value(live) for span_s, live, _ in pairs) / total_s
+    simulated_mean = sum(span_s * value(its) for span_s, _, its in pairs) / total_s
+    distance = sum(span_s * abs(value(its) - value(live)) for span_s, live, its in pairs) / total_s
+    return mean, simulated_mean, distance / mean if mean else math.inf if distance else 0.0
 
 
 def table(web: str, deviations: Sequence[Deviation]) -> Table:
@@ -66,10 +64,10 @@ def table(web: str, deviations: Sequence[Deviation]) -> Table:
             "policy",
             "active workers, live",
             "simulated",
-            "deviation (%)",
+            "off by (%)",
             "URLs/s, live",
-            "simulated ",
-            "deviation (%) ",
+            "URLs/s, simulated",
+            "URLs/s off by (%)",
         ),
         rows=tuple(
             (
@@ -80,7 +78,7 @@ def table(web: str, deviations: Sequence[Deviation]) -> Table:
             for each in deviations
         ),
         note=(
-            f"Means over the longer of both runs. Deviation: how far the means over {WINDOW_S} s each are apart, on average, "
+            f"Means over the longer of both runs. Off by: how far the means over {WINDOW_S} s each are apart, on average, "
             "as a share of the live mean; so two runs with equal means may differ."
         ),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from crawler.jobs.opening import frontier_order
 from crawler.lab.policies.comparison import POLITE
-from crawler.lab.policies.options import DEFAULT_POLICIES, PolicyOptions, order_for
+from crawler.lab.policies.options import DEFAULT_POLICIES, PolicyOptions, order_for, refuse_unused
 from crawler.lab.policies.options import check as check_policies
 from crawler.lab.web.hosts import KINDS
 from crawler.lab.web.model import WebOptions
@@ -49,6 +49,9 @@ class SimulationOptions:
     beside: Path | None = None  #: what `compare --json` wrote: the same is simulated, and drawn on it
 
 
+_DEFAULTS = SimulationOptions()
+
+
 def check(options: SimulationOptions) -> None:
     """Raises: UsageError for the first thing that makes no sense; nothing was done then."""
     if options.beside is not None:
@@ -83,12 +86,14 @@ def _check_webs(options: SimulationOptions) -> None:
             raise UsageError(f"--kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
     if len(set(options.kinds)) < len(options.kinds):
         raise UsageError(f"--kind: {','.join(options.kinds)} names one of them twice")
+    if options.replay is not None:
+        refuse_unused("--replay", options, _DEFAULTS)
 
 
 def as_compared(options: SimulationOptions) -> PolicyOptions:
     """The same as a comparison of live crawls has it. (The kind stands for any: live webs are never of very many hosts.)"""
     min_delay_s, max_delay_s, latency_s = times(options)
-    return PolicyOptions(
+    compared = PolicyOptions(
         policies=options.policies,
         workers=options.workers,
         politeness=options.politeness,
@@ -98,12 +103,11 @@ def as_compared(options: SimulationOptions) -> PolicyOptions:
         max_delay_s=max_delay_s,
         seconds=max(options.seconds or 1.0, 1.0),
         repeat=options.repeat,
-        pages=options.pages,
-        hosts=options.hosts,
-        latency_s=latency_s,
-        seed=options.seed,
         replay=options.replay,
     )
+    if options.replay is not None:
+        return compared
+    return replace(compared, pages=options.pages, hosts=options.hosts, latency_s=latency_s, seed=options.seed)
 
 
 def times(options: SimulationOptions) -> tuple[float, float, float]:

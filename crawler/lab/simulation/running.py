@@ -6,16 +6,16 @@ import gc
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crawler.interpreter import COLLECTION
-from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample
+from crawler.lab.policies.series import Busy, RunResult, Sample, with_ledger
 from crawler.lab.simulation.processor import Speed
 from crawler.lab.simulation.sampling import Series
 from crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
 from crawler.lab.simulation.visits import Visits
-from crawler.lab.web.ledger import Books, Ledger, Rule
+from crawler.lab.web.ledger import Books, Rule
 from crawler.lab.web.model import Web
 from frontier.composition import open_frontier
 from frontier.core import Frontier
@@ -73,7 +73,7 @@ def simulate(model: Model, tell: Callable[[Course], None]) -> RunResult:
         queue_lengths=lengths,
         crawler=Busy(visits.processor.busy_s / ended_s, 0.0) if model.speed.page_s and ended_s else None,
     )
-    return _with_ledger(result, books.ledger())
+    return with_ledger(result, books.ledger())
 
 
 @contextmanager
@@ -129,11 +129,3 @@ def _left(store: MemoryStore) -> Iterator[tuple[str, int]]:
     while facts := store.queues(None, after, _LISTED):
         yield from ((each.row.key, each.count) for each in facts if each.count)
         after = facts[-1].row.id
-
-
-def _with_ledger(result: RunResult, ledger: Ledger) -> RunResult:
-    hosts = (
-        HostSeen(each.host, each.requests, each.most_at_once, each.shortest_gap_s, each.starts_per_s)
-        for each in ledger.hosts
-    )
-    return replace(result, hosts=tuple(hosts), verdict=ledger.verdict(), is_polite=ledger.is_kept)

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from crawler.lab.policies import saved
-from crawler.lab.policies.compare import WEB_WORDS, rule_of
 from crawler.lab.policies.comparison import Comparison, Setting
-from crawler.lab.policies.options import PolicyOptions, delay_words
+from crawler.lab.policies.options import WEB_WORDS, PolicyOptions, delay_words, rule_of
+from crawler.lab.policies.repeats import mean_of_webs
 from crawler.lab.policies.report import report_of
-from crawler.lab.policies.series import RunResult, settled
+from crawler.lab.policies.series import RunResult
 from crawler.lab.report import Report, Tell
 from crawler.lab.simulation import deviation
 from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
@@ -37,6 +37,7 @@ class Place:
 
     words: str
     web: Callable[[int], Web]  #: of a repeat
+    notes: tuple[str, ...] = ()  #: what a replay had to leave out, in words
 
 
 def run(options: SimulationOptions, tell: Tell) -> Report:
@@ -79,16 +80,13 @@ def _alone(options: SimulationOptions, tell: Tell) -> Report:
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:,} MiB of memory"
     )
     done = [replace(each, setting=replace(each.setting, machine=cost)) for each in comparisons]
-    data = saved.saved(compared, done) | {
-        "simulation": {"links": options.links, "page_cost_s": options.page_cost_s or 0.0}
-    }
-    return report_of(NAME, done, data=data)
+    return report_of(NAME, done, data=saved.saved(saved.SIMULATION, options, done))
 
 
 def _places(options: SimulationOptions) -> Iterator[Place]:
     if options.replay is not None:
         replayed = replayed_file(options.replay)
-        yield Place(words="replay", web=partial(_same, replayed))
+        yield Place(words="replay", web=partial(_same, replayed), notes=replayed.notes)
         return
     for kind in options.kinds:
         yield Place(words=_WORDS[kind], web=partial(_made, options, kind))
@@ -113,15 +111,14 @@ def _simulated(
             done.append(simulate(model, course.of_run(words, web.urls)))
     setting = Setting(
         web=f"{place.words}, simulated",
-        size=f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts"
-        + (f" of {file}" if (file := options.replay) else ""),
+        size="; ".join([f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts", *place.notes]),
         hosts=len(webs[0].sites),
         workers=options.workers,
         politeness=options.politeness,
         connections=options.connections,
         delays=f"{delay_words(compared)[:-1]}; {_speed_words(options.page_cost_s)}",
     )
-    return Comparison(setting=setting, runs=tuple(map(settled, runs.values())))
+    return Comparison(setting=setting, runs=tuple(map(mean_of_webs, runs.values())))
 
 
 def _speed_words(page_cost_s: float | None) -> str:
@@ -146,7 +143,9 @@ def _model(compared: PolicyOptions, policy: str, web: Web, seconds: float | None
 
 def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
     compared, live = saved.load(file)
-    webs = list(_live_webs(compared, file))
+    if "ip" in compared.policies:
+        raise UsageError(f"{file}: it compares ip, which cannot be simulated: the hosts of the web have no addresses")
+    webs = list(_live_webs(compared))
     course = _Course(tell, sum(web.urls for web in webs) * len(compared.policies))
     comparisons = []
     for comparison, web in zip(live, webs, strict=True):
@@ -160,10 +159,8 @@ def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
     return _compared_report(compared, comparisons)
 
 
-def _live_webs(compared: PolicyOptions, file: Path) -> Iterator[Web]:
+def _live_webs(compared: PolicyOptions) -> Iterator[Web]:
     """The webs of a live comparison, in its order."""
-    if compared.seeds is not None:
-        raise UsageError(f"{file}: a crawl of real sites, whose web nobody knows; replay its crawl.log with --replay")
     if compared.replay is not None:
         yield replayed_file(compared.replay)
         return
@@ -194,7 +191,7 @@ def speed_of(live: RunResult, page_s: float) -> Speed:
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:
-    report = report_of(NAME, comparisons, data=saved.saved(compared, comparisons))
+    report = report_of(NAME, comparisons, data=saved.saved(saved.COMPARISON, compared, comparisons))
     tables, closing = [], []
     for each in comparisons:
         found = [deviation.deviation(live, its) for live, its in zip(each.runs, each.simulated, strict=True)]

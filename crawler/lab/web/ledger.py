@@ -10,9 +10,9 @@ can hide a breach of that size, never make one up.
 A client that went away before the end is the exception: the server learns of it a little later, so the request seems longer
 than it was. The start after it is excused by what 20 ms make of its rest, and never by more than a tenth of that: a client that
 aborts and starts again sooner is found, one that cuts a rest by less is not. Excused are rests alone, not Crawl-delays, nor a
-start while all slots are taken. (A notice takes 0.3 ms, one in a hundred 3 ms, the longest of 1,800 took 20 ms: loopback, 2 busy
-cores, up to 100 other clients. A later one may accuse a start wrongly; with a rest of 50 ms, of which a tenth is 5 ms, 7 of 500
-starts just after it were.)
+start while all slots are taken. (A notice takes 0.3 ms, one in a hundred 3 ms, the longest of 1,800 took 20 ms: on loopback, 2
+busy cores, up to 100 other clients. A later one may accuse a start wrongly: with a rest of 50 ms, of which a tenth is 5 ms, 7
+of 500 starts just after it were.)
 """
 
 from __future__ import annotations

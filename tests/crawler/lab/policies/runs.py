@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from crawler.lab.policies.comparison import Setting
 from crawler.lab.policies.series import RunResult, Sample
+from crawler.lab.web.ledger import HostEntry, Ledger, Rule
 from frontier.policies.balance import Balance
 
 
@@ -38,3 +39,24 @@ def setting_of(**more) -> Setting:
         "delays": "delays: none to speak of.",
     }
     return Setting(**(facts | more))
+
+
+def entry_of(host: str, **more) -> HostEntry:
+    facts = {
+        "host": host,
+        "requests": 9,
+        "most_at_once": 2,
+        "shortest_gap_s": 0.05,
+        "shortest_start_gap_s": 0.1,
+        "starts_per_s": 3.0,
+        "size_bytes": 900,
+        "gone": 0,
+        "crawl_delay_s": None,
+        "too_many": 0,
+        "too_early": 0,
+    }
+    return HostEntry(**(facts | more))
+
+
+def ledger_of(*hosts: HostEntry) -> Ledger:
+    return Ledger(rule=Rule(), hosts=hosts, strangers=0, wall_s=10.0, cpu_s=2.0, longest_lag_s=0.03)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.policies.comparison import is_crawler_limit, possible, ranked
+from crawler.lab.policies.comparison import Bound, bound, is_crawler_limit, ranked
 from crawler.lab.policies.series import Busy
 from frontier.policies.balance import Balance
 from tests.crawler.lab.policies.runs import run_of, setting_of
@@ -26,12 +26,12 @@ def test_queues_slots_and_workers_bound_what_is_possible(
 ) -> None:
     """A queue has one URL in flight; under polite a host has as many as its gate has slots."""
     setting = setting_of(politeness=politeness, connections=connections, workers=workers)
-    assert possible(setting, run_of(queue_lengths=Balance(5000, queues, 100))) == most
+    assert bound(setting, run_of(queue_lengths=Balance(5000, queues, 100))).fetches == most
 
 
 def test_where_nobody_counted_the_hosts_only_queues_and_workers_bound_it() -> None:
     """A real crawl does not know its hosts beforehand."""
-    assert possible(setting_of(hosts=0), run_of(queue_lengths=Balance(5000, 50, 100))) == 50
+    assert bound(setting_of(hosts=0), run_of(queue_lengths=Balance(5000, 50, 100))) == Bound(50, "50 queues")
 
 
 def test_policies_are_ranked_by_active_workers_over_the_common_interval() -> None:

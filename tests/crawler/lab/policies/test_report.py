@@ -35,9 +35,9 @@ def test_the_third_table_has_the_worst_of_all_hosts_and_the_largest() -> None:
     table = report_of("policies", [comparison_of()]).tables[2]
     assert [row[:4] for row in table.rows[:4]] == [
         ("bkdr:997", "all 5", 440, 5),
-        ("", "h0.test", 90, 1),
-        ("", "h1.test", 89, 2),
-        ("", "h2.test", 88, 3),
+        ("bkdr:997", "h0.test", 90, 1),
+        ("bkdr:997", "h1.test", 89, 2),
+        ("bkdr:997", "h2.test", 88, 3),
     ]
     assert [round(row[4]) for row in table.rows[:2]] == [50, 50]
     assert len(report_of("policies", [comparison_of(runs=(run_of(), run_of("x")))]).tables) == 2

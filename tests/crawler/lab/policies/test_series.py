@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from crawler.lab.policies.series import (
-    MOST_POINTS,
     NOTHING_YET,
-    Busy,
     HostSeen,
     Sample,
     at,
-    averaged,
     compared_s,
-    kept,
     mean_queues,
     means,
     rates,
-    settled,
+    with_ledger,
 )
-from frontier.policies.balance import Balance
-from tests.crawler.lab.policies.runs import run_of
+from tests.crawler.lab.policies.runs import entry_of, ledger_of, run_of
 
 
 def test_between_two_samples_a_run_goes_in_a_straight_line() -> None:
@@ -79,70 +70,16 @@ def test_rates_are_of_the_time_between_two_samples() -> None:
     assert rates(run_of(samples=samples)) == [(0, 0, 0, 0), (2.0, 4.0, 15.0, 2500.0), (2.5, 6.0, 20.0, 2000.0)]
 
 
-def test_repeats_more_than_three_median_deviations_off_are_dropped() -> None:
-    """Median 10, median deviation 1: 13 is kept, 13.1 is not; nor is what is too low."""
-    assert kept([9.0, 10.0, 11.0, 13.0, 10.0]) == [True, True, True, True, True]
-    assert kept([9.0, 10.0, 11.0, 13.1, 10.0, 9.0, 11.0, 1.0]) == [True, True, True, False, True, True, True, False]
+def test_a_run_has_what_the_server_saw() -> None:
+    """Hosts and the verdict."""
+    run = with_ledger(run_of(), ledger_of(entry_of("a.test", crawl_delay_s=0.5)))
+    assert run.hosts == (HostSeen("a.test", 9, 2, 0.05, 3.0, 0.5, 0.1),)
+    assert run.is_polite
+    assert run.verdict.startswith("kept on 1 hosts")
 
 
-def test_of_two_repeats_none_is_dropped() -> None:
-    """Nobody can tell which of them is off."""
-    assert kept([1.0, 100.0]) == [True, True]
-
-
-@given(st.lists(st.floats(0, 1000), min_size=1, max_size=20))
-def test_most_repeats_are_always_kept(values: list[float]) -> None:
-    """At least half of the values lie within one median deviation of the median."""
-    assert sum(kept(values)) * 2 >= len(values)
-
-
-def test_dropped_repeats_are_counted_and_leave_the_mean() -> None:
-    """One run that was disturbed changes nothing but the count."""
-    good = [run_of(active=(10, level, 10)) for level in (10, 11, 9, 10)]
-    result = settled([*good, run_of(active=(90, 90, 90))])
-    assert (result.runs, result.dropped) == (4, 1)
-    assert [rate.active for rate in rates(result)] == [0, 10, 10]
-
-
-def test_what_must_hold_is_that_of_the_worst_repeat() -> None:
-    """A ledger that was broken once is broken, even if that repeat is dropped; connections and gaps are the worst."""
-    clean = run_of(active=(10, 10), hosts=(HostSeen("a", 5, 1, 0.2, 1.0),), verdict="kept")
-    broken = run_of(active=(90, 90), hosts=(HostSeen("a", 4, 3, None, 2.0),), verdict="broken", is_polite=False)
-    result = settled([clean, clean, clean, broken])
-    assert result.dropped == 1
-    assert (result.is_polite, result.verdict) == (False, "broken")
-    assert result.hosts == (HostSeen("a", 5, 3, 0.2, 2.0),)
-
-
-def test_an_averaged_run_goes_as_long_as_the_longest() -> None:
-    """A repeat that ended sooner counts with nobody at work."""
-    result = averaged([run_of(active=(8, 8)), run_of(active=(8, 8, 8, 8), is_drained=False)])
-    assert [sample.at_s for sample in result.samples] == [0, 1, 2, 3]
-    assert [rate.active for rate in rates(result)] == [0, 8, 4, 4]
-    assert result.duration_s == 2.0
-    assert not result.is_drained
-
-
-def test_an_averaged_run_was_as_busy_as_the_busiest() -> None:
-    """A server that was too late once may have slowed a run down; the queues are those of one run."""
-    runs = [
-        run_of(server=Busy(0.2, 0.5), queue_lengths=Balance(10, 2, 6)),
-        run_of(server=Busy(0.3, 0.1), queue_lengths=Balance(10, 2, 5)),
-    ]
-    assert averaged(runs).server == Busy(0.3, 0.5)
-    assert averaged(runs).crawler is None
-    assert averaged(runs).queue_lengths == Balance(10, 2, 5)
-
-
-def test_one_run_is_its_own_mean() -> None:
-    """Its samples are not moved to whole seconds."""
-    run = run_of(active=(1, 2, 3), duration_s=2.7)
-    assert averaged([run]) is run
-    with pytest.raises(ValueError, match="no run"):
-        settled([])
-
-
-def test_the_average_of_very_long_runs_has_a_bounded_number_of_points() -> None:
-    """Simulated crawls last for weeks: a point a second would be a million."""
-    long = [run_of(duration_s=1e6), run_of(duration_s=5e5)]
-    assert len(averaged(long).samples) <= MOST_POINTS + 1
+def test_a_broken_rule_makes_a_run_impolite() -> None:
+    """The verdict says where."""
+    run = with_ledger(run_of(), ledger_of(entry_of("a.test", too_many=1), entry_of("b.test")))
+    assert not run.is_polite
+    assert "a.test" in run.verdict

@@ -39,7 +39,7 @@ def test_policies_that_are_near_each_other_have_no_winner() -> None:
     ]
     said = winner(setting_of(connections=1), runs)
     assert said.startswith("small web: no policy won: in active workers or in URLs a second all are within 10% of bkdr")
-    assert said.endswith("10 hosts with one slot each let 10 fetches through at most, however many queues there are.")
+    assert said.endswith("10 hosts with 1 slot each allow 10 fetches at once at most under either policy.")
 
 
 def test_who_shares_the_first_place_is_named() -> None:
@@ -65,7 +65,15 @@ def test_slots_are_the_reason_under_polite() -> None:
     """With k slots a host's queues may be served at once as far as the slots go."""
     runs = [run_of("host", active=(5, 5), queue_lengths=FEW), run_of("bkdr:997", active=(9, 9), queue_lengths=MANY)]
     assert winner(setting_of(connections=8), runs).endswith(
-        "10 hosts with 8 slots each: at most 80 fetches at once from its queues, 10 from those of host."
+        "10 hosts with 8 slots each allow 80 fetches at once, 10 queues of host 10."
+    )
+
+
+def test_where_nothing_bounds_them_differently_that_is_said() -> None:
+    """Five workers are too few for either: more queues are no reason then."""
+    runs = [run_of("host", active=(5, 5), queue_lengths=FEW), run_of("bkdr:997", active=(3, 3), queue_lengths=MANY)]
+    assert winner(setting_of(politeness="paper", workers=5), runs).endswith(
+        "5 workers allow 5 fetches at once at most under either policy."
     )
 
 
@@ -87,7 +95,7 @@ def test_a_clean_ledger_is_told_once_and_a_broken_one_by_policy() -> None:
     assert list(ledger_words(setting_of(), [clean, clean])) == [
         (
             "small web: the server's ledger is clean under every policy: no start was too many at once or too early; "
-            "a host had 1 requests at once at most, and no slot was taken again sooner than after 50.0 ms."
+            "the most requests at once on one host were 1, and no slot was taken again sooner than after 50.0 ms."
         )
     ]
     assert list(ledger_words(setting_of(), [clean, broken])) == [
@@ -127,7 +135,7 @@ def test_policies_under_which_the_crawler_was_the_limit_are_named() -> None:
         )
     ]
     assert list(crawler_words(setting_of(), runs[:1])) == [
-        "small web: the crawler was not the limit: it used 30% of a core at most."
+        "small web: the crawler was not the limit: it used 30% of a core at most, and was 10 ms late at worst."
     ]
     assert not list(crawler_words(setting_of(), [run_of()])), "a simulation uses none"
 

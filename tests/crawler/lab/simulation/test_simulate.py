@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from crawler.lab.policies.comparison import Comparison
+from crawler.lab.policies.options import PolicyOptions
+from crawler.lab.policies.saved import COMPARISON, saved
 from crawler.lab.policies.series import Busy
 from crawler.lab.simulation.options import SimulationOptions
 from crawler.lab.simulation.processor import Speed
 from crawler.lab.simulation.simulate import page_cost_s, run, speed_of
 from crawler.outcomes.errors import UsageError
-from tests.crawler.lab.policies.runs import run_of
+from tests.crawler.lab.policies.runs import run_of, setting_of
 
 SMALL = SimulationOptions(pages=200, hosts=4, workers=10, policies=("host",))
 
@@ -58,12 +61,10 @@ def test_a_simulated_crawler_waits_for_its_turns_as_the_live_one_did() -> None:
     assert speed_of(replace(live, crawler=Busy(0.3, 0.0)), 0.02) == Speed(page_s=0.02)
 
 
-def test_a_crawl_of_real_sites_cannot_be_simulated_beside(tmp_path: Path) -> None:
-    """Nobody knows their web; a replay of the crawl.log does it."""
-    report = run(SMALL, silent)
-    assert report.data is not None
-    data = dict(report.data)
-    data["options"] = {**data["options"], "seeds": "seeds.txt"}
-    (tmp_path / "live.json").write_text(json.dumps(data))
-    with pytest.raises(UsageError, match="--replay"):
+def test_a_comparison_by_address_cannot_be_simulated_beside(tmp_path: Path) -> None:
+    """The hosts of a made web have no addresses."""
+    live = Comparison(setting=setting_of(), runs=(run_of("host"), run_of("ip")))
+    options = PolicyOptions(policies=("host", "ip"), politeness="off")
+    (tmp_path / "live.json").write_text(json.dumps(saved(COMPARISON, options, [live])))
+    with pytest.raises(UsageError, match="ip, which cannot be simulated"):
         run(SimulationOptions(beside=tmp_path / "live.json"), silent)
