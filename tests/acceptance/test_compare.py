@@ -107,7 +107,7 @@ async def test_a_log_with_an_address_for_a_host_is_simulated_but_not_crawled(tmp
     assert ended.err.splitlines()[-1].startswith("anabranch: crawl.log: [::1] is an address, which no crawl looks up")
     ended = await anabranch("lab", "simulate", "--replay", "crawl.log", "--json", "-", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    assert json.loads(ended.out)["comparisons"][0]["runs"][0]["hosts"][0][:2] == ["[::1]", 2]
+    assert json.loads(ended.out)["comparisons"][0]["runs"][0]["hosts"][0]["host"] == "[::1]"
 
 
 def has_begun(folder: Path) -> bool:
