@@ -45,8 +45,8 @@ class Rule:
 
     def excuse_s(self, took_s: float) -> float:
         """By how much a rest may seem to be cut after a request that took so long here, and whose client went away before."""
-        rest_s, late_s = self.rest_s(took_s), min(_GONE_S, took_s)
-        return min(late_s + rest_s - self.rest_s(took_s - late_s), _GONE_SHARE * rest_s)
+        rest_s = self.rest_s(took_s)
+        return min(_GONE_S + rest_s - self.rest_s(took_s - _GONE_S), _GONE_SHARE * rest_s)
 
 
 class HostEntry(NamedTuple):
