@@ -109,9 +109,8 @@ def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]
             yield process, stream
         finally:
             if process.poll() is None:
-                os.killpg(
-                    process.pid, signal.SIGKILL
-                )  # its helpers, in sessions of their own, end with it by themselves
+                # Its helpers, in sessions of their own, end by themselves when it has ended.
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             process.stdin.close()
 
