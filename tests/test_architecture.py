@@ -49,7 +49,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
     "publicsuffixlist": ("frontier/policies/domains.py",),
     "pycares": ("crawler/network/dns.py",),
-    "pydantic": ("crawler/orders/*",),
+    "pydantic": ("crawler/orders/*", "crawler/lab/policies/saved.py"),  # orders, and results that are read again
     "pydantic_core": ("crawler/orders/*",),  # its errors
     "pydantic_settings": ("crawler/orders/*",),
     "redis": ("dedup/leaves/redis.py",),

@@ -55,15 +55,18 @@ def _run(command: WebCommand) -> int:
 def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
     """What is served, and how crawlers are pointed at it."""
     address = f"http://127.0.0.1:{served.port}"
-    seed, host = served.seeds[0], next(iter(served.hosts))
+    seed, host = served.seeds[0], next((host for host in served.hosts if host not in served.addresses), None)
     more = f" and {len(served.seeds) - 5:,} more" if len(served.seeds) > 5 else ""
     yield f"{served.urls:,} URLs of {len(served.hosts):,} hosts at {address}; Ctrl-C ends it and shows what they have borne"
     yield from served.notes
     yield f"  seeds        {' '.join(served.seeds[:5])}{more}"
     yield f"  any program  http_proxy={address} wget --recursive --span-hosts --delete-after {seed}"
-    yield f"  curl         curl --resolve {host}:{served.port}:127.0.0.1 http://{host}:{served.port}/"
+    if host is not None:
+        yield f"  curl         curl --resolve {host}:{served.port}:127.0.0.1 http://{host}:{served.port}/"
     yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any -s fetch.proxy={address}"
-    if command.order is not None:
+    if host is None:
+        yield "  by name      not at all: its hosts are addresses, which no crawl looks up"
+    elif command.order is not None:
         yield f"  by name      anabranch crawl -c {command.order}"
     else:
         line = f'"{host}" = "{served.hosts[host]}"'
@@ -72,6 +75,10 @@ def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
 
 def _write_order(path: Path, served: Served) -> None:
     """A crawl order that finds the hosts here, and leaves none out. Raises: UsageError."""
+    if served.addresses:
+        raise UsageError(
+            f"--order: {served.addresses[0]} is an address, which no crawl looks up; leave --order out and crawl by the proxy"
+        )
     hosts = (f"{json.dumps(host)} = {json.dumps(address)}\n" for host, address in served.hosts.items())
     seeds = f"[job]\nseeds = {json.dumps(served.seeds)}\n\n"
     text = f'{seeds}[fetch]\nallow_private = true\n\n[scope]\nscope = "any"\n\n[dns.hosts]\n{"".join(hosts)}'

@@ -6,45 +6,22 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli.dedup_options import parse_count
-from crawler.cli.lab_options import parse_seconds
+from crawler.cli import policy_options as shared
 from crawler.cli.option_types import FilePath, Number, Text, Whole
 
-_WEB = "The web"
 _LEDGER = "The ledger"
 
 
 def web(
     ctx: typer.Context,
-    pages: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs in all (default 20k).", rich_help_panel=_WEB)
-    ] = None,
-    kind: Annotated[
-        Text, typer.Option(help="portals, subdomains or hosts (default portals).", rich_help_panel=_WEB)
-    ] = None,
-    hosts: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="Host names (default 40).", rich_help_panel=_WEB)
-    ] = None,
-    links: Annotated[Whole, typer.Option(help="Mean links of a page (default 10).", rich_help_panel=_WEB)] = None,
-    latency_s: Annotated[
-        Number,
-        typer.Option(
-            "--latency",
-            metavar="TIME",
-            parser=parse_seconds,
-            help="Median to the first byte (default 100ms).",
-            rich_help_panel=_WEB,
-        ),
-    ] = None,
-    bandwidth: Annotated[
-        Number, typer.Option(metavar="BYTES", help="A second, median (default 2000000).", rich_help_panel=_WEB)
-    ] = None,
-    seed: Annotated[
-        Whole, typer.Option(help="Another web for another number (default 1).", rich_help_panel=_WEB)
-    ] = None,
-    replay: Annotated[
-        FilePath, typer.Option(metavar="CRAWL.LOG", help="The web of a real crawl instead.", rich_help_panel=_WEB)
-    ] = None,
+    pages: Annotated[Whole, shared.pages("20k")] = None,
+    kind: Annotated[Text, shared.WEB(help="portals, subdomains or hosts (default portals).")] = None,
+    hosts: Annotated[Whole, shared.hosts("40")] = None,
+    links: Annotated[Whole, shared.WEB(help="Mean links of a page (default 10).")] = None,
+    latency_s: Annotated[Number, shared.latency("100ms")] = None,
+    bandwidth: Annotated[Number, shared.WEB(metavar="BYTES", help="A second, median (default 2000000).")] = None,
+    seed: shared.Seed = None,
+    replay: shared.Replay = None,
     port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 = any free one.", min=0, max=65535)] = 0,
     order: Annotated[
         FilePath, typer.Option(metavar="FILE.toml", help="Write a crawl order that finds these hosts.")
@@ -56,10 +33,9 @@ def web(
         Number,
         typer.Option(
             "--min-delay",
-            metavar="TIME",
-            parser=parse_seconds,
             help="That a connection owes after a request (default 0).",
             rich_help_panel=_LEDGER,
+            **shared.TIME,
         ),
     ] = None,
 ) -> None:

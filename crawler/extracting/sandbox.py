@@ -14,16 +14,15 @@ import asyncio
 import json
 import os
 import socket
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any
 
 import structlog
 
+from crawler.children import child_command
 from crawler.extracting.helper import LENGTH
 from crawler.extracting.links import Found, Link
 from crawler.extracting.options import ExtractOptions
@@ -144,11 +143,6 @@ def _unnamed_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _places() -> list[str]:
-    """Where this process imports from."""
-    return [str(Path(place).absolute()) for place in sys.path]
-
-
 class _Helper:
     """One process, asked one document at a time."""
 
@@ -161,18 +155,12 @@ class _Helper:
         """Raises: HelperFailed."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        program = (
-            f"import sys; sys.path[:] = {_places()!r}; "
-            f"from crawler.extracting.helper import main; main({os.getpid()}, {memory_bytes})"
-        )
+        program = f"from crawler.extracting.helper import main; main({os.getpid()}, {memory_bytes})"
         nothing = asyncio.subprocess.DEVNULL
         with theirs:
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-I",
-                    "-c",
-                    program,
+                    *child_command(program),
                     stdin=theirs.fileno(),
                     stdout=nothing,
                     stderr=nothing,

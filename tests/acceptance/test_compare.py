@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import os
 import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from crawler.lab.miniweb import serving
 from crawler.lab.web.model import WebOptions
 from tests.acceptance.command import anabranch, start
 from tests.acceptance.command import ended as end_of
+from tests.site.processes import Watched, started_by, watched
 
 TINY = ("--pages", "200", "--hosts", "10", "--seconds", "3s", "--workers", "50", "--policies", "host,bkdr:97")
 
@@ -92,18 +97,71 @@ async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
     assert [(run["is_drained"], run["queue_lengths"]["urls"]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
 
 
-async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: Path) -> None:
-    """In the middle of a run."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    process = await start("compare", *TINY, "--seconds", "60s", cwd=tmp_path, TMPDIR=str(temporary))
-    assert process.stderr is not None
-    while not list(temporary.glob("*/job/state/frontier.db")):
+async def test_a_log_with_an_address_for_a_host_is_simulated_but_not_crawled(tmp_path: Path) -> None:
+    """A crawl would go to the real address; that is one line, and nobody is asked."""
+    (tmp_path / "crawl.log").write_text(
+        "2026-11-22T07:00:00.001Z 200 900 http://[::1]:8080/x - - text/html #001 20261122070000001+40 - - -\n"
+    )
+    ended = await anabranch("compare", "--replay", "crawl.log", "--seconds", "5s", "--json", "a.json", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines()[-1].startswith("anabranch: crawl.log: [::1] is an address, which no crawl looks up")
+    ended = await anabranch("lab", "simulate", "--replay", "crawl.log", "--json", "-", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["comparisons"][0]["runs"][0]["hosts"][0]["host"] == "[::1]"
+
+
+def has_begun(folder: Path) -> bool:
+    return any(folder.glob("*/job/state/frontier.db"))
+
+
+@asynccontextmanager
+async def in_a_run(folder: Path) -> AsyncIterator[tuple[Process, Watched, int]]:
+    """A comparison in the middle of a run of 10 minutes, its crawl and server, and the server's number. Both must end."""
+    process = await start("compare", *TINY, "--seconds", "10m", cwd=folder, TMPDIR=str(folder))
+    while not has_begun(folder):
         await asyncio.sleep(0.01)
         assert process.returncode is None
-    process.send_signal(signal.SIGTERM)
-    assert (await end_of(process)).code == 143
-    assert not [*temporary.iterdir()]
+    (server,) = started_by(process.pid, "web.serving")
+    (crawl,) = started_by(process.pid, "policies.crawling")
+    with watched(crawl, server) as both:
+        yield process, both, server
+        assert both.alive(30.0) == []
+
+
+def left_in(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: Path, number: int, code: int) -> None:
+    """In the middle of a run."""
+    async with in_a_run(tmp_path) as (process, both, _):
+        process.send_signal(number)
+        assert (await end_of(process)).code == code
+        assert both.alive() == []
+    assert not left_in(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
+async def test_the_loss_of_the_server_ends_it(tmp_path: Path, number: int, how: str) -> None:
+    """With one line, not when the run's time is up; nothing is left."""
+    async with in_a_run(tmp_path) as (process, both, server):
+        os.kill(server, number)
+        ended = await end_of(process)
+        assert (ended.code, ended.out) == (1, "")
+        last = f"anabranch: the process that serves the web (pid {server}) {how}; run it again"
+        assert ended.err.splitlines()[-1] == last
+        assert both.alive() == []
+    assert not left_in(tmp_path)
+
+
+async def test_a_killed_command_leaves_its_folder_alone(tmp_path: Path) -> None:
+    """SIGKILL gives it no time to remove that; crawl and server end by themselves."""
+    async with in_a_run(tmp_path) as (process, _, _):
+        process.kill()
+        await end_of(process)
+    (folder,) = left_in(tmp_path)
+    assert folder.startswith("anabranch-policies-")
 
 
 @pytest.mark.parametrize(

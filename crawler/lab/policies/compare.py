@@ -132,6 +132,6 @@ def _watched(options: PolicyOptions, place: Place, policy: str, heard: Callable[
     if place.served is None:
         return run_once(place.order(policy), options.seconds, heard)
     place.served.begin(rule_of(options))
-    result = run_once(place.order(policy), options.seconds, heard)
+    result = run_once(place.order(policy), options.seconds, heard, place.served)
     ledger = place.served.ledger()
     return replace(with_ledger(result, ledger), server=Busy(ledger.busy, ledger.longest_lag_s))

@@ -1,8 +1,9 @@
-"""One real crawl, in a process of its own: `python -m crawler.lab.policies.crawling FOLDER`.
+"""One real crawl, in a process of its own, whose arguments are a folder and a descriptor.
 
-It runs the order `order.toml` of the folder, in the folder `job` there, and says one JSON value a line on standard output: a
-list for each sample, then an object for the end. Its log goes to standard error. It ends at once when its standard input ends,
-which is when whoever started it has gone, however that came about.
+It runs the order `order.toml` of the folder, in the folder `job` there, and says one JSON value a line on the descriptor: a
+list for each sample, then an object for the end. Nothing else is said there: standard output is left to what an operator's own
+functions print. Its log goes to standard error. It ends at once when its standard input ends, which is when whoever started it
+has gone, however that came about.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 from crawler.controller import CrawlController, Outside
 from crawler.interpreter import tune_interpreter
@@ -23,6 +26,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import open_job
 from crawler.jobs.seeds import read_seeds
 from crawler.lab.policies.sampling import Sampler
+from crawler.network.addresses import parse_address
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -43,25 +47,28 @@ JOB_FOLDER = "job"
 _BATCH = 1000
 
 
-def main(folder: Path) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Crawl, and answer the exit code; a foreseeable error is one line on standard error."""
+    folder, fd = Path(arguments[0]), int(arguments[1])
     configure_logs(0)
     tune_interpreter()
-    try:
-        order = load_order(folder / ORDER_FILE, {})
-        _say(_crawled(order, folder / JOB_FOLDER))
-    except FORESEEABLE as error:
-        print(error, file=sys.stderr)  # noqa: T201 - what the starting process reads
-        return failure_code(error)
+    with os.fdopen(fd, "w", encoding="ascii", buffering=1) as stream:  # a line at a time
+        say = partial(_say, stream)
+        try:
+            order = load_order(folder / ORDER_FILE, {})
+            say(_crawled(order, folder / JOB_FOLDER, say))
+        except FORESEEABLE as error:
+            print(error, file=sys.stderr)  # noqa: T201 - what the starting process reads
+            return failure_code(error)
     return ExitCode.DONE
 
 
-def _crawled(order: CrawlOrder, directory: Path) -> dict[str, object]:
-    """Run the crawl, sampled; then how it ended. Raises: CrawlerError, FrontierError."""
+def _crawled(order: CrawlOrder, directory: Path, say: Callable[[object], None]) -> dict[str, object]:
+    """Run the crawl, and say its samples; then how it ended. Raises: CrawlerError, FrontierError."""
     found = read_seeds(order.job.sources, io.BytesIO())
     if not found.seeds:
         raise NoSeeds("no seed is left")
-    sampler = Sampler(_say)
+    sampler = Sampler(say)
     outside = Outside(
         say=_nothing, show=_show_nothing, force_exit=lambda: os._exit(ExitCode.FORCED), watch=sampler.watch
     )
@@ -93,7 +100,7 @@ def queue_lengths(state: Path, order: CrawlOrder) -> Balance:
     hosts = order.dns.hosts
     assign = parse_policy(
         order.frontier.policy,
-        ip_of=lambda host: hosts[host].partition(":")[0] if host in hosts else None,
+        ip_of=lambda host: parse_address(hosts[host]).host if host in hosts else None,
         imported=own_function,
     )
     with closing(open_job(state, order)) as frontier:
@@ -105,8 +112,8 @@ def _keys(assign: Assign, urls: Iterator[str]) -> Iterator[QueueKey]:
         yield from assign(batch)
 
 
-def _say(value: object) -> None:
-    print(json.dumps(value), flush=True)  # noqa: T201 - what the starting process reads
+def _say(stream: TextIO, value: object) -> None:
+    stream.write(json.dumps(value) + "\n")
 
 
 def _nothing(_: str) -> None:
@@ -115,7 +122,3 @@ def _nothing(_: str) -> None:
 
 async def _show_nothing(_: Callable[[], CrawlSnapshot]) -> None:
     await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

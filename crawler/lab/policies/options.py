@@ -18,6 +18,7 @@ from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError
 from frontier.errors import PolicyError
 from frontier.policies.assignment import PolitenessScope
+from frontier.policies.authority import is_address
 
 #: One after the other, each as long as it takes: the host's queues, three ways to have more of them.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
@@ -227,12 +228,18 @@ def order_for(
     """The order of a run: the durable store and all else as a crawl has it by default, robots.txt obeyed.
 
     `addresses` has the hosts of a web in a box: they are the crawl's scope, so that it never leaves it. Without them the order
-    is that of a real crawl, by the environment, too. Raises: OrderError.
+    is that of a real crawl, by the environment, too. Raises: OrderError; UsageError if one of them is no name: nothing is
+    looked up for an address, so the crawl would go to the real one.
     """
     return _real_order(options, policy) if options.seeds else _boxed_order(options, policy, seeds, addresses or {})
 
 
 def _boxed_order(options: PolicyOptions, policy: str, seeds: Sequence[str], addresses: Mapping[str, str]) -> CrawlOrder:
+    if found := next(filter(is_address, addresses), None):
+        raise UsageError(
+            f"{options.replay or 'the web'}: {found} is an address, which no crawl looks up, so it cannot be served in a box; "
+            "leave its lines out, or take `anabranch lab simulate`"
+        )
     least_s, most_s = delays(options)
     return CrawlOrder.model_validate(
         {

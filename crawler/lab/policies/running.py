@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from crawler.children import child_command
+from crawler.lab.miniweb import Served
 from crawler.lab.policies.crawling import ORDER_FILE
 from crawler.lab.policies.series import Busy, RunResult, Sample, at
 from crawler.orders.order import ENVIRONMENT, CrawlOrder, dump_order
@@ -22,9 +24,13 @@ from crawler.outcomes.errors import CrawlerError, DiskFull
 from crawler.outcomes.exits import ExitCode
 from frontier.policies.balance import Balance
 
+#: What the child runs.
+_PROGRAM = "from crawler.lab.policies.crawling import main; sys.exit(main(sys.argv[1:]))"
 #: The child's log, beside its job, and how much of its end is read if it breaks.
 _LOG_FILE = "log"
 _LOG_TAIL_BYTES = 4096
+
+_READ_BYTES = 1 << 16
 
 
 class Ending(NamedTuple):
@@ -36,16 +42,17 @@ class Ending(NamedTuple):
     queue_lengths: Balance
 
 
-def run_once(order: CrawlOrder, seconds: float, tell: Callable[[Sample], None]) -> RunResult:
+def run_once(order: CrawlOrder, seconds: float, tell: Callable[[Sample], None], web: Served | None = None) -> RunResult:
     """Crawl by the order, in a new folder, until it is drained or for so many seconds; `tell` hears of each sample.
 
-    Process and folder are gone afterwards, also on an interrupt. Raises: CrawlerError if the crawl breaks; OSError.
+    It ends at once if the web that it crawls is lost. Process and folder are gone afterwards, also on an interrupt.
+    Raises: CrawlerError if the crawl breaks; WebLost; OSError.
     """
     with _new_folder() as folder:
         limited = order.limits.model_copy(update={"time_s": seconds})
         (folder / ORDER_FILE).write_text(dump_order(order.model_copy(update={"limits": limited})), encoding="utf-8")
-        with _started(folder) as (process, said):
-            samples, ending = _heard(said, tell)
+        with _started(folder) as (process, stream):
+            samples, ending = _heard(_lines(stream, web), tell)
             code = process.wait()
         if ending is None or code:
             kind = DiskFull if code == ExitCode.DISK_FULL else CrawlerError
@@ -85,31 +92,49 @@ def _new_folder() -> Iterator[Path]:
 @contextmanager
 def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """The process and what it says. It is in a session of its own: Ctrl-C is for the command, which then ends it."""
-    with (folder / _LOG_FILE).open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - this program
-            [sys.executable, "-m", "crawler.lab.policies.crawling", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
-            start_new_session=True,
-        )
-    assert process.stdin is not None and process.stdout is not None  # noqa: PT018
-    try:
-        yield process, process.stdout
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # it and its helpers; after a good end nobody is there
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", buffering=0) as stream:
+        with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603 - this program
+                child_command(_PROGRAM, str(folder), str(write)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        try:
+            yield process, stream
+        finally:
+            if process.poll() is None:
+                # Its helpers, in sessions of their own, end by themselves when it has ended.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            process.stdin.close()
 
 
-def _heard(said: IO[bytes], tell: Callable[[Sample], None]) -> tuple[list[Sample], Ending | None]:
-    """All samples until the process says no more; and how it ended, if it said so."""
+def _lines(stream: IO[bytes], web: Served | None) -> Iterator[bytes]:
+    """What the process says, line by line, until it says no more. Raises: WebLost."""
+    waited: list[IO[bytes] | Served] = [stream] if web is None else [stream, web]
+    begun = b""
+    while True:
+        ready, _, _ = select.select(waited, [], [])
+        if web is not None and web in ready:
+            raise web.lost()
+        data = os.read(stream.fileno(), _READ_BYTES)
+        if not data:
+            return
+        *lines, begun = (begun + data).split(b"\n")
+        yield from lines
+
+
+def _heard(lines: Iterable[bytes], tell: Callable[[Sample], None]) -> tuple[list[Sample], Ending | None]:
+    """All samples that the process tells; and how it ended, if it said so."""
     samples: list[Sample] = []
     ending: Ending | None = None
-    for line in said:
+    for line in lines:
         value: Any = json.loads(line)
         if isinstance(value, list):
             samples.append(Sample(*value))

@@ -19,6 +19,7 @@ from crawler.outcomes.failures import HOST_BUSY, retry_after
 from crawler.robots.cache import LIFETIME_S
 from crawler.robots.delays import CrawlDelays
 from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
+from frontier.policies.authority import authority
 
 _new: Final = tuple.__new__
 _DONE: Final = OutcomeKind.DONE
@@ -45,7 +46,9 @@ class Visits:
 
     def begin(self, lease: Lease) -> None:
         """A worker has this URL now."""
-        host = lease.url[7 : lease.url.find("/", 7)].partition(":")[0]
+        found = authority(lease.url)
+        assert found is not None, "no such URL is taken in"
+        host = found.host
         if self._known_until_s.get(host, 0.0) > lease.since_s:
             self._fetch(host, lease)
         elif (waiting := self._waiting.get(host)) is not None:

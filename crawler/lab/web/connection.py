@@ -12,13 +12,14 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import NamedTuple
 
 from crawler.lab.web.ledger import Books, HostBooks
 from crawler.lab.web.model import Page, Site, Web, is_redirect
 from crawler.lab.web.pages import body_of
+from frontier.policies.authority import authority
 
 #: Of a request without its body.
 MAX_HEAD_BYTES = 1 << 16
@@ -115,36 +116,35 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, request: Request) -> None:
         served = self._served
-        host = request.authority.partition(":")[0]
-        site = served.sites.get(host)
+        found = authority(f"http://{request.authority}")
+        site = served.sites.get(found.host) if found else None
         if site is None:
             served.books().strangers += 1
             self._send_all(_failure(421), request.method)
             return
-        account, now_s = served.books().of(host), served.clock()
+        account, now_s = served.books().of(site.host), served.clock()
         is_robots = request.target == "/robots.txt"
         account.begin(now_s, is_robots=is_robots)
         self._open = account, now_s
         answer = _robots(site) if is_robots else _found(served.web, site, request)
         page = answer.page
         if page.transfer_s < _ONE_PIECE_S or request.method == b"HEAD":
-            self._after(page.latency_s + page.transfer_s, self._send_all, answer, request.method)
+            self._after(page.latency_s + page.transfer_s, partial(self._send_all, answer, request.method))
         else:
-            self._after(page.latency_s, self._send_first, answer, b"")
+            self._after(page.latency_s, partial(self._send_first, answer))
 
-    def _after(self, delay_s: float, do: Callable[[Answer, bytes], None], answer: Answer, rest: bytes) -> None:
+    def _after(self, delay_s: float, do: Callable[[], None]) -> None:
         """Do it when the time has come, and note how late it was."""
         if delay_s <= 0:
-            do(answer, rest)
+            do()
             return
         due_s = self._loop.time() + delay_s
+        self._timer = self._loop.call_at(due_s, self._act, due_s, do)
 
-        def act() -> None:
-            books = self._served.books()
-            books.longest_lag_s = max(books.longest_lag_s, self._loop.time() - due_s)
-            do(answer, rest)
-
-        self._timer = self._loop.call_at(due_s, act)
+    def _act(self, due_s: float, do: Callable[[], None]) -> None:
+        books = self._served.books()
+        books.longest_lag_s = max(books.longest_lag_s, self._loop.time() - due_s)
+        do()
 
     def _send_all(self, answer: Answer, method: bytes) -> None:
         body = _body(answer)
@@ -155,14 +155,14 @@ class Connection(asyncio.Protocol):
         self._transport.write(head + body)
         self._finish()
 
-    def _send_first(self, answer: Answer, _: bytes) -> None:
+    def _send_first(self, answer: Answer) -> None:
         """The head and all of the body but its end, which follows when the transfer is over."""
         body = _body(answer)
         self._transport.write(_head(answer.page, len(body), is_last=self._is_last) + body[:-_LAST_BYTES])
-        self._after(answer.page.transfer_s, self._send_last, answer, body[-_LAST_BYTES:])
+        self._after(answer.page.transfer_s, partial(self._send_last, answer.page.size, body[-_LAST_BYTES:]))
 
-    def _send_last(self, answer: Answer, rest: bytes) -> None:
-        self._end(answer.page.size)
+    def _send_last(self, size_bytes: int, rest: bytes) -> None:
+        self._end(size_bytes)
         self._transport.write(rest)
         self._finish()
 
@@ -207,11 +207,11 @@ def parsed(head: bytes) -> Request:
     if method not in (b"GET", b"HEAD"):
         raise BadRequest(405)
     fields = _fields(rest)
-    authority, path = _place(target, fields.get(b"host", b""))
+    name, path = _place(target, fields.get(b"host", b""))
     connection = fields.get(b"connection", b"").lower()
     is_last = b"close" in connection or (version == b"HTTP/1.0" and b"keep-alive" not in connection)
     has_body = fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields
-    return Request(method, authority.decode().lower(), path.decode(), is_last or has_body)
+    return Request(method, name.decode().lower(), path.decode(), is_last or has_body)
 
 
 def _place(target: bytes, host: bytes) -> tuple[bytes, bytes]:
@@ -238,8 +238,8 @@ def _fields(lines: bytes) -> dict[bytes, bytes]:
 
 def _found(web: Web, site: Site, request: Request) -> Answer:
     """The page of the URL with its port, or else without; 404 after the host's latency if there is none."""
-    for authority in dict.fromkeys((request.authority, site.host)):
-        url = f"http://{authority}{request.target}"
+    for name in dict.fromkeys((request.authority, site.host)):
+        url = f"http://{name}{request.target}"
         if (page := web.page(url)) is not None:
             return Answer(page, url, None)
     return _failure(404, site.latency_s)

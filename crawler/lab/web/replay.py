@@ -23,6 +23,7 @@ from crawler.lab.web.pages import least_bytes
 from crawler.outcomes.errors import UsageError
 from crawler.reporting.crawl_log import CrawlLogEntry
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
+from frontier.policies.authority import authority
 
 #: A body of the log that was larger is served with this size.
 MAX_BODY_BYTES = 16 << 20
@@ -112,31 +113,31 @@ def _entries(lines: Iterable[str], counts: _Counts) -> dict[str, _Entry]:
             continue
         counts.lines += 1
         try:
-            said = parse_crawl_log_line(line.encode("ascii", "replace"))
+            logged = parse_crawl_log_line(line.encode("ascii", "replace"))
         except NotALogLine:
             counts.malformed += 1
             continue
-        url = _served_url(said.url)
+        url = _served_url(logged.url)
         if url is None:
             counts.left_out += 1
             continue
         entry = entries.get(url)
         if entry is None:
-            via = said.via and _served_url(said.via)
-            entry = entries[url] = _Entry(counts.lines, via, said.hops.endswith(_EMBEDDING_HOPS))
-        _take(entry, said)
+            via = logged.via and _served_url(logged.via)
+            entry = entries[url] = _Entry(counts.lines, via, logged.hops.endswith(_EMBEDDING_HOPS))
+        _take(entry, logged)
     served = {url: entry for url, entry in entries.items() if entry.status}
     counts.left_out += len(entries) - len(served)
     return served
 
 
-def _take(entry: _Entry, said: CrawlLogEntry) -> None:
+def _take(entry: _Entry, logged: CrawlLogEntry) -> None:
     """The answer of a later line takes the place of an earlier one's, if it is one."""
-    if said.status not in _STATUSES or (entry.status and _holds(entry, said)):
+    if logged.status not in _STATUSES or (entry.status and _holds(entry, logged)):
         return
-    entry.scheme = urlsplit(said.url).scheme
-    entry.status, entry.media_type, entry.size = said.status, said.mime, max(said.size_bytes or 0, 0)
-    entry.took_s = 0.0 if said.start_s is None or said.end_s is None else said.end_s - said.start_s
+    entry.scheme = urlsplit(logged.url).scheme
+    entry.status, entry.media_type, entry.size = logged.status, logged.mime, max(logged.size_bytes or 0, 0)
+    entry.took_s = 0.0 if logged.start_s is None or logged.end_s is None else logged.end_s - logged.start_s
 
 
 def _holds(entry: _Entry, later: CrawlLogEntry) -> bool:
@@ -150,10 +151,12 @@ def _served_url(url: str) -> str | None:
     """The URL by which it is served: http, without a default port; None if it cannot be."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        _ = parts.port
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.path == "/robots.txt":
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.path == "/robots.txt":
+        return None
+    if authority(url) is None:
         return None
     netloc = parts.netloc.lower()
     for port in _DEFAULT_PORTS:
@@ -192,7 +195,8 @@ def _sites(pages: dict[str, Page]) -> list[Site]:
     """The hosts, in the order of their first URLs, with the median of their fetch times and their bytes in all that time."""
     found: dict[str, list[Page]] = {}
     for url, page in pages.items():
-        found.setdefault(urlsplit(url).hostname or "", []).append(page)
+        if place := authority(url):
+            found.setdefault(place.host, []).append(page)
     return [
         Site(
             host=host,

@@ -53,11 +53,11 @@ class Server:
         """Begin new books; a request that is in service ends in those in which it began."""
         self.books = Books(self._delays, rule, self._clock)
 
-    def obey(self, said: dict[str, Any]) -> object:
+    def obey(self, request: dict[str, Any]) -> object:
         """Do what a line says; its answer."""
-        match said["do"]:
+        match request["do"]:
             case "begin":
-                self.begin(Rule(**said["rule"]))
+                self.begin(Rule(**request["rule"]))
                 return None
             case "ledger":
                 return asdict(self.books.ledger())
@@ -72,16 +72,16 @@ def main() -> None:
 
 async def _serve() -> None:
     lines = await _lines()
-    said = json.loads(await lines.readline())
+    first = json.loads(await lines.readline())
     raise_file_limit()
     try:
-        replay = said["replay"]
-        web: Web = make_web(WebOptions(**said["web"])) if replay is None else replayed_file(Path(replay))
+        replay = first["replay"]
+        web: Web = make_web(WebOptions(**first["web"])) if replay is None else replayed_file(Path(replay))
         server = Server(web)
-        port = await server.listen(said["port"])
+        port = await server.listen(first["port"])
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
-        _say({"error": f"port {said['port']}: {why.lower()}; choose another, or 0 for any free one"})
+        _say({"error": f"port {first['port']}: {why.lower()}; choose another, or 0 for any free one"})
         return
     except CrawlerError as error:
         _say({"error": str(error)})

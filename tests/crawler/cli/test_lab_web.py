@@ -20,8 +20,10 @@ from crawler.lab.web.shape import make_web
 from tests.acceptance.command import environment
 from tests.crawler.lab.test_miniweb import fetch
 from tests.crawler.lab.web.test_shape import walked
+from tests.site.processes import started_by
 
 SMALL = ("--pages", "60", "--hosts", "6", "--latency", "1ms")
+ADDRESS_LINE = "2026-11-22T07:00:00.001Z 200 900 http://[::1]:8080/x - - text/html #001 20261122070000001+40 - - -\n"
 SMALL_WEB = WebOptions(pages=60, hosts=6, latency_s=0.001)
 
 
@@ -143,12 +145,14 @@ def test_the_order_has_a_line_for_each_host(tmp_path: Path) -> None:
         (("--replay", "nowhere.log"), "nowhere.log: no such file or directory"),
         (("--replay", "empty.log"), "empty.log: no answer of a page in 0 lines"),
         (("--replay", "empty.log", "--pages", "9", "--latency", "1s"), "--pages, --latency: the log decides"),
+        (("--replay", "address.log", "--order", "web.toml"), "--order: [::1] is an address, which no crawl looks up"),
         (("--order", "no/where.toml"), "no/where.toml: no such file or directory; name another file with --order"),
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     """Nothing is served."""
     (tmp_path / "empty.log").touch()
+    (tmp_path / "address.log").write_text(ADDRESS_LINE)
     command = [sys.executable, "-m", "crawler", "lab", "web", *arguments]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=50
@@ -159,11 +163,22 @@ def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: t
     assert done.stderr.count("\n") == 1
 
 
+def test_a_log_of_an_address_is_served_to_proxy_s_clients_alone(tmp_path: Path) -> None:
+    """No name leads to it, so none is shown, and no order is written."""
+    (tmp_path / "crawl.log").write_text(ADDRESS_LINE)
+    with started("--replay", "crawl.log", cwd=tmp_path) as (process, port, said):
+        assert asyncio.run(fetch(port, ["http://[::1]:8080/x"])) == [900]
+        out, _ = ended(process)
+    assert f"fetch.proxy=http://127.0.0.1:{port}" in said
+    assert "dns.hosts" not in said
+    assert re.search(r"^\[::1\] +1 ", out, re.MULTILINE)
+
+
 def test_the_end_of_its_server_ends_it(tmp_path: Path) -> None:
     """With one line, not with a ledger of nothing."""
     with started(*SMALL, cwd=tmp_path) as (process, _, _):
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGKILL)
+        (server,) = started_by(process.pid, "web.serving")
+        os.kill(server, signal.SIGKILL)
         _, err = process.communicate(timeout=50)
     assert process.returncode == 1
     assert "has ended; run it again" in err

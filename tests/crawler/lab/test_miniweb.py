@@ -5,11 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
 
+from crawler.children import child_command
+from crawler.lab import miniweb
 from crawler.lab.miniweb import WebLost, serving
 from crawler.lab.web.ledger import Ledger, Rule
 from crawler.lab.web.model import WebOptions
@@ -17,6 +19,7 @@ from crawler.lab.web.shape import make_web
 from crawler.network.descriptors import raise_file_limit
 from crawler.outcomes.errors import UsageError
 from tests.crawler.lab.web.asking import client_of
+from tests.site.processes import Watched, watched
 
 SMALL = WebOptions(pages=200, hosts=7, latency_s=0.002)
 RULE = Rule(slots=2, delay_factor=5.0, min_delay_s=0.03, max_delay_s=0.1)
@@ -140,12 +143,32 @@ def test_a_port_that_is_taken_is_named() -> None:
             pass
 
 
-def test_a_server_that_was_killed_is_told_of() -> None:
-    """Not an endless wait, nor an empty ledger."""
-    with serving(SMALL) as served:
-        os.kill(served.pid, signal.SIGKILL)
-        with pytest.raises(WebLost, match="has ended"):
-            served.ledger()
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
+def test_a_server_that_was_killed_or_stopped_is_told_of(number: int, how: str) -> None:
+    """Not an endless wait, nor an empty ledger: it can be waited for, and nothing of it is left."""
+    with ExitStack() as stack:
+        servers: list[Watched] = []
+
+        def ask() -> None:
+            with serving(SMALL) as served:
+                servers.append(stack.enter_context(watched(served.pid)))
+                os.kill(served.pid, number)
+                assert select.select([served], [], [], 30)[0]
+                served.ledger()
+
+        with pytest.raises(WebLost, match=rf"\(pid \d+\) {how}; run it again"):
+            ask()
+        assert servers[0].alive() == []
+
+
+def test_a_server_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes its orders, and never answers."""
+    facts = '{"port": 1, "seeds": [], "hosts": [], "urls": 0, "notes": []}'
+    hanging = f"sys.stdin.readline(); print({facts!r}, flush=True); import signal; signal.pause()"
+    monkeypatch.setattr(miniweb, "child_command", lambda _: child_command(hanging))
+    monkeypatch.setattr(miniweb, "_ANSWER_S", 0.05)
+    with pytest.raises(WebLost, match=r"has not answered for 0\.05 s; run it again"), serving(SMALL) as served:
+        served.begin()
 
 
 def test_the_server_ends_with_the_process_that_started_it() -> None:

@@ -101,6 +101,16 @@ def test_a_boxed_crawl_is_a_default_one_that_cannot_leave_its_web() -> None:
     assert (rests.delay_factor, rests.min_delay_s, rests.max_delay_s, rests.max_connections) == (5.0, 0.05, 0.5, 3)
 
 
+@pytest.mark.parametrize("host", ["[::1]", "127.0.0.1"])
+def test_a_web_with_a_host_that_is_an_address_is_not_crawled(host: str) -> None:
+    """No table of names leads such a URL to the box: the crawl would go to the real host."""
+    with pytest.raises(UsageError, match=r"^a\.log: \S+ is an address, .* leave its lines out, or take") as refused:
+        order_for(
+            PolicyOptions(replay=Path("a.log")), "host", addresses={"a.test": "127.0.0.1:8080", host: "127.0.0.1:8080"}
+        )
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(("politeness", "scope"), [("polite", "host"), ("paper", "queue"), ("off", "off")])
 def test_politeness_says_who_rests(politeness: str, scope: str) -> None:
     """A gate per host, a gate per queue as in the paper, or no rests."""

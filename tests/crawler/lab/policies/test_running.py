@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from crawler.lab.miniweb import Served, serving
+from crawler.children import child_command
+from crawler.lab.miniweb import Served, WebLost, serving
 from crawler.lab.policies.options import PolicyOptions, order_for
-from crawler.lab.policies.running import Ending, _new_folder, result_of, run_once
+from crawler.lab.policies.running import _PROGRAM, Ending, _new_folder, result_of, run_once
 from crawler.lab.policies.series import Busy, Sample
 from crawler.lab.web.model import WebOptions
 from crawler.orders.order import CrawlOrder, dump_order
@@ -21,15 +24,17 @@ from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
 from frontier.policies.balance import Balance
 from tests.acceptance.command import environment
+from tests.site.processes import Watched, started_by, watched
 
 ENDING = Ending(ended_s=3.2, is_drained=True, busy=Busy(0.5, 0.01), queue_lengths=Balance(9, 3, 4))
+WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.0, bandwidth=1e9)
 OPTIONS = PolicyOptions(politeness="off", workers=20)
 
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[Served]:
     """Thirty URLs on three hosts, answered at once."""
-    with serving(WebOptions(pages=30, hosts=3, links=2, latency_s=0.0, bandwidth=1e9)) as served:
+    with serving(WEB) as served:
         yield served
 
 
@@ -44,6 +49,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def order_on(web: Served, policy: str = "host") -> CrawlOrder:
     return order_for(OPTIONS, policy, seeds=web.seeds, addresses=web.hosts)
+
+
+def slow_order_on(web: Served) -> CrawlOrder:
+    """A page a minute."""
+    order = order_on(web)
+    slow = order.politeness.model_copy(update={"min_delay_s": 60.0, "max_delay_s": 60.0})
+    frontier = order.frontier.model_copy(update={"politeness": "host"})
+    return order.model_copy(update={"politeness": slow, "frontier": frontier})
 
 
 def samples_at(*times: float) -> list[Sample]:
@@ -91,13 +104,67 @@ def test_a_crawl_that_breaks_is_told_in_one_line(web: Served, temporary: Path) -
 
 def test_an_interrupt_leaves_neither_process_nor_folder(web: Served, temporary: Path) -> None:
     """Ctrl-C comes while a sample is told."""
+    with ExitStack() as stack:
+        crawls: list[Watched] = []
 
-    def interrupt(_: Sample) -> None:
-        raise KeyboardInterrupt
+        def interrupt(_: Sample) -> None:
+            (crawl,) = started_by(os.getpid(), "policies.crawling")
+            crawls.append(stack.enter_context(watched(crawl)))
+            raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run_once(order_on(web), 30.0, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_once(order_on(web), 30.0, interrupt)
+        assert crawls[0].alive() == []
     assert not [*temporary.iterdir()]
+
+
+def test_what_lies_in_the_current_folder_is_not_imported(
+    web: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package `crawler`, or a module named like one of Python's, is the user's own business."""
+    (tmp_path / "crawler").mkdir()
+    for file in (tmp_path / "crawler" / "__init__.py", tmp_path / "json.py"):
+        file.write_text("raise SystemExit('imported from the current folder')\n")
+    monkeypatch.chdir(tmp_path)
+    assert run_once(order_on(web), 30.0, lambda _: None).is_drained
+
+
+def test_an_own_policy_is_found_where_the_command_finds_it_and_may_print(
+    web: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it says on standard output is none of the crawl's."""
+    (tmp_path / "talkative.py").write_text(
+        "import os\n"
+        "print('imported')\n"
+        "def by_length(url):\n"
+        "    os.write(1, b'[called\\n')\n"
+        "    return str(len(url) % 3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run_once(order_on(web, "talkative:by_length"), 30.0, lambda _: None)
+    assert result.is_drained
+    assert result.queue_lengths.urls == web.urls
+    assert 1 < result.queue_lengths.queues <= 3
+
+
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
+def test_a_run_ends_with_the_server_of_its_web(temporary: Path, number: int, how: str) -> None:
+    """At once: not when its time is up, and with nothing left of it."""
+    heard: list[Sample] = []
+    with ExitStack() as stack, serving(WEB) as served:
+        crawls: list[Watched] = []
+
+        def lose(sample: Sample) -> None:
+            if not heard:
+                crawls.append(stack.enter_context(watched(*started_by(os.getpid(), "policies.crawling"))))
+                os.kill(served.pid, number)
+            heard.append(sample)
+
+        with pytest.raises(WebLost, match=how):
+            run_once(slow_order_on(served), 600.0, lose, served)
+        assert crawls[0].alive() == []
+    assert not [*temporary.iterdir()]
+    assert len(heard) < 5
 
 
 def test_an_interrupt_while_the_folder_is_removed_waits_for_that(
@@ -119,19 +186,19 @@ def test_an_interrupt_while_the_folder_is_removed_waits_for_that(
 
 def test_a_crawl_ends_with_whoever_started_it(web: Served, tmp_path: Path) -> None:
     """The end of its standard input is the end of a process that had no time to say more, as with SIGKILL."""
-    order = order_on(web)
-    slow = order.politeness.model_copy(update={"min_delay_s": 60.0, "max_delay_s": 60.0})
-    frontier = order.frontier.model_copy(update={"politeness": "host"})
-    text = dump_order(order.model_copy(update={"politeness": slow, "frontier": frontier}))
-    (tmp_path / "order.toml").write_text(text)
-    with subprocess.Popen(
-        [sys.executable, "-m", "crawler.lab.policies.crawling", tmp_path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-    ) as process:
+    (tmp_path / "order.toml").write_text(dump_order(slow_order_on(web)))
+    read, write = os.pipe()
+    with (
+        os.fdopen(read, "rb") as said,
+        subprocess.Popen(
+            child_command(_PROGRAM, str(tmp_path), str(write)),
+            stdin=subprocess.PIPE,
+            pass_fds=[write],
+            env=environment(),
+        ) as process,
+    ):
+        os.close(write)
         assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"[0.0")
+        assert said.readline().startswith(b"[0.0")
         process.stdin.close()
         assert process.wait(30) == ExitCode.FORCED

@@ -6,7 +6,8 @@ import pytest
 
 from crawler.lab.policies.series import RunResult, Sample, rates
 from crawler.lab.simulation.running import Model, simulate
-from tests.crawler.lab.simulation.webs import HOST, answer, model_of, one_host
+from crawler.lab.web.model import Site
+from tests.crawler.lab.simulation.webs import HOST, SmallWeb, answer, model_of, one_host
 
 
 def simulated(model: Model) -> RunResult:
@@ -115,6 +116,15 @@ def test_queue_lengths_count_what_ended_and_what_is_left() -> None:
     assert cut.samples[-1].urls < 10
     assert cut.queue_lengths == whole.queue_lengths
     assert whole.queue_lengths.urls == 50
+
+
+@pytest.mark.parametrize("name", ["[::1]:8080", "[::1]", "a.test:8080"])
+def test_a_host_may_have_a_port_or_be_an_ipv6_address(name: str) -> None:
+    """Its site is found without the port."""
+    urls = [f"http://{name}/{number}" for number in range(2)]
+    site = Site(name.removesuffix(":8080"), 2, 1.0, 1e6, None)
+    run = simulated(model_of(SmallWeb({urls[0]: answer(urls[1]), urls[1]: answer()}, [site], urls[:1])))
+    assert [(host.host, host.requests) for host in run.hosts] == [(site.host, 3)]
 
 
 @pytest.mark.parametrize("policy", ["host", "bkdr:97", "parallel:8"])

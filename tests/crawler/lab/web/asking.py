@@ -19,11 +19,11 @@ class HandWeb:
 
     def __init__(self, **pages: Page) -> None:
         self.urls = len(pages)
-        self._pages = {f"http://a.test/{name}": page for name, page in pages.items()}
+        self.pages = {f"http://a.test/{name}": page for name, page in pages.items()}
 
     def page(self, url: str) -> Page | None:
-        """One of a.test's pages."""
-        return self._pages.get(url)
+        """One of a.test's pages, if the test has no others."""
+        return self.pages.get(url)
 
 
 def page(size: int = 1000, latency_s: float = 0.0, transfer_s: float = 0.0, *links: str, status: int = 200) -> Page:

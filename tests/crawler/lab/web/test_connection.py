@@ -4,6 +4,7 @@ import pytest
 
 from crawler.lab.web.connection import MAX_HEAD_BYTES, BadRequest, parsed
 from crawler.lab.web.ledger import HostEntry, Rule
+from crawler.lab.web.model import Site
 from crawler.lab.web.pages import body_of
 from crawler.lab.web.serving import Server
 from tests.crawler.lab.web.asking import HandWeb, client_of, page, served
@@ -61,6 +62,19 @@ async def test_the_host_is_named_by_the_target_or_by_its_field(target: str, host
     async with served(HandWeb(one=page(100))) as (server, port), client_of(port) as client:
         assert (await client.get(target, fields=f"host: {host}\r\n")).status == 200
         assert entry_of(server).requests == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "host"), [("http://[::1]:8080/one", "x"), ("/one", "[::1]:8080"), ("/one", "[::1]"), ("/one", "[::1]:1")]
+)
+async def test_a_host_may_be_an_ipv6_address(target: str, host: str) -> None:
+    """In brackets, whose colons part no port."""
+    web = HandWeb(one=page(100))
+    web.sites = (Site("[::1]", 1, 0.0, 1e9, None),)
+    web.pages = {"http://[::1]:8080/one": page(100), "http://[::1]/one": page(100)}
+    async with served(web) as (server, port), client_of(port) as client:
+        assert (await client.get(target, fields=f"host: {host}\r\n")).status == 200
+        assert entry_of(server, "[::1]").requests == 1
 
 
 async def test_an_absolute_target_without_a_path_is_the_root() -> None:

@@ -109,13 +109,43 @@ def test_a_crawl_delay_parts_starts_whatever_the_slots() -> None:
     assert books.entry().shortest_start_gap_s == pytest.approx(0.9)
 
 
-def test_a_client_that_went_away_is_noticed_late() -> None:
-    """Its end is known to some milliseconds only, so the rest after it is asked with that slack."""
-    books = HostBooks("a.test", Rule(min_delay_s=1.0), None)
-    for now_s, end_s in ((1.0, 2.0), (2.98, 3.0), (3.9, 4.0)):
+def aborted(rule: Rule, *visits: tuple[float, float]) -> HostEntry:
+    """The account of requests whose client went away at their end."""
+    books = HostBooks("a.test", rule, None)
+    for now_s, end_s in visits:
         books.begin(now_s)
         books.end(now_s, end_s, 0, is_gone=True)
-    assert (books.entry().gone, books.entry().too_early) == (3, 1)
+    return books.entry()
+
+
+def test_a_client_that_went_away_is_noticed_late() -> None:
+    """Its end is known to some milliseconds only, so the rest after it is asked with that slack, and no more."""
+    entry = aborted(Rule(min_delay_s=1.0), (1.0, 2.0), (2.981, 3.0), (3.979, 4.0))
+    assert (entry.gone, entry.too_early) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "excuse_s"),
+    [
+        (0.001, 0.005),  # a tenth of the least rest
+        (0.05, 0.025),  # a tenth of 250 ms; the request was up to 20 ms shorter, its rest 100 ms
+        (0.115, 0.045),  # 500 ms, which 95 ms make 475 ms
+        (60.0, 0.02),  # the longest rest, whatever it took
+    ],
+)
+def test_a_late_notice_makes_a_request_and_its_rest_longer(took_s: float, excuse_s: float) -> None:
+    """Both are excused, up to a tenth of the rest."""
+    rule = Rule(delay_factor=5.0, min_delay_s=0.05, max_delay_s=0.5)
+    assert rule.excuse_s(took_s) == pytest.approx(excuse_s)
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_a_client_that_aborts_again_and_again_is_found(slots: int) -> None:
+    """A hundred requests half a millisecond apart, each of which is owed 50 ms: going away is no way round a rest."""
+    entry = aborted(
+        Rule(slots=slots, min_delay_s=0.05), *((number * 0.0005, number * 0.0005 + 0.0004) for number in range(100))
+    )
+    assert (entry.gone, entry.too_early) == (100, 100 - slots)
 
 
 def test_the_verdict_says_kept_with_the_worst_that_was_seen() -> None:

@@ -195,3 +195,18 @@ def test_a_log_of_failures_alone_has_no_answer() -> None:
     """A web of no pages is none."""
     with pytest.raises(UsageError, match="no answer of a page in 1 lines"):
         web_of(line(A, status=-2, size_bytes=None))
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://[::1]:8080/x", "[::1]"),
+        ("https://[2001:DB8::80]/x", "[2001:db8::80]"),
+        ("http://127.0.0.1:8080/x", "127.0.0.1"),
+        ("http://A.test:80/x", "a.test"),
+    ],
+)
+def test_a_host_may_be_an_address_and_have_a_port(url: str, host: str) -> None:
+    """It is one host whatever its ports, and keeps its brackets."""
+    web = web_of(line(url), line(url.replace("x", "y"), url, "L"))
+    assert [(site.host, site.urls) for site in web.sites] == [(host, 2)]
