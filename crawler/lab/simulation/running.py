@@ -80,17 +80,19 @@ def _collecting_seldom() -> Iterator[None]:
 
 def _run(crawl: VirtualCrawl, series: Series, seconds: float, tell: Callable[[float], None]) -> float:
     """Until nothing happens any more, or so late; answers how late it is then."""
-    clock, end_s, leases = crawl.clock, START_S + seconds, 0
+    clock, end_s, told = crawl.clock, START_S + seconds, TOLD_EACH
+    sampled_s = START_S + series.next_s()
     while True:
-        while crawl.may_lease() and crawl.lease() is not None:
-            leases += 1
-            if leases % TOLD_EACH == 0:
-                tell(clock.now_s - START_S)
+        crawl.lease_all()
+        if crawl.leases >= told:
+            told += TOLD_EACH
+            tell(clock.now_s - START_S)
         next_s = crawl.next_s()
         until_s = clock.now_s if next_s is None else min(next_s, end_s)
-        while START_S + series.next_s() < until_s:
-            clock.advance_to(START_S + series.next_s())
+        while sampled_s < until_s:
+            clock.advance_to(sampled_s)
             series.take()
+            sampled_s = START_S + series.next_s()
         clock.advance_to(until_s)
         if next_s is None or next_s > end_s:
             return until_s - START_S

@@ -8,11 +8,10 @@ deferred; visits to it that are under way meanwhile wait for that and go on, or 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from crawler.lab.simulation.processor import Processor, Speed
-from crawler.lab.simulation.virtualtime import VirtualCrawl
+from crawler.lab.simulation.virtualtime import Happen, VirtualCrawl
 from crawler.lab.web.ledger import Books
 from crawler.lab.web.model import Page, Site, Web
 from crawler.outcomes.failures import HOST_BUSY, retry_after
@@ -59,12 +58,12 @@ class Visits:
     def _fetch_robots(self, site: Site, lease: Lease) -> None:
         start_s = self.crawl.clock.now_s
         self._books.of(site.host).begin(start_s, is_robots=True)
-        self.crawl.after(site.latency_s, partial(self._robots_fetched, site, lease, start_s))
+        self.crawl.after(site.latency_s, self._robots_fetched, site, lease, start_s)
 
     def _robots_fetched(self, site: Site, lease: Lease, start_s: float) -> None:
         now_s = self.crawl.clock.now_s
         self._books.of(site.host).end(start_s, now_s, 0)
-        self._work(partial(self._robots_read, site, lease, start_s, now_s))
+        self._work(self._robots_read, site, lease, start_s, now_s)
 
     def _robots_read(self, site: Site, lease: Lease, start_s: float, end_s: float) -> None:
         self._known_until_s[site.host] = self.crawl.clock.now_s + LIFETIME_S
@@ -85,7 +84,7 @@ class Visits:
         page = self._web.page(lease.url) or self._nothing(host)
         start_s = self.crawl.clock.now_s
         self._books.of(host).begin(start_s)
-        self.crawl.after(page.latency_s + page.transfer_s, partial(self._fetched, host, lease, page, start_s))
+        self.crawl.after(page.latency_s + page.transfer_s, self._fetched, host, lease, page, start_s)
 
     def _nothing(self, host: str) -> Page:
         """What a host answers for a page that it does not have."""
@@ -96,7 +95,7 @@ class Visits:
         self._books.of(host).end(start_s, now_s, page.size)
         self.bytes += page.size
         if self._takes_time:
-            self._work(partial(self._end, lease, page, start_s, now_s))
+            self._work(self._end, lease, page, start_s, now_s)
         else:
             self._end(lease, page, start_s, now_s)
 
@@ -113,12 +112,12 @@ class Visits:
             self.urls += 1
             self.queues[lease.queue] += 1
 
-    def _work(self, done: partial[None]) -> None:
+    def _work(self, done: Happen, *facts: Any) -> None:
         """Let the processor have the page, then let it be done."""
         if self._takes_time:
-            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done)
+            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done, *facts)
         else:
-            done()
+            done(*facts)
 
 
 def _outcome(status: int, attempts: int, start_s: float, end_s: float) -> Outcome:
