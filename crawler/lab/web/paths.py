@@ -1,6 +1,6 @@
-"""The paths of a made web, as portals have them: `/2012/05-14/0918234.html`, lists, directories, pictures, style sheets.
+"""The URLs of a made web, as portals have them: `/2012/05-14/0918234.html`, lists, directories, pictures, style sheets.
 
-A path and the number of its URL say each other, so nothing is kept. The number is scrambled by a multiplication modulo a
+A URL and its number say each other, so nothing is kept. The number is scrambled by a multiplication modulo a
 prime; the digits of a path are the scrambled number, and the rest of the path follows from it.
 """
 
@@ -42,34 +42,54 @@ EMBEDS = tuple(
     )
 )
 TYPES = {"html": "text/html", "jpg": "image/jpeg", "gif": "image/gif", "css": "text/css"}
-_DIGITS = re.compile(r"/[^?#]*?(\d{7,10})(?:\.[a-z]{3,5}|/)\Z")
+#: Pages that a page leads to in its host's tree, and hosts that a host leads to.
+FAN_OUT = 8
+#: The last digits of a path, and what stands behind them.
+_DIGITS = re.compile(r"(\d{7,10})(?:\.[a-z]{3,5}|/)\Z")
 
 
 class Paths:
-    """The paths of one host: number 0 is `/`, numbers below `pages` are pages, those from there on are embeds."""
+    """The URLs of one host: number 0 is `/`, numbers below `pages` are pages, those from there on are embeds."""
 
-    __slots__ = ("_first", "_prime", "pages", "urls")
+    __slots__ = ("_first", "_host", "_prime", "_root", "pages", "urls")
 
-    def __init__(self, host: int, urls: int, pages: int) -> None:
+    def __init__(self, host: int, urls: int, pages: int, root: str = "") -> None:
+        """`root` is what stands before the paths: scheme and host."""
         self.urls, self.pages = urls, pages
+        self._host, self._root = host, root
         self._prime = _PRIMES[urls >= _PRIMES[0]]
         self._first = host * _STRIDE % self._prime
 
-    def path(self, number: int) -> str:
-        """The path of a URL. Cost: less than a microsecond."""
+    def url(self, number: int) -> str:
+        """The URL of this number. Cost: less than a microsecond."""
         if not number:
-            return "/"
+            return self._root + "/"
         digits = (number * _FACTOR + self._first) % self._prime
         forms = PAGES if number < self.pages else EMBEDS
         before, after = forms[digits % len(forms)]
-        return f"{before}{digits:07}{after}"
+        return f"{self._root}{before}{digits:07}{after}"
 
-    def number(self, path: str) -> int | None:
-        """The number of the URL with this path, None if there is none."""
-        if path == "/":
-            return 0
-        found = _DIGITS.match(path)
-        if found is None:
-            return None
-        number = (int(found[1]) - self._first) * _INVERSES[self._prime] % self._prime
-        return number if number < self.urls and self.path(number) == path else None
+    def embeds_of(self, page: int) -> list[int]:
+        """The embeds that only this page surely has: eight pages share a run of embeds, each of which falls to one of them."""
+        pages = self.pages
+        embeds = self.urls - pages
+        group, place = divmod(page, FAN_OUT)
+        groups = (pages + FAN_OUT - 1) // FAN_OUT
+        first, end = embeds * group // groups, embeds * (group + 1) // groups
+        if first == end:
+            return []
+        size = min(FAN_OUT, pages - group * FAN_OUT)
+        return [pages + embed for embed in range(first, end) if (embed * 2_654_435_761 + self._host >> 9) % size == place]
+
+    def number(self, url: str) -> int | None:
+        """The number of this URL, None if it is none of the host's. Cost: about a microsecond."""
+        end = -1 if url.endswith("/") else url.rfind(".")
+        digits = url[end - 7 : end]
+        if self._prime != _PRIMES[0]:
+            found = _DIGITS.search(url)
+            digits = found[1] if found else ""
+        if digits.isdecimal():
+            number = (int(digits) - self._first) * _INVERSES[self._prime] % self._prime
+            if number < self.urls and self.url(number) == url:
+                return number
+        return 0 if url == self.url(0) else None
