@@ -29,6 +29,7 @@ _RETIRE: Final = OutcomeKind.RETIRE
 _NO_TROUBLE: Final = HostTrouble.NONE
 _new: Final = tuple.__new__
 _INFINITY: Final = math.inf
+_NUMBER: Final = (float, int)
 #: A status is a signed integer of 64 bits, as SQL's.
 _MOST: Final = 1 << 63
 
@@ -150,12 +151,12 @@ def check_outcome(lease: Lease, outcome: Outcome) -> None:
     if not _is_finite(after_s):
         raise PolicyError(f"{lease.url}: a retry after {after_s!r} s: give a finite number")
     # A host may ask for any time; its backoff cuts what is too long.
-    if not isinstance(retry_after_s, float | int) or math.isnan(retry_after_s):
+    if not isinstance(retry_after_s, _NUMBER) or math.isnan(retry_after_s):
         raise PolicyError(f"{lease.url}: its host asks for {retry_after_s!r} s: give a number, 0 for none")
 
 
 def _is_finite(number: float) -> bool:
-    return isinstance(number, float | int) and -_INFINITY < number < _INFINITY
+    return isinstance(number, _NUMBER) and -_INFINITY < number < _INFINITY
 
 
 def _is_well(outcome: Outcome) -> bool:

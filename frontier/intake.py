@@ -156,7 +156,7 @@ class Intake:
 
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
-        keys = [_key(candidate) for candidate in candidates]
+        keys = _keys(candidates)
         unseen = self._unseen(keys)
         new = LATER if self._seen.blocks or self.has_shared else NEW
         pending = self._pending
@@ -251,6 +251,14 @@ class Intake:
                 self._ids.clear()
             known = self._ids[name] = name_id(name)
         return known
+
+
+def _keys(candidates: Sequence[Candidate]) -> list[bytes | None]:
+    """`_key` of each."""
+    try:
+        return [candidate[0].encode() if candidate[1] is None else _key(candidate) for candidate in candidates]
+    except (UnicodeEncodeError, AttributeError):
+        return [_key(candidate) for candidate in candidates]
 
 
 def _key(candidate: Candidate) -> bytes | None:

@@ -68,7 +68,8 @@ class GateHeap:
             self._turn += 1
             turn = at_s, self._turn
         listed.entry = listed.turn = turn
-        self.latest_s = max(self.latest_s, at_s)
+        if at_s > self.latest_s:
+            self.latest_s = at_s
         heappush(self._heap, (at_s, turn[1], listed))
 
     def first_open(self, now_s: float) -> Line | None:
@@ -175,7 +176,8 @@ class Line:
         if self.is_loading or self.is_leaving or not (self.ready or self.waiting.may_have_any):
             return _NEVER
         gate = self.gate
-        return max(gate.opens_s(), gate.served_s)
+        opens_s, served_s = gate.opens_s(), gate.served_s
+        return opens_s if opens_s > served_s else served_s
 
     def opens_s(self) -> float:
         """When its gate and its group's are open at the earliest; infinity while all slots of one are out."""

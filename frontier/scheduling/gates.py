@@ -96,12 +96,13 @@ class Gate:
         free = self.slots - self.out
         if free <= 0:
             return _NEVER
-        rests = self._rests
-        if len(rests) < free:
-            return self._closed_until_s
+        rests, closed_until_s = self._rests, self._closed_until_s
+        resting = len(rests)
+        if resting < free:
+            return closed_until_s
         # More rests than free slots: slots were lowered, and the last ones to have rested count.
-        rested_s = rests[0] if len(rests) == free else sorted(rests)[-free]
-        return max(rested_s, self._closed_until_s)
+        rested_s = rests[0] if resting == free else sorted(rests)[-free]
+        return rested_s if rested_s > closed_until_s else closed_until_s
 
     def take(self, now_s: float) -> None:
         """Take a slot; the caller has seen that the gate is open."""
@@ -120,9 +121,10 @@ class Gate:
         """Return a slot after a fetch; answers when it has rested."""
         self.out -= 1
         rest_s = self.politeness.rest_s(end_s - start_s)
-        self._started_s = max(self._started_s, start_s)
-        if self._interval_s:
-            rest_s = max(rest_s, self._interval_s)
+        if start_s > self._started_s:
+            self._started_s = start_s
+        if self._interval_s > rest_s:
+            rest_s = self._interval_s
         self.last_rest_s = rest_s
         until_s = end_s + rest_s
         if until_s > now_s:

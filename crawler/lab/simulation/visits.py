@@ -88,7 +88,7 @@ class Visits:
     def _robots_read(self, host: _Host, lease: Lease, start_s: float, end_s: float) -> None:
         host.known_until_s = self.crawl.clock.now_s + LIFETIME_S
         delay_s = host.site.crawl_delay_s or 0.0
-        if delay_s or len(self._delays):
+        if delay_s:  # none is ever taken back
             self.crawl.core.set_delay(lease.gate, self._delays.learn(lease.gate, host.site.host, delay_s))
         waiting, host.waiting = host.waiting or (), None
         self.crawl.end(lease, Outcome(OutcomeKind.DEFERRED, 0, start_s, end_s))
