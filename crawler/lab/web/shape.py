@@ -1,5 +1,7 @@
 """A made web: every page is computed from its URL and the seed, so nothing is kept for each page.
 
+Its chances are XXH3's, which is defined for ever and costs a tenth of what a cryptographic hash does.
+
 Reachable from the seeds is every URL, whatever fails: the pages of a host form a tree below its `/`, each linking to
 `FAN_OUT` more; the hosts form trees below the seeds, each with links to the first pages of some more; every embed belongs to
 a page. Only URLs that nothing hangs on fail or redirect. Beside these links a page has others at random, of which one in ten
@@ -12,9 +14,10 @@ import math
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from hashlib import shake_128
 from itertools import accumulate
 from typing import Final
+
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from crawler.lab.web.hosts import DEVIATES, made_sites, require_sound, roots_of
 from crawler.lab.web.model import SLOWEST, Page, Site, Web, WebOptions, is_redirect
@@ -44,7 +47,8 @@ _HTML_BYTES, _HTML_FACTORS = _SIZES["text/html"][0], _FACTORS["text/html"]
 _SOME_STATUS = _STATUSES[-1][0]
 #: A page of so many bytes, and so many more for each link, has room for its links: no URL of a made web is that long.
 _AMPLE_BYTES, _AMPLE_PER_LINK = 500, 200
-_HEAD = struct.Struct("<6H")  # size, latency, slowness, status, links, shared embed
+_HEAD = struct.Struct("<8H")  # size, latency, slowness, status, links, shared embed, and two of which nothing hangs
+_CHANCES_AT_ONCE = 4
 
 
 class MadeWeb:
@@ -56,13 +60,13 @@ class MadeWeb:
         roots = roots_of(options)
         self.seeds = tuple(f"http://{site.host}/" for site in self.sites[:roots])
         self._options = options
-        self._chance_bytes = _HEAD.size + 8 * options.links
         self._places = {site.host: number for number, site in enumerate(self.sites)}
         self._ends = list(accumulate(site.urls for site in self.sites))
         self._paths = [
             Paths(number, site.urls, site.urls - site.urls * _EMBEDS_OF_TEN // 10, f"http://{site.host}")
             for number, site in enumerate(self.sites)
         ]
+        self._salts = [xxh3_64_intdigest(b"%d %d" % (options.seed, number)) for number in range(len(self.sites))]
         self._chances = [struct.Struct(f"<{count}I") for count in range(2 * options.links + 1)]
         self._doors = self._made_doors(roots)
 
@@ -85,12 +89,12 @@ class MadeWeb:
         number = paths.number(url)
         if number is None:
             return None
-        chance = shake_128(b"%d %d %d" % (self._options.seed, host, number)).digest(self._chance_bytes)
+        chance = xxh3_128_digest(number.to_bytes(8, "little"), self._salts[host])
         return self._page(host, number, chance) if number < paths.pages else self._embed(host, url, chance)
 
     def _page(self, host: int, number: int, chance: bytes) -> Page:
         site, paths = self.sites[host], self._paths[host]
-        size_at, latency_at, slow_at, status_at, links_at, shared_at = _HEAD.unpack_from(chance)
+        size_at, latency_at, slow_at, status_at, links_at, shared_at, _, _ = _HEAD.unpack(chance)
         latency_s = _latency_s(site, latency_at, slow_at)
         links = self._tree(host, number)
         own = paths.embeds_of(number)
@@ -100,7 +104,7 @@ class MadeWeb:
         size = int(_HTML_BYTES * _HTML_FACTORS[size_at >> 4])
         count = links_at * (2 * self._options.links + 1) >> 16
         if count:
-            links += self._random(host, self._chances[count].unpack_from(chance, _HEAD.size))
+            links += self._random(host, self._chances[count].unpack_from(_more(chance, count)))
         # Eight links of the tree are distinct, and so is one.
         targets = tuple(dict.fromkeys(links)) if count else tuple(links)
         embeds = self._embeds(paths, own, shared_at)
@@ -111,7 +115,7 @@ class MadeWeb:
     def _embed(self, host: int, url: str, chance: bytes) -> Page:
         """What nothing hangs on but its page."""
         site = self.sites[host]
-        size_at, latency_at, slow_at, status_at, _, _ = _HEAD.unpack_from(chance)
+        size_at, latency_at, slow_at, status_at, _, _, _, _ = _HEAD.unpack(chance)
         latency_s = _latency_s(site, latency_at, slow_at)
         if status_at < _SOME_STATUS and (status := self._failure(site, status_at)) and not is_redirect(status):
             return _failed(site, status, latency_s, ())
@@ -153,6 +157,13 @@ class MadeWeb:
         """The status if it is none of 200."""
         status = next((status for below, status in _STATUSES if chance < below), None)
         return None if status == 503 and site.urls * _SMALL_SHARE >= self.urls else status
+
+
+def _more(chance: bytes, count: int) -> bytes:
+    """Bytes for so many chances of 32 bits."""
+    if count <= _CHANCES_AT_ONCE:
+        return xxh3_128_digest(chance)
+    return b"".join([xxh3_128_digest(chance, block) for block in range(-(-count // _CHANCES_AT_ONCE))])
 
 
 def _latency_s(site: Site, chance: int, slow_chance: int) -> float:
