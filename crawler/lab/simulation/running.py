@@ -93,8 +93,8 @@ def _run(crawl: VirtualCrawl, series: Series, seconds: float, tell: Callable[[fl
             clock.advance_to(sampled_s)
             series.take()
             sampled_s = START_S + series.next_s()
-        clock.advance_to(until_s)
         if next_s is None or next_s > end_s:
+            clock.advance_to(until_s)
             return until_s - START_S
         crawl.go_on(next_s)
 

@@ -89,10 +89,12 @@ class VirtualCrawl:
 
         A gate opens at its time, or by what happens: as long as neither came about, the Frontier is not asked again.
         """
+        now_s = self.clock.now_s
         while self.active < self.workers:
             if self._has_changed:
                 self._ask()
-            if self._wakes_s is None or self._wakes_s > self.clock.now_s or self.lease() is None:
+            wakes_s = self._wakes_s
+            if wakes_s is None or wakes_s > now_s or self.lease() is None:
                 return
 
     def lease(self) -> Lease | None:
@@ -123,9 +125,9 @@ class VirtualCrawl:
 
     def go_on(self, at_s: float) -> None:
         """Let it be that late, and let happen what is due."""
-        clock, events = self.clock, self._events
-        clock.advance_to(at_s)
-        while events and events[0][0] <= clock.now_s:
+        self.clock.advance_to(at_s)
+        now_s, events = self.clock.now_s, self._events
+        while events and events[0][0] <= now_s:
             _, _, happen, facts = heappop(events)
             happen(*facts)
 

@@ -131,7 +131,7 @@ class HostBooks:
     def __init__(self, host: str, rule: Rule, crawl_delay_s: float | None) -> None:
         self._host, self._rule, self._delay_s = host, rule, crawl_delay_s
         self._ends: list[float] = []  # the latest ends, rising, as many as there are slots
-        self._frees: list[float] = []  # the latest moments at which a slot's rest ends
+        self._frees: list[float] = []  # the latest moments at which a slot's rest ends, likewise
         self._first_s = self._last_s = 0.0
         self._last_page_s: float | None = None
         self.requests = self.in_service = self.most = self.size_bytes = self.gone = self.too_many = self.too_early = 0
@@ -182,8 +182,13 @@ class HostBooks:
         if is_gone:
             self.gone += 1
             free_s -= _GONE_SLACK_S
-        _keep(self._ends, now_s, rule.slots)
-        _keep(self._frees, free_s, rule.slots)
+        for values, value in ((self._ends, now_s), (self._frees, free_s)):
+            if not values or value >= values[-1]:
+                values.append(value)
+            else:
+                insort(values, value)
+            if len(values) > rule.slots:
+                del values[0]
 
     def entry(self) -> HostEntry:
         """The account as it stands."""
@@ -236,16 +241,6 @@ class Books:
 
 def _busiest_first(entries: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: (-entry.requests, entry.host)))
-
-
-def _keep(values: list[float], value: float, most: int) -> None:
-    """Enter the value among the largest, of which so many are kept, rising."""
-    if not values or value >= values[-1]:
-        values.append(value)
-    else:
-        insort(values, value)
-    if len(values) > most:
-        del values[0]
 
 
 def _rest_words(rule: Rule) -> str:

@@ -47,7 +47,7 @@ _HTML_BYTES, _HTML_FACTORS = _SIZES["text/html"][0], _FACTORS["text/html"]
 _SOME_STATUS = _STATUSES[-1][0]
 #: A page of so many bytes, and so many more for each link, has room for its links: no URL of a made web is that long.
 _AMPLE_BYTES, _AMPLE_PER_LINK = 500, 200
-_HEAD = struct.Struct("<8H")  # size, latency, slowness, status, links, shared embed, and two of which nothing hangs
+_HEAD = struct.Struct("<8H")  # size, latency, slowness, status, links, shared embed; two are spare
 _CHANCES_AT_ONCE = 4
 
 
