@@ -241,7 +241,7 @@ class Intake:
         else:
             precedence = queue.precedence
         turn = turn_of(precedence, row.ordinal)
-        batch.announced.append(Announced(row.queue, row.gate, turn))
+        batch.announced.append(_new(Announced, (row.queue, row.gate, turn)))
         return turn
 
     def _id(self, name: str) -> int:

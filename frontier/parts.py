@@ -81,9 +81,10 @@ class Parts:
             at_s = now_s  # the next lease asks for them
         if at_s is not None:
             bits |= _TIME
-        if self.leases:
+        out = len(self.leases)
+        if out:
             bits |= _FINISH
-        pending = self.pending
+        pending = self.books.queued - self.books.retired - out + self.schedule.halting.out
         if pending <= 0:
             bits |= _URLS
         elif pending <= self.books.paused:
@@ -98,7 +99,7 @@ class Parts:
     @property
     def is_reading(self) -> bool:
         """Rows were asked of the store that may be leased."""
-        return bool(self.schedule.asked or self.books.is_awaiting)
+        return self.schedule.placement.asked > 0 or self.books.is_awaiting
 
     @property
     def may_read_on(self) -> bool:

@@ -8,7 +8,7 @@ until the group opens.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -41,6 +41,10 @@ class Listed(Protocol):
 
     def open_line(self, now_s: float) -> Line | None:
         """The line that is served first, if any gate it has to pass is open."""
+        ...
+
+    def open_lines(self, now_s: float) -> Iterator[Line]:
+        """All lines of which that is true, in no order."""
         ...
 
 
@@ -99,6 +103,20 @@ class GateHeap:
         return None
 
 
+    def open_lines(self, now_s: float) -> Iterator[Line]:
+        """All lines that have something to serve and may, in no order. Costs their number, and that of what has left its place."""
+        heap = self._heap
+        places = [0]
+        while places:
+            place = places.pop()
+            if place >= len(heap) or heap[place][0] > now_s:
+                continue  # nor does what stands below it open before
+            _, number, listed = heap[place]
+            if listed.entry is not None and listed.entry[1] == number:
+                yield from listed.open_lines(now_s)
+            places += (2 * place + 1, 2 * place + 2)
+
+
 class Group:
     """A second gate that several hosts pass, and the heap of those that have something to serve."""
 
@@ -134,6 +152,10 @@ class Group:
     def open_line(self, now_s: float) -> Line | None:
         """The host of it that has been open for longest."""
         return self.heap.first_open(now_s) if self.gate.opens_s() <= now_s else None
+
+    def open_lines(self, now_s: float) -> Iterator[Line]:
+        """All of its hosts that are open."""
+        return self.heap.open_lines(now_s) if self.gate.opens_s() <= now_s else iter(())
 
 
 class Line:
@@ -187,6 +209,10 @@ class Line:
     def open_line(self, now_s: float) -> Line | None:
         """Itself, if its gate is open."""
         return self if self.gate.opens_s() <= now_s else None
+
+    def open_lines(self, now_s: float) -> Iterator[Line]:
+        """Itself, if its gate is open."""
+        return iter((self,) if self.gate.opens_s() <= now_s else ())
 
     def enlist(self) -> None:
         """Give it its place in the heap it stands in, and its group in the outer one."""

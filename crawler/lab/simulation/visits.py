@@ -123,7 +123,7 @@ class Visits:
         self.crawl.end(lease, outcome, found)
         if outcome[0] is not _RETRY:
             self.urls += 1
-            self.queues[lease.queue] += 1
+            self.queues[lease.queue] = self.queues.get(lease.queue, 0) + 1
 
     def _work(self, done: Happen, *facts: Any) -> None:
         """Let the processor have the page, then let it be done."""
