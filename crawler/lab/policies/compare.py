@@ -18,7 +18,7 @@ from crawler.lab.policies.options import PolicyOptions, check, delay_words, dela
 from crawler.lab.policies.report import report_of
 from crawler.lab.policies.running import run_once
 from crawler.lab.policies.saved import saved
-from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample, settled
+from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample, rate, settled
 from crawler.lab.report import Report, Tell
 from crawler.lab.web.ledger import Ledger, Rule
 from crawler.lab.web.model import WebOptions
@@ -69,10 +69,12 @@ class _Course:
         before: list[Sample] = []
 
         def heard(sample: Sample) -> None:
-            rate = (sample.urls - before[-1].urls) / max(sample.at_s - before[-1].at_s, 1e-3) if before else 0.0
+            if before and sample.at_s > before[-1].at_s:
+                pace = rate(before[-1], sample)
+                done = round(self._runs * self._seconds + min(sample.at_s, self._seconds))
+                facts = f"{pace.active:,.0f} active workers, {pace.urls_per_s:,.0f} URLs/s"
+                self._tell(done, self._steps, f"{words}: {facts}")
             before[:] = [sample]
-            done = round(self._runs * self._seconds + min(sample.at_s, self._seconds))
-            self._tell(done, self._steps, f"{words}: {sample.active:,.0f} active workers, {rate:,.0f} URLs/s")
 
         self._tell(round(self._runs * self._seconds), self._steps, f"{words} begins")
         yield heard
@@ -123,6 +125,7 @@ def _compared(options: PolicyOptions, place: Place, course: _Course) -> Comparis
         politeness=options.politeness,
         connections=options.connections,
         delays=delay_words(options),
+        latency_s=0.0 if options.seeds or options.replay else options.latency_s,
     )
     return Comparison(setting=setting, runs=tuple(map(settled, runs.values())))
 

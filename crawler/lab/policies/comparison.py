@@ -14,7 +14,7 @@ POLITENESSES = (PAPER, POLITE, OFF)
 
 #: A process that takes more than this share of a core has no time to spare.
 MOST_BUSY = 0.8
-#: Nor has a crawler that was once later than this when a second began: a fetch takes hardly longer.
+#: Nor a crawler that was once later than this, or than the median latency, when a second began: a fetch takes hardly longer.
 LATE_CRAWLER_S = 0.1
 #: Nor a server that was once later than this with one of some ten thousand answers.
 LATE_SERVER_S = 0.25
@@ -32,6 +32,7 @@ class Setting:
     connections: int  #: slots of a host's gate, under `polite`
     delays: str  #: in words, with how they are scaled
     machine: str = ""  #: how busy the machine was besides, in words
+    latency_s: float = 0.0  #: median, of a made web; 0: nobody knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,9 @@ def possible(setting: Setting, run: RunResult) -> int:
     return most
 
 
-def is_crawler_limit(run: RunResult) -> bool:
+def is_crawler_limit(setting: Setting, run: RunResult) -> bool:
     """The crawler itself was the limit: its workers waited for the processor, too."""
-    return _has_no_time(run.crawler, LATE_CRAWLER_S)
+    return _has_no_time(run.crawler, max(LATE_CRAWLER_S, setting.latency_s))
 
 
 def is_server_limit(run: RunResult) -> bool:

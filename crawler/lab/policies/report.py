@@ -147,13 +147,13 @@ def series_table(comparison: Comparison) -> Table:
             speeds = {rate.at_s: rate for rate in rates(run)}
             for sample in run.samples:
                 speed = speeds.get(sample.at_s)
-                pace = (None, None) if speed is None else (speed.urls_per_s, speed.bytes_per_s / _KB)
-                rows.append((run.policy, kind, *sample, *pace))
+                pace = (None,) * 3 if speed is None else (speed.active, speed.urls_per_s, speed.bytes_per_s / _KB)
+                rows.append((run.policy, kind, sample.at_s, *pace, *sample[2:]))
     return Table(
         title=f"{comparison.setting.web}, {how_polite(comparison)}: each second",
         columns=(
-            *("policy", "run", "second", "active workers", "ready queues", "parked queues", "snoozed queues"),
-            *("URLs so far", "bytes so far", "URLs/s", "KB/s"),
+            *("policy", "run", "second", "active workers", "URLs/s", "KB/s"),
+            *("most active", "ready queues", "parked queues", "snoozed queues", "URLs so far", "bytes so far"),
         ),
         rows=tuple(rows),
     )
@@ -179,7 +179,7 @@ def _curve(label: str, points: _Points, *, is_dashed: bool = False) -> Curve:
 
 
 def _active_points(run: RunResult) -> _Points:
-    return tuple((sample.at_s, sample.active) for sample in run.samples)
+    return tuple((rate.at_s, rate.active) for rate in rates(run))
 
 
 def _urls_points(run: RunResult) -> _Points:

@@ -11,11 +11,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from crawler.lab.policies.crawling import ORDER_FILE
-from crawler.lab.policies.series import Busy, RunResult, Sample
+from crawler.lab.policies.series import Busy, RunResult, Sample, at
 from crawler.orders.order import ENVIRONMENT, CrawlOrder, dump_order
 from crawler.outcomes.errors import CrawlerError, DiskFull
 from crawler.outcomes.exits import ExitCode
@@ -55,14 +56,16 @@ def run_once(order: CrawlOrder, seconds: float, tell: Callable[[Sample], None]) 
 def result_of(policy: str, samples: Sequence[Sample], ending: Ending, seconds: float) -> RunResult:
     """The run up to its end, or to its last second: what was still under way then may have ended later. Pure."""
     duration_s = min(ending.ended_s, seconds)
-    return RunResult(
+    whole = RunResult(
         policy=policy,
-        samples=tuple(sample for sample in samples if sample.at_s <= duration_s),
-        duration_s=duration_s,
+        samples=tuple(samples),
+        duration_s=ending.ended_s,
         is_drained=ending.is_drained,
         queue_lengths=ending.queue_lengths,
         crawler=ending.busy,
     )
+    inside = (sample for sample in samples if sample.at_s < duration_s)
+    return replace(whole, samples=(*inside, at(whole, duration_s)), duration_s=duration_s)
 
 
 @contextmanager

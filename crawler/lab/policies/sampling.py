@@ -1,4 +1,4 @@
-"""Looks at a running crawl once a second, and tells a sample each time."""
+"""Looks at a running crawl, and tells a sample each second."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from frontier.scheduling.lifecycle import QueueState
 
 #: Between two samples.
 EACH_S = 1.0
+#: Between two looks at how many workers are active: a sample has their mean and their most.
+LOOK_S = 0.05
 
 
 class Sampler:
     """The samples of one crawl, the first when its workers start, the last when they have ended.
 
-    Workers, URLs and bytes are read at each second by a thread, since the event loop may be a second late when a thousand
-    workers have something to do. The queues' states are those that the Frontier told last: it is asked once a second, and
-    answers when its store has written what was said before. A look costs 2 ms of processor time with 900 queues in flight
-    (measured), 0.2 % of a core.
+    Workers, URLs and bytes are read by a thread, since the event loop may be a second late when a thousand workers have
+    something to do; the active workers each `LOOK_S`, the rest each second. The queues' states are those that the Frontier told
+    last: it is asked once a second, and answers when its store has written what was said before. A look costs 2 ms of
+    processor time with 900 queues in flight (measured), 0.2 % of a core.
     """
 
     def __init__(self, tell: Callable[[Sample], None], clock: Callable[[], float] = monotonic) -> None:
@@ -40,6 +42,7 @@ class Sampler:
         self._lag_s = 0.0
         self._waited_s, self._turns = 0.0, 0  # as `_waits` says, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
+        self._looked_s, self._held_s, self._peak = 0.0, 0.0, 0  # at workers: until when, and what a sample has of them
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
@@ -52,9 +55,10 @@ class Sampler:
                     self._queues = _queues_of(await frontier.statistics())
                     await self._until_next()
         finally:
-            self.ended_s, self.is_drained = self._now_s(), frontier.core.is_done
+            self._look(counts)
+            self.ended_s, self.is_drained = self._looked_s, frontier.core.is_done
             self._queues = (0, 0, 0)
-            self._say(self.ended_s, counts)
+            self._say(counts)
 
     def busy(self) -> Busy:
         """How busy the process was from the first sample to now; how late its event loop was at worst when a second began."""
@@ -72,12 +76,17 @@ class Sampler:
     def _now_s(self) -> float:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
 
-    def _sample(self, counts: CrawlStatistics) -> None:
-        self._say(self._now_s(), counts)
+    def _look(self, counts: CrawlStatistics) -> None:
+        """As many workers as are active now were so since the look before."""
+        now_s, active = self._now_s(), counts.active
+        self._held_s += active * (now_s - self._looked_s)
+        self._looked_s, self._peak = now_s, max(self._peak, active)
 
-    def _say(self, at_s: float, counts: CrawlStatistics) -> None:
-        urls = counts.pages + counts.failed + counts.excluded
-        self._tell(Sample(at_s, counts.active, *self._queues, urls, counts.fetched_bytes))
+    def _say(self, counts: CrawlStatistics) -> None:
+        """A sample of the last look."""
+        urls, peak = counts.pages + counts.failed + counts.excluded, self._peak
+        self._peak = 0
+        self._tell(Sample(self._looked_s, self._held_s, peak, *self._queues, urls, counts.fetched_bytes))
 
     @contextmanager
     def _sampling(self, counts: CrawlStatistics) -> Iterator[None]:
@@ -85,9 +94,14 @@ class Sampler:
         is_over = threading.Event()
 
         def sample() -> None:
-            self._sample(counts)
-            while not is_over.wait(self._next_s() - self._now_s()):
-                self._sample(counts)
+            self._look(counts)
+            self._say(counts)
+            due_s = self._next_s()
+            while not is_over.wait(min(LOOK_S, due_s - self._now_s())):
+                self._look(counts)
+                if self._looked_s >= due_s:
+                    self._say(counts)
+                    due_s = self._next_s()
 
         thread = threading.Thread(target=sample, name="sampling")
         thread.start()

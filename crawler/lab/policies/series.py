@@ -26,12 +26,17 @@ class Sample(NamedTuple):
     """One moment of a run."""
 
     at_s: float  #: since the workers started
-    active: float  #: workers that hold a URL (whole, unless it is a mean of several runs)
+    held_s: float  #: for which workers held a URL, of all workers together, since the start
+    peak: float  #: most active workers since the sample before
     ready: float  #: queues that may be served
     parked: float  #: of these, those whose gates are all closed
     snoozed: float  #: queues all of whose URLs wait for a retry
     urls: float  #: that have ended, since the start
     bytes: float  #: of bodies, since the start
+
+
+#: The sample of a start.
+NOTHING_YET = Sample(0.0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class HostSeen(NamedTuple):
@@ -89,9 +94,10 @@ class MeanQueues(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """How fast a run was in the time before a moment."""
+    """What a run did in the time before a moment, as means of that time."""
 
     at_s: float
+    active: float  #: workers that held a URL
     urls_per_s: float
     bytes_per_s: float
 
@@ -101,14 +107,15 @@ def at(run: RunResult, time_s: float) -> Sample:
     samples = run.samples
     place = bisect_left(samples, time_s, key=_time)
     if place == len(samples):
-        last = samples[-1] if samples else Sample(0.0, 0, 0, 0, 0, 0, 0)
+        last = samples[-1] if samples else NOTHING_YET
         return last._replace(at_s=time_s) if time_s <= run.duration_s else _ended(last, time_s)
     after = samples[place]
     if after.at_s == time_s or not place:
         return after._replace(at_s=time_s)
     before = samples[place - 1]
     part = (time_s - before.at_s) / (after.at_s - before.at_s)
-    return Sample(*(a + (b - a) * part for a, b in zip(before, after, strict=True)))
+    between = Sample(*(a + (b - a) * part for a, b in zip(before, after, strict=True)))
+    return between._replace(peak=after.peak)
 
 
 def _time(sample: Sample) -> float:
@@ -116,7 +123,7 @@ def _time(sample: Sample) -> float:
 
 
 def _ended(last: Sample, time_s: float) -> Sample:
-    return Sample(time_s, 0, 0, 0, 0, last.urls, last.bytes)
+    return Sample(time_s, last.held_s, 0, 0, 0, 0, last.urls, last.bytes)
 
 
 def compared_s(runs: Sequence[RunResult]) -> float:
@@ -125,14 +132,12 @@ def compared_s(runs: Sequence[RunResult]) -> float:
 
 
 def means(run: RunResult, until_s: float) -> Means:
-    """Means from the start to `until_s`; those of workers are weighted by time (trapezoids between the samples)."""
-    inside = [sample for sample in run.samples if sample.at_s < until_s]
-    course = [*inside, at(run, until_s)]
-    if until_s <= 0 or len(course) < 2:
+    """Means from the start to `until_s`, weighted by time."""
+    if until_s <= 0:
         return Means(0.0, 0.0, 0.0, 0.0)
-    area = sum((b.at_s - a.at_s) * (a.active + b.active) / 2 for a, b in pairwise(course))
-    peak = max(sample.active for sample in course)
-    return Means(area / until_s, peak, course[-1].urls / until_s, course[-1].bytes / until_s)
+    last = at(run, until_s)
+    peak = max(last.peak, *(sample.peak for sample in run.samples if sample.at_s < until_s), 0)
+    return Means(last.held_s / until_s, peak, last.urls / until_s, last.bytes / until_s)
 
 
 def mean_queues(run: RunResult, until_s: float) -> MeanQueues:
@@ -146,14 +151,16 @@ def mean_queues(run: RunResult, until_s: float) -> MeanQueues:
 
 
 def rates(run: RunResult) -> list[Rate]:
-    """How fast it was between each two samples; 0 at the start."""
-    found = [Rate(0.0, 0.0, 0.0)]
-    for before, after in pairwise(run.samples):
-        span_s = after.at_s - before.at_s
-        if span_s > 0:
-            urls, size = after.urls - before.urls, after.bytes - before.bytes
-            found.append(Rate(after.at_s, urls / span_s, size / span_s))
-    return found
+    """What it did between each two samples; nothing at the start."""
+    pairs = [(before, after) for before, after in pairwise(run.samples) if after.at_s > before.at_s]
+    return [Rate(0.0, 0.0, 0.0, 0.0), *(rate(before, after) for before, after in pairs)]
+
+
+def rate(before: Sample, after: Sample) -> Rate:
+    """What a run did between two samples. Raises: ZeroDivisionError if no time lies between them."""
+    span_s = after.at_s - before.at_s
+    held_s, urls, size = after.held_s - before.held_s, after.urls - before.urls, after.bytes - before.bytes
+    return Rate(after.at_s, held_s / span_s, urls / span_s, size / span_s)
 
 
 def kept(values: Sequence[float]) -> list[bool]:

@@ -70,7 +70,7 @@ def _is_near(setting: Setting, first: tuple[RunResult, Means], other: tuple[RunR
     if its.active >= (1 - NEAR) * best.active:
         return True
     is_bound_alike = possible(setting, beside) >= (1 - NEAR) * possible(setting, run)
-    return (is_crawler_limit(run) or is_bound_alike) and its.urls_per_s >= (1 - NEAR) * best.urls_per_s
+    return (is_crawler_limit(setting, run) or is_bound_alike) and its.urls_per_s >= (1 - NEAR) * best.urls_per_s
 
 
 def _active(its: Means, setting: Setting) -> str:
@@ -148,7 +148,7 @@ def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
     limited = [
         f"{run.policy} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)"
         for run, its in busy
-        if is_crawler_limit(run)
+        if is_crawler_limit(setting, run)
     ]
     if limited:
         yield (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from crawler.lab.policies.series import RunResult, at
+from crawler.lab.policies.series import Rate, RunResult, at, rate
 from crawler.lab.report import Table, shown
 
 #: Curves are compared by their means over so many seconds: a handful of active workers is another handful a second later.
@@ -37,11 +37,15 @@ def deviation(live: RunResult, simulated: RunResult) -> Deviation:
 
 
 def _active(run: RunResult, window: int) -> float:
-    return fmean(at(run, window * WINDOW_S + second).active for second in range(1, WINDOW_S + 1))
+    return _rate(run, window).active
 
 
 def _urls(run: RunResult, window: int) -> float:
-    return (at(run, (window + 1) * WINDOW_S).urls - at(run, window * WINDOW_S).urls) / WINDOW_S
+    return _rate(run, window).urls_per_s
+
+
+def _rate(run: RunResult, window: int) -> Rate:
+    return rate(at(run, window * WINDOW_S), at(run, (window + 1) * WINDOW_S))
 
 
 def _compared(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from crawler.interpreter import COLLECTION
 from crawler.lab.policies.series import Busy, HostSeen, RunResult, Sample
@@ -44,7 +45,15 @@ class Model:
     speed: Speed = field(default_factory=Speed)  #: of the crawler itself; a page takes no time by default
 
 
-def simulate(model: Model, tell: Callable[[Sample], None]) -> RunResult:
+class Course(NamedTuple):
+    """How far a run is."""
+
+    at_s: float  #: of virtual time, since the start
+    active: int  #: workers that hold a URL
+    urls: int  #: that have ended
+
+
+def simulate(model: Model, tell: Callable[[Course], None]) -> RunResult:
     """Crawl the model's web in virtual time; `tell` hears now and then how far it is. Raises: PolicyError."""
     clock, store = VirtualClock(START_S), MemoryStore()
     books = Books({site.host: site.crawl_delay_s for site in model.web.sites}, model.rule, clock)
@@ -52,9 +61,9 @@ def simulate(model: Model, tell: Callable[[Sample], None]) -> RunResult:
     with _collecting_seldom(), open_frontier(None, model.order, store=store, clock=clock) as core:
         crawl = visits.crawl = VirtualCrawl(core, clock, model.workers, visits.begin)
         core.schedule([Candidate(url) for url in model.web.seeds])
-        series = Series(lambda at_s: _sample(at_s, crawl, visits))
-        ended_s = _run(crawl, series, model.seconds, lambda at_s: tell(_course(at_s, crawl, visits)))
-        samples, is_drained = series.close(ended_s), core.is_done
+        series = Series(lambda passed: _sample(passed, clock, crawl, visits))
+        ended_s = _run(crawl, series, model.seconds, lambda at_s: tell(Course(at_s, crawl.active, visits.urls)))
+        samples, is_drained = series.close(), core.is_done
         lengths = _lengths(visits, store)
     result = RunResult(
         policy=model.order.policy,
@@ -81,7 +90,6 @@ def _collecting_seldom() -> Iterator[None]:
 def _run(crawl: VirtualCrawl, series: Series, seconds: float, tell: Callable[[float], None]) -> float:
     """Until nothing happens any more, or so late; answers how late it is then."""
     clock, end_s, told = crawl.clock, START_S + seconds, TOLD_EACH
-    sampled_s = START_S + series.next_s()
     while True:
         crawl.lease_all()
         if crawl.leases >= told:
@@ -89,23 +97,16 @@ def _run(crawl: VirtualCrawl, series: Series, seconds: float, tell: Callable[[fl
             tell(clock.now_s - START_S)
         next_s = crawl.next_s()
         until_s = clock.now_s if next_s is None else min(next_s, end_s)
-        while sampled_s < until_s:
-            clock.advance_to(sampled_s)
-            series.take()
-            sampled_s = START_S + series.next_s()
+        series.go_on(until_s - START_S, crawl.active)
         if next_s is None or next_s > end_s:
             clock.advance_to(until_s)
             return until_s - START_S
         crawl.go_on(next_s)
 
 
-def _course(at_s: float, crawl: VirtualCrawl, visits: Visits) -> Sample:
-    """How far it is, without a look at the queues."""
-    return Sample(at_s, crawl.active, 0, 0, 0, visits.urls, visits.bytes)
-
-
-def _sample(at_s: float, crawl: VirtualCrawl, visits: Visits) -> Sample:
-    return Sample(at_s, crawl.active, *_queues(crawl.core), visits.urls, visits.bytes)
+def _sample(passed: Sample, clock: VirtualClock, crawl: VirtualCrawl, visits: Visits) -> Sample:
+    clock.advance_to(START_S + passed.at_s)  # gates open by it
+    return Sample(passed.at_s, passed.held_s, passed.peak, *_queues(crawl.core), visits.urls, visits.bytes)
 
 
 def _queues(core: Frontier) -> tuple[int, int, int]:

@@ -15,12 +15,12 @@ from crawler.lab.policies.compare import WEB_WORDS, rule_of
 from crawler.lab.policies.comparison import Comparison, Setting
 from crawler.lab.policies.options import PolicyOptions, delay_words
 from crawler.lab.policies.report import report_of
-from crawler.lab.policies.series import RunResult, Sample, settled
+from crawler.lab.policies.series import RunResult, settled
 from crawler.lab.report import Report, Tell
 from crawler.lab.simulation import deviation
 from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
 from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.running import Model, simulate
+from crawler.lab.simulation.running import Course, Model, simulate
 from crawler.lab.web.model import Web
 from crawler.lab.web.replay import replayed_file
 from crawler.lab.web.shape import make_web
@@ -53,13 +53,13 @@ class _Course:
         self._urls = urls
         self._before = 0
 
-    def of_run(self, words: str, urls: int) -> Callable[[Sample], None]:
-        """What the next run tells of its samples."""
+    def of_run(self, words: str, urls: int) -> Callable[[Course], None]:
+        """Whom the next run tells how far it is."""
         start, self._before = self._before, self._before + urls
 
-        def heard(sample: Sample) -> None:
-            done = min(start + int(sample.urls), self._urls)
-            self._tell(done, self._urls, f"{words}: {sample.active:,.0f} active workers at {sample.at_s:,.0f} s")
+        def heard(now: Course) -> None:
+            done = min(start + now.urls, self._urls)
+            self._tell(done, self._urls, f"{words}: {now.active:,} active workers at {now.at_s:,.0f} s")
 
         self._tell(start, self._urls, f"{words} begins")
         return heard

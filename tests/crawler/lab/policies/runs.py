@@ -10,10 +10,10 @@ from frontier.policies.balance import Balance
 
 
 def run_of(policy: str = "host", active: Sequence[float] = (0, 10, 10), **more) -> RunResult:
-    """A run with so many active workers at 0 s, 1 s, …, that ends one URL and 1,000 bytes for each of them a second."""
+    """A run with so many active workers in the second up to 0 s, 1 s, …, that ends one URL and 1,000 bytes for each of them."""
     totals = [sum(active[: place + 1]) for place in range(len(active))]
     samples = [
-        Sample(float(second), count, 4, 2, 1, total, total * 1000)
+        Sample(float(second), total - totals[0], count, 4, 2, 1, total, total * 1000)
         for second, (count, total) in enumerate(zip(active, totals, strict=True))
     ]
     facts = {

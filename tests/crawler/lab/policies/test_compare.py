@@ -56,14 +56,14 @@ def test_progress_is_seconds_of_all_runs() -> None:
     told: list[tuple[int, int, str]] = []
     course = _Course(PolicyOptions(policies=("host", "surt"), seconds=10.0), lambda *step: told.append(step))
     with course.of_run("five portals, host") as heard:
-        heard(Sample(0.0, 0, 0, 0, 0, 0, 0))
-        heard(Sample(2.0, 7, 0, 0, 0, 30, 0))
+        heard(Sample(0.0, 0, 0, 0, 0, 0, 0, 0))
+        heard(Sample(2.0, 14, 9, 0, 0, 0, 30, 0))
     with course.of_run("five portals, surt") as heard:
-        heard(Sample(12.0, 1, 0, 0, 0, 5, 0))
+        heard(Sample(8.0, 0, 0, 0, 0, 0, 0, 0))
+        heard(Sample(12.0, 4, 1, 0, 0, 0, 20, 0))
     assert told == [
         (0, 20, "five portals, host begins"),
-        (0, 20, "five portals, host: 0 active workers, 0 URLs/s"),
         (2, 20, "five portals, host: 7 active workers, 15 URLs/s"),
         (10, 20, "five portals, surt begins"),
-        (20, 20, "five portals, surt: 1 active workers, 0 URLs/s"),
+        (20, 20, "five portals, surt: 1 active workers, 5 URLs/s"),
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.policies.comparison import possible, ranked
+from crawler.lab.policies.comparison import is_crawler_limit, possible, ranked
+from crawler.lab.policies.series import Busy
 from frontier.policies.balance import Balance
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
@@ -37,3 +38,11 @@ def test_policies_are_ranked_by_active_workers_over_the_common_interval() -> Non
     """What a longer run did later does not lift it."""
     late, early = run_of("late", active=(1, 1, 99, 99)), run_of("early", active=(5, 5))
     assert [run.policy for run, _ in ranked([late, early])] == ["early", "late"]
+
+
+def test_a_crawler_that_is_late_by_less_than_a_fetch_takes_was_not_the_limit() -> None:
+    """Half a second late matters where pages come in a tenth of one, not where they take a whole one."""
+    late = run_of(crawler=Busy(0.3, 0.5))
+    assert is_crawler_limit(setting_of(latency_s=0.1), late)
+    assert not is_crawler_limit(setting_of(latency_s=1.0), late)
+    assert is_crawler_limit(setting_of(latency_s=1.0), run_of(crawler=Busy(0.9, 0.5)))

@@ -19,8 +19,8 @@ def test_the_first_table_has_a_row_for_each_policy_the_winner_first() -> None:
     """Means are over the interval in which all had work; the duration is each one's own."""
     table = report_of("policies", [comparison_of()]).tables[0]
     assert table.title == "small web (5,000 URLs on 10 hosts), 100 workers, polite, k = 1"
-    assert table.rows[0] == ("bkdr:997", 37.5, 50, 10, 50.0, 50.0, 2.0, "yes", "1 of 1")
-    assert table.rows[1] == ("host", 3.75, 5, 10, 5.0, 5.0, 3.0, "yes", "1 of 1")
+    assert table.rows[0] == ("bkdr:997", 50.0, 50, 10, 50.0, 50.0, 2.0, "yes", "1 of 1")
+    assert table.rows[1] == ("host", 5.0, 5, 10, 5.0, 5.0, 3.0, "yes", "1 of 1")
     assert "the first 2.0 s" in table.note
 
 
@@ -74,6 +74,6 @@ def test_every_sample_is_written_to_the_csv_file() -> None:
     """A row a second and policy, with what the panels show."""
     table = series_table(comparison_of(simulated=(run_of("host"),)))
     assert len(table.rows) == 4 + 3 + 3
-    assert table.rows[1] == ("host", "live", 1.0, 5, 4, 2, 1, 5, 5000, 5.0, 5.0)
+    assert table.rows[1] == ("host", "live", 1.0, 5.0, 5.0, 5.0, 5, 4, 2, 1, 5, 5000)
     assert {row[1] for row in table.rows} == {"live", "simulated"}
     assert all(len(row) == len(table.columns) for row in table.rows)

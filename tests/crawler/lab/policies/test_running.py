@@ -47,14 +47,15 @@ def order_on(web: Served, policy: str = "host") -> CrawlOrder:
 
 
 def samples_at(*times: float) -> list[Sample]:
-    return [Sample(time_s, 1, 1, 0, 0, round(time_s * 10), 0) for time_s in times]
+    return [Sample(time_s, 2 * time_s, 3, 1, 0, 0, time_s * 10, 0) for time_s in times]
 
 
 def test_a_run_ends_with_its_last_second() -> None:
     """What was under way when the time was up may have ended later; that does not count."""
     result = result_of("host", samples_at(0, 1, 2, 3.1, 3.2), ENDING._replace(is_drained=False), 3.0)
     assert (result.duration_s, result.is_drained) == (3.0, False)
-    assert [sample.at_s for sample in result.samples] == [0, 1, 2]
+    assert [sample.at_s for sample in result.samples] == [0, 1, 2, 3]
+    assert result.samples[-1][:3] == pytest.approx((3.0, 6.0, 3))
 
 
 def test_a_drained_run_ends_when_it_is_drained() -> None:
@@ -70,7 +71,8 @@ def test_a_real_crawl_is_sampled_from_its_start_to_its_end(web: Served, temporar
     heard: list[Sample] = []
     result = run_once(order_on(web, "bkdr:7"), 30.0, heard.append)
     assert result.is_drained
-    assert (heard[0].at_s < 0.5, heard[-1].active, heard[-1].urls) == (True, 0, web.urls)
+    assert (heard[0].at_s < 0.5, heard[-1].urls) == (True, web.urls)
+    assert 0 < heard[-1].held_s <= 40 * result.duration_s
     assert result.samples == tuple(heard)
     assert result.queue_lengths.urls == web.urls
     assert 1 < result.queue_lengths.queues <= 7

@@ -32,8 +32,8 @@ async def test_the_first_sample_is_of_the_start_and_the_last_of_the_end() -> Non
     sampler = Sampler(told.append)
     await watched(sampler, counts, told)
     assert told[0].at_s < 0.5
-    assert (told[0].active, told[0].urls, told[0].bytes) == (3, 8, 900)
-    assert told[-1] == Sample(sampler.ended_s, 0, 0, 0, 0, 8, 900)
+    assert (told[0].peak, told[0].urls, told[0].bytes) == (3, 8, 900)
+    assert told[-1] == Sample(sampler.ended_s, told[-1].held_s, told[-1].peak, 0, 0, 0, 8, 900)
     assert not sampler.is_drained
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from crawler.lab.policies.series import (
     MOST_POINTS,
+    NOTHING_YET,
     Busy,
     HostSeen,
     Sample,
@@ -27,22 +28,26 @@ from tests.crawler.lab.policies.runs import run_of
 def test_between_two_samples_a_run_goes_in_a_straight_line() -> None:
     """Half a second after a sample, everything is half way to the next."""
     run = run_of(active=(0, 10, 20))
-    assert at(run, 1.5) == Sample(1.5, 15, 4, 2, 1, 20, 20_000)
-    assert at(run, 1.0).active == 10
+    assert at(run, 1.5) == Sample(1.5, 20, 20, 4, 2, 1, 20, 20_000)
+    assert at(run, 1.0) == run.samples[1]
 
 
 def test_after_its_end_a_run_has_no_active_worker_and_keeps_its_totals() -> None:
     """A drained run goes on with nobody at work, so that it can be averaged with a longer one."""
     run = run_of(active=(0, 10, 20))
-    assert at(run, 7.0) == Sample(7.0, 0, 0, 0, 0, 30, 30_000)
+    assert at(run, 7.0) == Sample(7.0, 30, 0, 0, 0, 0, 30, 30_000)
 
 
 def test_the_mean_of_active_workers_is_weighted_by_time() -> None:
-    """Two samples that lie close together do not count as much as one that stands for seconds."""
-    samples = (Sample(0.0, 10, 0, 0, 0, 0, 0), Sample(0.1, 100, 0, 0, 0, 0, 0), Sample(0.2, 10, 0, 0, 0, 0, 0))
-    run = run_of(samples=(*samples, Sample(10.0, 10, 0, 0, 0, 50, 1000)), duration_s=10.0)
+    """100 workers for a tenth of a second and 20 for another are 12 worker-seconds; 10 for the other 9.8 s are 98."""
+    samples = (
+        Sample(0.0, 0, 0, 0, 0, 0, 0, 0),
+        Sample(0.1, 10, 100, 0, 0, 0, 0, 0),
+        Sample(0.2, 12, 30, 0, 0, 0, 0, 0),
+    )
+    run = run_of(samples=(*samples, Sample(10.0, 110, 10, 0, 0, 0, 50, 1000)), duration_s=10.0)
     its = means(run, 10.0)
-    assert its.active == pytest.approx((0.2 * 55 + 9.8 * 10) / 10)
+    assert its.active == 11.0
     assert its.peak == 100
     assert its.urls_per_s == 5.0
     assert its.bytes_per_s == 100.0
@@ -53,6 +58,7 @@ def test_means_go_no_further_than_the_interval() -> None:
     run = run_of(active=(10, 10, 10, 500, 500))
     its = means(run, 2.0)
     assert (its.active, its.peak, its.urls_per_s) == (10.0, 10, 15.0)
+    assert means(run, 2.5).peak == 500
 
 
 def test_a_run_of_no_time_has_no_means() -> None:
@@ -69,8 +75,8 @@ def test_runs_are_compared_over_the_time_of_the_shortest() -> None:
 
 def test_rates_are_of_the_time_between_two_samples() -> None:
     """What came since the sample before, a second."""
-    samples = (Sample(0.0, 0, 0, 0, 0, 0, 0), Sample(2.0, 0, 0, 0, 0, 30, 5000), Sample(2.5, 0, 0, 0, 0, 40, 6000))
-    assert rates(run_of(samples=samples)) == [(0.0, 0.0, 0.0), (2.0, 15.0, 2500.0), (2.5, 20.0, 2000.0)]
+    samples = (NOTHING_YET, Sample(2.0, 8, 7, 0, 0, 0, 30, 5000), Sample(2.5, 11, 9, 0, 0, 0, 40, 6000))
+    assert rates(run_of(samples=samples)) == [(0, 0, 0, 0), (2.0, 4.0, 15.0, 2500.0), (2.5, 6.0, 20.0, 2000.0)]
 
 
 def test_repeats_more_than_three_median_deviations_off_are_dropped() -> None:
@@ -95,7 +101,7 @@ def test_dropped_repeats_are_counted_and_leave_the_mean() -> None:
     good = [run_of(active=(10, level, 10)) for level in (10, 11, 9, 10)]
     result = settled([*good, run_of(active=(90, 90, 90))])
     assert (result.runs, result.dropped) == (4, 1)
-    assert [sample.active for sample in result.samples] == [10, 10, 10]
+    assert [rate.active for rate in rates(result)] == [0, 10, 10]
 
 
 def test_what_must_hold_is_that_of_the_worst_repeat() -> None:
@@ -112,7 +118,7 @@ def test_an_averaged_run_goes_as_long_as_the_longest() -> None:
     """A repeat that ended sooner counts with nobody at work."""
     result = averaged([run_of(active=(8, 8)), run_of(active=(8, 8, 8, 8), is_drained=False)])
     assert [sample.at_s for sample in result.samples] == [0, 1, 2, 3]
-    assert [sample.active for sample in result.samples] == [8, 8, 4, 4]
+    assert [rate.active for rate in rates(result)] == [0, 8, 4, 4]
     assert result.duration_s == 2.0
     assert not result.is_drained
 

@@ -53,7 +53,7 @@ def test_who_shares_the_first_place_is_named() -> None:
 def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
     """Then the one with more active workers only had slower ones."""
     slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9), queue_lengths=MANY)
-    samples = (*slow.samples[:1], slow.samples[1]._replace(active=20))
+    samples = (*slow.samples[:1], slow.samples[1]._replace(held_s=20))
     fast = run_of("bkdr:997", queue_lengths=Balance(5000, 500, 20), samples=samples, duration_s=1.0)
     runs = [run_of("host", active=(5, 5)), fast, slow]
     assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper", workers=1000), runs)

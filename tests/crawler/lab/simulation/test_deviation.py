@@ -13,7 +13,7 @@ from frontier.policies.balance import Balance
 
 
 def run_of(active: float, urls_per_s: float, seconds: int = 10) -> RunResult:
-    samples = tuple(Sample(at_s, active, 0, 0, 0, at_s * urls_per_s, 0) for at_s in range(seconds + 1))
+    samples = tuple(Sample(at_s, at_s * active, active, 0, 0, 0, at_s * urls_per_s, 0) for at_s in range(seconds + 1))
     return RunResult(
         policy="host", samples=samples, duration_s=seconds, is_drained=True, queue_lengths=Balance(1, 1, 1)
     )
@@ -34,7 +34,7 @@ def test_the_distance_is_told_as_a_share_of_the_live_mean() -> None:
 def test_curves_that_cross_deviate_though_their_means_are_equal() -> None:
     """Distances do not cancel out."""
     live = run_of(10, 2)
-    ups = tuple(sample._replace(active=20 if sample.at_s <= 5 else 0) for sample in live.samples)
+    ups = tuple(sample._replace(held_s=20 * min(sample.at_s, 5)) for sample in live.samples)
     found = deviation(live, replace(live, samples=ups))
     assert found.simulated_active == pytest.approx(10)
     assert found.active == pytest.approx(1.0)

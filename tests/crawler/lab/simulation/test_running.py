@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.policies.series import RunResult, Sample
+from crawler.lab.policies.series import RunResult, Sample, rates
 from crawler.lab.simulation.running import Model, simulate
 from tests.crawler.lab.simulation.webs import HOST, answer, model_of, one_host
 
@@ -36,7 +36,7 @@ def test_two_slots_are_both_filled_from_several_queues() -> None:
     """
     run = simulated(model_of(one_host(5), slots=2, policy="bkdr:997"))
     assert run.duration_s == pytest.approx(10.0)
-    assert max(sample.active for sample in run.samples) == 1
+    assert max(sample.peak for sample in run.samples) == 1
     ten = simulated(model_of(one_host(11), slots=10, policy="bkdr:997"))
     # robots.txt 0-1, page 0 1-2, eight slots at once 2-3; the first slot rests to 4, the second to 5: 4-5 and 5-6.
     assert ten.duration_s == pytest.approx(6.0)
@@ -84,7 +84,7 @@ def test_it_ends_at_the_given_time_with_all_that_is_under_way() -> None:
     run = simulated(model_of(one_host(5), seconds=8.5))
     assert run.duration_s == 8.5
     assert not run.is_drained
-    assert run.samples[-1] == Sample(8.5, 1, 0, 0, 0, 1, 1000)
+    assert run.samples[-1] == Sample(8.5, 2.5, 1, 0, 0, 0, 1, 1000)
 
 
 def test_a_run_that_is_drained_before_its_time_lasts_as_long_as_it_took() -> None:
@@ -96,8 +96,8 @@ def test_samples_are_a_second_apart_and_true_to_the_moment() -> None:
     """robots.txt is under way from 0 s, page 0 from 4 s, page 1 from 8 s; each for a second."""
     run = simulated(model_of(one_host(3)))
     assert [sample.at_s for sample in run.samples] == pytest.approx([*range(13), 13.0])
-    active = [sample.active for sample in run.samples]
-    assert active == [0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0]
+    assert [rate.active for rate in rates(run)] == pytest.approx([0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1])
+    assert [sample.peak for sample in run.samples] == [0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
     assert [sample.urls for sample in run.samples][4:9] == [0, 1, 1, 1, 1]
 
 
