@@ -157,29 +157,23 @@ class Intake:
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
         keys = _keys(candidates)
-        unseen = self._unseen(keys)
+        unseen = [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
         new = LATER if self._seen.blocks or self.has_shared else NEW
         pending = self._pending
         in_batch: set[bytes] = set()
         verdicts: list[Verdict] = []
         fresh = Fresh()
         for candidate, key, is_unseen in zip(candidates, keys, unseen, strict=True):
-            verdict = new
-            if key is None:
+            verdict = SEEN
+            if not key and _key(candidate) is None:
                 verdict = _keyless(candidate)
-            elif key in in_batch or not (candidate.force or (is_unseen and key not in pending)):
-                verdict = SEEN
-            elif (fault := fresh.take(candidate, key)) is not None:
-                verdict = fault
-            else:
-                in_batch.add(key)
+            elif ((is_unseen and key not in pending) or candidate[5]) and key not in in_batch:
+                fault = fresh.take(candidate, key)
+                if fault is None:
+                    in_batch.add(key)
+                verdict = fault or new
             verdicts.append(verdict)
         return verdicts, fresh
-
-    def _unseen(self, keys: list[bytes | None]) -> Sequence[bool]:
-        if self._seen.blocks:
-            return [True] * len(keys)
-        return self._seen.unseen([b"" if key is None else key for key in keys])
 
     def _row(self, candidate: Candidate, queue: int, gate: int, precedence: int, via: int) -> Row:
         url, key, hops, payload, _, _, _ = candidate
@@ -253,12 +247,12 @@ class Intake:
         return known
 
 
-def _keys(candidates: Sequence[Candidate]) -> list[bytes | None]:
-    """`_key` of each."""
+def _keys(candidates: Sequence[Candidate]) -> list[bytes]:
+    """What the filter knows each candidate by; nothing for one whose URL cannot be kept."""
     try:
-        return [candidate[0].encode() if candidate[1] is None else _key(candidate) for candidate in candidates]
+        return [candidate[0].encode() if candidate[1] is None else _key(candidate) or b"" for candidate in candidates]
     except (UnicodeEncodeError, AttributeError):
-        return [_key(candidate) for candidate in candidates]
+        return [_key(candidate) or b"" for candidate in candidates]
 
 
 def _key(candidate: Candidate) -> bytes | None:

@@ -99,7 +99,7 @@ class Parts:
     @property
     def is_reading(self) -> bool:
         """Rows were asked of the store that may be leased."""
-        return self.schedule.placement.asked > 0 or self.books.is_awaiting
+        return self.schedule.placement.asked > 0 or self.books.asked > 0
 
     @property
     def may_read_on(self) -> bool:

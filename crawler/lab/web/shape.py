@@ -129,13 +129,13 @@ class MadeWeb:
             other = paths.pages + shared_at % shared
             if other not in own:
                 own.append(other)
-        return tuple([paths.url(embed) for embed in own])
+        return tuple(paths.urls_of(own))
 
     def _tree(self, host: int, number: int) -> list[str]:
         """The links that make others reachable."""
         paths = self._paths[host]
         child = FAN_OUT * number + 1
-        links = [paths.url(each) for each in range(child, min(child + FAN_OUT, paths.pages))]
+        links = paths.urls_of(range(child, min(child + FAN_OUT, paths.pages)))
         if number < _DOORS and (others := self._doors.get((host, number))):
             links += [self._paths[other].url(0) for other in others]
         return links
