@@ -75,7 +75,11 @@ class Parts:
         """When a lease may be had, and what that waits for."""
         if self.books.backlog.is_full:
             return Wake(None, WaitsFor.STORE)
-        at_s = self._next_time(now_s)
+        at_s = self.schedule.next_time(now_s)
+        if self.endings.waiting:
+            at_s = _earlier(at_s, self.retries.next_time())
+        if self.leases.may_expire:
+            at_s = _earlier(at_s, self.leases.next_expiry())
         bits = _STORE if self.is_reading else 0
         if at_s is None and not bits and self.may_read_on:
             at_s = now_s  # the next lease asks for them
@@ -111,14 +115,6 @@ class Parts:
         """A gate that has something to serve is open."""
         at_s = self.schedule.window.heap.next_time()
         return at_s is not None and at_s <= now_s
-
-    def _next_time(self, now_s: float) -> float | None:
-        at_s = self.schedule.next_time(now_s)
-        if self.endings.waiting:
-            at_s = _earlier(at_s, self.retries.next_time())
-        if self.leases.may_expire:
-            at_s = _earlier(at_s, self.leases.next_expiry())
-        return at_s
 
     def flush(self, store: FrontierStore) -> None:
         """Return when all that was said is durable, and take the answers (blocks)."""

@@ -104,7 +104,7 @@ class GateHeap:
 
 
     def open_lines(self, now_s: float) -> Iterator[Line]:
-        """All lines that have something to serve and may, in no order. Costs their number, and that of what has left its place."""
+        """All lines that have something to serve and may, in no order, some twice. Costs their number, and what left its place."""
         heap = self._heap
         places = [0]
         while places:

@@ -34,7 +34,8 @@ class Series:
         while self._due_s < at_s:
             self._pass(self._due_s, active)
             self._take()
-        self._pass(at_s, active)
+        if at_s > self._now_s:
+            self._pass(at_s, active)
 
     def close(self) -> tuple[Sample, ...]:
         """All samples, and one of the end."""

@@ -65,6 +65,7 @@ class VirtualCrawl:
         self._begin = begin
         self._events: list[tuple[float, int, Happen, tuple[Any, ...]]] = []
         self._numbers = count()
+        self._was_full = True  # all workers were busy, or nothing is known yet
         self._has_changed = True  # something happened since the Frontier was asked when a lease may be had
         self._wakes_s: float | None = None  # what it said
 
@@ -91,15 +92,22 @@ class VirtualCrawl:
     def lease_all(self) -> None:
         """Hand out every lease that may be had now, as long as a worker is free.
 
-        A gate opens at its time, or by what happens: as long as neither came about, the Frontier is not asked again.
+        A gate opens at its time, or by what happens: as long as neither came about, the Frontier is not asked again. If all
+        workers were busy until now, a gate is open most likely.
         """
         now_s = self.clock.now_s
         while self.active < self.workers:
-            if self._has_changed:
-                self._ask()
-            wakes_s = self._wakes_s
-            if wakes_s is None or wakes_s > now_s or self.lease() is None:
+            if self._was_full:
+                self._was_full = False
+            else:
+                if self._has_changed:
+                    self._ask()
+                wakes_s = self._wakes_s
+                if wakes_s is None or wakes_s > now_s:
+                    return
+            if self.lease() is None:
                 return
+        self._was_full = True
 
     def lease(self) -> Lease | None:
         """The next lease for a free worker; None if all are busy, or there is none to be had now."""
@@ -121,11 +129,10 @@ class VirtualCrawl:
 
         As the last `lease` or `lease_all` left it.
         """
-        at_s = self._events[0][0] if self._events else None
-        wakes_s = self._wakes_s
+        events, wakes_s = self._events, self._wakes_s
         if wakes_s is None or self.active == self.workers:
-            return at_s
-        return wakes_s if at_s is None or wakes_s < at_s else at_s
+            return events[0][0] if events else None
+        return wakes_s if not events or wakes_s < events[0][0] else events[0][0]
 
     def go_on(self, at_s: float) -> None:
         """Let it be that late, and let happen what is due."""
