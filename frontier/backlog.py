@@ -67,8 +67,7 @@ class Backlog:
 
     def synced(self, number: int) -> None:
         """Every batch up to `number` is durable."""
-        if number > self.durable:
-            self.durable = number
+        self.durable = max(self.durable, number)
         batches = self._batches
         while batches and batches[0][0] <= number:
             _, rows, size, finishes = batches.popleft()

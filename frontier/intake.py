@@ -157,7 +157,7 @@ class Intake:
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
         keys = _keys(candidates)
-        unseen = [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
+        unseen = self._unseen(keys)
         new = LATER if self._seen.blocks or self.has_shared else NEW
         pending = self._pending
         in_batch: set[bytes] = set()
@@ -174,6 +174,9 @@ class Intake:
                 verdict = fault or new
             verdicts.append(verdict)
         return verdicts, fresh
+
+    def _unseen(self, keys: list[bytes]) -> Sequence[bool]:
+        return [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
 
     def _row(self, candidate: Candidate, queue: int, gate: int, precedence: int, via: int) -> Row:
         url, key, hops, payload, _, _, _ = candidate

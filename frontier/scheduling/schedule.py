@@ -158,9 +158,7 @@ class Schedule:
         if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
             return None  # nor is a gate in the store that opens: it has to wait for those here
         wakes_s = None if window.stored.wakes_s is None else window.stored.next_time()
-        if wakes_s is None:
-            return at_s
-        return wakes_s if at_s is None or wakes_s < at_s else at_s
+        return wakes_s if wakes_s is not None and (at_s is None or wakes_s < at_s) else at_s
 
     # Inside
 

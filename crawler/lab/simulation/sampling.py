@@ -47,8 +47,7 @@ class Series:
         if at_s > self._now_s:
             self._held_s += active * (at_s - self._now_s)
             self._now_s = at_s
-            if active > self._peak:
-                self._peak = active
+            self._peak = max(self._peak, active)
 
     def _take(self) -> None:
         samples = self.samples

@@ -46,8 +46,7 @@ class VirtualClock:
 
     def advance_to(self, at_s: float) -> None:
         """Let it be that late, or as late as it is."""
-        if at_s > self.now_s:
-            self.now_s = at_s
+        self.now_s = max(self.now_s, at_s)
 
 
 class VirtualCrawl:

@@ -34,9 +34,8 @@ class Rule:
     def rest_s(self, took_s: float) -> float:
         """How long a slot rests after a request that took so long."""
         rest_s = self.delay_factor * took_s
-        if rest_s > self.max_delay_s:
-            rest_s = self.max_delay_s
-        return rest_s if rest_s > self.min_delay_s else self.min_delay_s
+        rest_s = min(rest_s, self.max_delay_s)
+        return max(self.min_delay_s, rest_s)
 
 
 class HostEntry(NamedTuple):

@@ -87,7 +87,9 @@ class Paths:
         if first == end:
             return []
         size = min(FAN_OUT, pages - group * FAN_OUT)
-        return [pages + embed for embed in range(first, end) if (embed * 2_654_435_761 + self._host >> 9) % size == place]
+        return [
+            pages + embed for embed in range(first, end) if (embed * 2_654_435_761 + self._host >> 9) % size == place
+        ]
 
     def number(self, url: str) -> int | None:
         """The number of this URL, None if it is none of the host's. Cost: about a microsecond."""
