@@ -60,7 +60,10 @@ class Backlog:
         self.said = number = batch.number
         rows, size = batch.rows, batch.bytes if batch.new else 0
         self._batches.append((number, rows, size, finishes))
-        self._count(rows, size, finishes)
+        self.rows += rows
+        self.bytes += size
+        self.finishes += finishes
+        self._weigh()
 
     def synced(self, number: int) -> None:
         """Every batch up to `number` is durable."""
@@ -68,10 +71,11 @@ class Backlog:
         batches = self._batches
         while batches and batches[0][0] <= number:
             _, rows, size, finishes = batches.popleft()
-            self._count(-rows, -size, -finishes)
+            self.rows -= rows
+            self.bytes -= size
+            self.finishes -= finishes
+        if self.is_full:
+            self._weigh()
 
-    def _count(self, rows: int, size: int, finishes: int) -> None:
-        self.rows += rows
-        self.bytes += size
-        self.finishes += finishes
+    def _weigh(self) -> None:
         self.is_full = self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES

@@ -77,7 +77,7 @@ class Books:
         self._heads: deque[Lane] = deque()  #: whose heads are on their way, in the order of the questions
         self._lanes: deque[Line] = deque()
         self._loaded: deque[Loaded] = deque()  #: batches that are not durable and that hold what was loaded
-        self._asked = 0  #: questions under way, those for heads left out
+        self.asked = 0  #: questions under way, those for heads left out
         self.backlog = Backlog(max_unacknowledged)
         self.waiting: Waiting | None = None  #: for what, if a write failed and is tried again
         self.tell: Callable[[str], None] = lambda _: None  #: hears of that, and by an empty text of its end
@@ -162,14 +162,9 @@ class Books:
             queues=self.queues,
         )
 
-    @property
-    def is_awaiting(self) -> bool:
-        """Gates, lanes or waiting rows are on their way."""
-        return self._asked > 0
-
     def _ask(self) -> None:
         outbox, store = self._outbox, self._store
-        self._asked += len(outbox.gates) + len(outbox.lanes) + bool(outbox.next_gates) + (outbox.retries is not False)
+        self.asked += len(outbox.gates) + len(outbox.lanes) + bool(outbox.next_gates) + (outbox.retries is not False)
         for lane in outbox.heads:
             self._heads.append(lane)
             store.ask_heads(lane.id, lane.limit, with_queue=not lane.queue.is_known)
@@ -191,13 +186,13 @@ class Books:
             case HeadsRead():
                 self._schedule.heads_read(self._heads.popleft(), answer.heads, answer.queue)
             case LanesRead():
-                self._asked -= 1
+                self.asked -= 1
                 self._schedule.placement.lanes_read(self._lanes.popleft(), answer, LANES_NEXT)
             case GatesRead():
-                self._asked -= 1
+                self.asked -= 1
                 self._schedule.window.gates_read(answer, self._clock())
             case RetriesRead():
-                self._asked -= 1
+                self.asked -= 1
                 self._retries.read(answer.rows)
             case Troubled():
                 self._troubled(answer)

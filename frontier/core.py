@@ -279,13 +279,13 @@ class Frontier:
     # Inside
 
     def _drain(self) -> bool:
-        failure = self._checkpoints.failure
-        if failure is not None and self._books.failure is None:
-            self._books.failure = failure
-        answered = self._books.drain()
-        if answered:
-            self._checkpoints.marked(self._parts.intake.marked_ordinal)
-        return answered
+        books, failure = self._books, self._checkpoints.failure
+        if failure is not None and books.failure is None:
+            books.failure = failure
+        if not books.drain():
+            return False
+        self._checkpoints.marked(self._parts.intake.marked_ordinal)
+        return True
 
     def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
         self._drain()

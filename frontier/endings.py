@@ -29,6 +29,7 @@ _RETIRE: Final = OutcomeKind.RETIRE
 _NO_TROUBLE: Final = HostTrouble.NONE
 _new: Final = tuple.__new__
 _INFINITY: Final = math.inf
+_NUMBER: Final = (float, int)
 #: A status is a signed integer of 64 bits, as SQL's.
 _MOST: Final = 1 << 63
 
@@ -142,20 +143,17 @@ def check_outcome(lease: Lease, outcome: Outcome) -> None:
         raise PolicyError(f"{lease.url}: it ended as {kind!r} with {trouble!r}: give an OutcomeKind and a HostTrouble")
     if not isinstance(status, int) or not -_MOST <= status < _MOST:
         raise PolicyError(f"{lease.url}: status {status!r}: give a whole number of 64 bits")
-    for time_s in (start_s, end_s):
-        if time_s is not None and not _is_finite(time_s):
-            raise PolicyError(
-                f"{lease.url}: fetched from {start_s!r} to {end_s!r}: give times in epoch seconds, or None"
-            )
+    if not ((start_s is None or _is_finite(start_s)) and (end_s is None or _is_finite(end_s))):
+        raise PolicyError(f"{lease.url}: fetched from {start_s!r} to {end_s!r}: give times in epoch seconds, or None")
     if not _is_finite(after_s):
         raise PolicyError(f"{lease.url}: a retry after {after_s!r} s: give a finite number")
     # A host may ask for any time; its backoff cuts what is too long.
-    if not isinstance(retry_after_s, float | int) or math.isnan(retry_after_s):
+    if not isinstance(retry_after_s, _NUMBER) or math.isnan(retry_after_s):
         raise PolicyError(f"{lease.url}: its host asks for {retry_after_s!r} s: give a number, 0 for none")
 
 
 def _is_finite(number: float) -> bool:
-    return isinstance(number, float | int) and -_INFINITY < number < _INFINITY
+    return isinstance(number, _NUMBER) and -_INFINITY < number < _INFINITY
 
 
 def _is_well(outcome: Outcome) -> bool:

@@ -156,7 +156,7 @@ class Intake:
 
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
-        keys = [_key(candidate) for candidate in candidates]
+        keys = _keys(candidates)
         unseen = self._unseen(keys)
         new = LATER if self._seen.blocks or self.has_shared else NEW
         pending = self._pending
@@ -164,22 +164,19 @@ class Intake:
         verdicts: list[Verdict] = []
         fresh = Fresh()
         for candidate, key, is_unseen in zip(candidates, keys, unseen, strict=True):
-            verdict = new
-            if key is None:
+            verdict = SEEN
+            if not key and _key(candidate) is None:
                 verdict = _keyless(candidate)
-            elif key in in_batch or not (candidate.force or (is_unseen and key not in pending)):
-                verdict = SEEN
-            elif (fault := fresh.take(candidate, key)) is not None:
-                verdict = fault
-            else:
-                in_batch.add(key)
+            elif ((is_unseen and key not in pending) or candidate[5]) and key not in in_batch:
+                fault = fresh.take(candidate, key)
+                if fault is None:
+                    in_batch.add(key)
+                verdict = fault or new
             verdicts.append(verdict)
         return verdicts, fresh
 
-    def _unseen(self, keys: list[bytes | None]) -> Sequence[bool]:
-        if self._seen.blocks:
-            return [True] * len(keys)
-        return self._seen.unseen([b"" if key is None else key for key in keys])
+    def _unseen(self, keys: list[bytes]) -> Sequence[bool]:
+        return [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
 
     def _row(self, candidate: Candidate, queue: int, gate: int, precedence: int, via: int) -> Row:
         url, key, hops, payload, _, _, _ = candidate
@@ -241,7 +238,7 @@ class Intake:
         else:
             precedence = queue.precedence
         turn = turn_of(precedence, row.ordinal)
-        batch.announced.append(Announced(row.queue, row.gate, turn))
+        batch.announced.append(_new(Announced, (row.queue, row.gate, turn)))
         return turn
 
     def _id(self, name: str) -> int:
@@ -251,6 +248,14 @@ class Intake:
                 self._ids.clear()
             known = self._ids[name] = name_id(name)
         return known
+
+
+def _keys(candidates: Sequence[Candidate]) -> list[bytes]:
+    """What the filter knows each candidate by; nothing for one whose URL cannot be kept."""
+    try:
+        return [candidate[0].encode() if candidate[1] is None else _key(candidate) or b"" for candidate in candidates]
+    except (UnicodeEncodeError, AttributeError):
+        return [_key(candidate) or b"" for candidate in candidates]
 
 
 def _key(candidate: Candidate) -> bytes | None:

@@ -71,6 +71,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "tomli_w": ("crawler/orders/*",),
     "typer": ("crawler/cli/*",),
     "xxhash": (
+        "crawler/lab/web/shape.py",
         "dedup/fingerprint.py",
         "dedup/smm/signature.py",
         "dedup/exact/sortedruns.py",

@@ -44,7 +44,7 @@ class Looking:
         return examine(self._parts, tally, behind, self._clock())._replace(seen=self._seen.facts())
 
     def ready(self) -> ReadyQueues:
-        """The queues that may be served now, by what is in memory; never waits. Costs a look at every queue there."""
+        """The queues that may be served now, by what is in memory; never waits. Costs a look at the lanes of open gates."""
         return ready(self._parts, self._clock())
 
     def queues(

@@ -94,7 +94,7 @@ def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float
 
 
 def ready(parts: Parts, now_s: float) -> ReadyQueues:
-    """The ready queues. Costs a look at every queue in memory."""
+    """The ready queues. Costs a look at every lane in memory whose gate is open."""
     return ReadyQueues(parts.schedule.index.states[QueueState.READY], _parked(parts, now_s))
 
 
@@ -108,8 +108,10 @@ def _states(parts: Parts, tally: Mapping[str, int]) -> dict[str, int]:
 
 def _parked(parts: Parts, now_s: float) -> int:
     """Ready queues that no gate lets through now."""
-    ready = (queue for queue in parts.schedule.index if queue.state is QueueState.READY)
-    return sum(all(lane.line.opens_s() > now_s for lane in queue.lanes) for queue in ready)
+    schedule = parts.schedule
+    lanes = (lane for line in schedule.window.heap.open_lines(now_s) for lane in line.lanes.values())
+    can_go = {lane.queue.id for lane in lanes if lane.queue.state is QueueState.READY}
+    return schedule.index.states[QueueState.READY] - len(can_go)
 
 
 def _why(parts: Parts, behind: Behind, now_s: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from frontier.scheduling.lifecycle import QueueState, next_state
+from frontier.scheduling.lifecycle import RESTS_IN, STEPS, QueueState, next_state
 from frontier.scheduling.workqueues import WorkQueue
 
 
@@ -38,9 +38,11 @@ class QueueIndex:
 
     def settle(self, queue: WorkQueue) -> None:
         """Bring the queue's state in line with what it holds, by the table of `lifecycle`; let go of an idle one."""
-        before = queue.state
-        state = next_state(before, queue.holds())
+        before, holds = queue.state, queue.holds()
+        state = RESTS_IN[holds]
         if state is not before:
+            if holds not in STEPS[before]:  # a call for what never happens would cost half of this one
+                next_state(before, holds)
             states = self.states
             states[before] -= 1
             states[state] += 1

@@ -153,13 +153,12 @@ class Schedule:
 
         A gate that is open already but waits for the store is no reason to come back before the store has answered.
         """
-        at_s = self.window.heap.next_time()
+        window = self.window
+        at_s = window.heap.next_time()
         if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
             return None  # nor is a gate in the store that opens: it has to wait for those here
-        wakes_s = self.window.stored.next_time()
-        if wakes_s is None:
-            return at_s
-        return wakes_s if at_s is None else min(at_s, wakes_s)
+        wakes_s = None if window.stored.wakes_s is None else window.stored.next_time()
+        return wakes_s if wakes_s is not None and (at_s is None or wakes_s < at_s) else at_s
 
     # Inside
 
@@ -184,7 +183,8 @@ class Schedule:
         self.index.settle(queue)
         placement.activate(line)
         line.entry = line.turn = None  # its turn is used up
-        line.enlist()
+        if group is not None or line.gate.out < line.gate.slots:
+            line.enlist()
         return head
 
     def _end_session(self, lane: Lane, precedence: int) -> bool:

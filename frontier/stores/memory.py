@@ -81,7 +81,8 @@ class MemoryStore(MemoryQuestions):
             raise InvariantBroken(f"batch {batch.number} names a row or a lane that is not there: {error}") from error
         self._take_facts(batch)
         _, paused, retired = self._lanes.rows_stopped
-        self._answers.append(Synced(batch.number, duplicates, retired, paused, len(self._queues)))
+        # As for heads, half the price of the record's own constructor: both come with every page.
+        self._answers.append(_new(Synced, (batch.number, duplicates, retired, paused, len(self._queues))))
 
     def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
         """O(limit), and O(log n) if rows came back from waiting."""
@@ -90,7 +91,7 @@ class MemoryStore(MemoryQuestions):
         ended = self._ended
         # Half the price of Head(...).
         heads = [_new(Head, (row, ended.url(row[7]) if row[7] else None)) for row in rows]
-        self._answers.append(HeadsRead(lane, heads, self._queue_row(lane[0]) if with_queue else None))
+        self._answers.append(_new(HeadsRead, (lane, heads, self._queue_row(lane[0]) if with_queue else None)))
 
     def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
         """O(log lanes of the gate + limit)."""
@@ -117,7 +118,9 @@ class MemoryStore(MemoryQuestions):
 
     def take_answers(self) -> list[Answer]:
         """Hand over what was answered."""
-        answers, self._answers = self._answers, []
+        answers = self._answers
+        if answers:
+            self._answers = []
         return answers
 
     def flush(self) -> None:

@@ -6,11 +6,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import merge
 from itertools import chain, islice
+from typing import Final
 
 from frontier.models import WAITING, Row
 from frontier.stores.memory_order import Ascending
 from frontier.stores.messages import LaneRow, Standing
 from frontier.turns import Turn
+
+_new: Final = tuple.__new__
 
 
 class Lane:
@@ -42,7 +45,7 @@ class Lane:
 
     def as_row(self) -> LaneRow:
         """What the contract calls a lane."""
-        return LaneRow(self.queue, self.gate, self.turn, self.ready + self.waiting, self.waiting)
+        return _new(LaneRow, (self.queue, self.gate, self.turn, self.ready + self.waiting, self.waiting))
 
     def heads(self, limit: int) -> Iterable[Row]:
         """The first rows that do not wait."""

@@ -137,7 +137,7 @@ class Batch:
     @property
     def bytes(self) -> int:
         """The size of the URLs and payloads that it adds."""
-        return sum(len(row.url) + len(row.payload or b"") for row in self.new) if self.new else 0
+        return sum([len(row[4]) + (len(row[10]) if row[10] else 0) for row in self.new])
 
     @property
     def is_empty(self) -> bool:

@@ -131,11 +131,11 @@ def test_waiting_rows_are_awaited_like_any_others() -> None:
     """While they are on their way it is the store that is waited for."""
     store = DelayingStore()
     rig = build(store=store, politeness=HASTE)
-    rig.parts.books._asked += 1
-    assert rig.parts.books.is_awaiting
+    rig.parts.books.asked += 1
+    assert rig.parts.is_reading
     store._told.append(RetriesRead([]))
     rig.core.take_answers()
-    assert not rig.parts.books.is_awaiting
+    assert not rig.parts.is_reading
 
 
 def test_a_finish_with_nothing_to_keep_counts_as_unacknowledged_all_the_same() -> None:

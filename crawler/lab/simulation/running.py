@@ -58,7 +58,7 @@ def simulate(model: Model, tell: Callable[[Course], None]) -> RunResult:
     clock, store = VirtualClock(START_S), MemoryStore()
     books = Books({site.host: site.crawl_delay_s for site in model.web.sites}, model.rule, clock)
     visits = Visits(model.web, books, model.speed)
-    with _collecting_seldom(), open_frontier(None, model.order, store=store, clock=clock) as core:
+    with _collecting_seldom(), open_frontier(None, model.order, store=store, clock=clock.time_s) as core:
         crawl = visits.crawl = VirtualCrawl(core, clock, model.workers, visits.begin)
         core.schedule([Candidate(url) for url in model.web.seeds])
         series = Series(lambda passed: _sample(passed, clock, crawl, visits))
@@ -89,19 +89,21 @@ def _collecting_seldom() -> Iterator[None]:
 
 def _run(crawl: VirtualCrawl, series: Series, seconds: float, tell: Callable[[float], None]) -> float:
     """Until nothing happens any more, or so late; answers how late it is then."""
-    clock, end_s, leases = crawl.clock, START_S + seconds, 0
+    clock, end_s, told = crawl.clock, START_S + seconds, TOLD_EACH
     while True:
-        while crawl.may_lease() and crawl.lease() is not None:
-            leases += 1
-            if leases % TOLD_EACH == 0:
-                tell(clock.now_s - START_S)
+        crawl.lease_all()
+        if crawl.leases >= told:
+            told += TOLD_EACH
+            tell(clock.now_s - START_S)
         next_s = crawl.next_s()
-        until_s = clock.now_s if next_s is None else min(next_s, end_s)
-        series.go_on(until_s - START_S, crawl.active)
-        clock.advance_to(until_s)
         if next_s is None or next_s > end_s:
-            return until_s - START_S
+            break
+        series.go_on(next_s - START_S, crawl.active)
         crawl.go_on(next_s)
+    if next_s is not None:
+        series.go_on(seconds, crawl.active)
+        clock.advance_to(end_s)
+    return clock.now_s - START_S
 
 
 def _sample(passed: Sample, clock: VirtualClock, crawl: VirtualCrawl, visits: Visits) -> Sample:

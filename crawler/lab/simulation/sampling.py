@@ -23,36 +23,41 @@ class Series:
         self.samples: list[Sample] = []
         self._look = look
         self._most = most
-        self._now = NOTHING_YET
+        # The sample that is being made, taken apart: time goes on with every event.
+        self._now_s = self._held_s = 0.0
+        self._peak = 0
+        self._due_s = 0.0  # when it is taken
         self._take()
 
     def go_on(self, at_s: float, active: int) -> None:
         """So many workers are active until `at_s`; samples that are due before are taken."""
-        while (next_s := len(self.samples) * self.each_s) < at_s:
-            self._pass(next_s, active)
+        while self._due_s < at_s:
+            self._pass(self._due_s, active)
             self._take()
-        self._pass(at_s, active)
+        if at_s > self._now_s:
+            self._pass(at_s, active)
 
     def close(self) -> tuple[Sample, ...]:
         """All samples, and one of the end."""
-        if self.samples[-1].at_s < self._now.at_s:
+        if self.samples[-1].at_s < self._now_s:
             self._take()
         return tuple(self.samples)
 
     def _pass(self, at_s: float, active: int) -> None:
-        now = self._now
-        if at_s > now.at_s:
-            held_s = now.held_s + active * (at_s - now.at_s)
-            self._now = now._replace(at_s=at_s, held_s=held_s, peak=max(now.peak, active))
+        if at_s > self._now_s:
+            self._held_s += active * (at_s - self._now_s)
+            self._now_s = at_s
+            self._peak = max(self._peak, active)
 
     def _take(self) -> None:
         samples = self.samples
-        samples.append(self._look(self._now))
-        self._now = self._now._replace(peak=0)
+        samples.append(self._look(NOTHING_YET._replace(at_s=self._now_s, held_s=self._held_s, peak=self._peak)))
+        self._peak = 0
         if len(samples) > self._most:
             samples[2::2] = map(_with_peak_of, samples[2::2], samples[1::2])
             del samples[1::2]
             self.each_s *= 2
+        self._due_s = len(samples) * self.each_s
 
 
 def _with_peak_of(sample: Sample, before: Sample) -> Sample:

@@ -8,22 +8,34 @@ deferred; visits to it that are under way meanwhile wait for that and go on, or 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from crawler.lab.simulation.processor import Processor, Speed
-from crawler.lab.simulation.virtualtime import VirtualCrawl
-from crawler.lab.web.ledger import Books
+from crawler.lab.simulation.virtualtime import Happen, VirtualCrawl
+from crawler.lab.web.ledger import Books, HostBooks
 from crawler.lab.web.model import Page, Site, Web
 from crawler.outcomes.failures import HOST_BUSY, retry_after
 from crawler.robots.cache import LIFETIME_S
 from crawler.robots.delays import CrawlDelays
 from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
-from frontier.policies.authority import authority
+from frontier.policies.authority import host_of
 
 _new: Final = tuple.__new__
 _DONE: Final = OutcomeKind.DONE
+_RETRY: Final = OutcomeKind.RETRY
 _NO_TROUBLE: Final = HostTrouble.NONE
+
+
+class _Host:
+    """What is known of a host that was visited."""
+
+    __slots__ = ("books", "known_until_s", "site", "waiting")
+
+    def __init__(self, site: Site, books: HostBooks) -> None:
+        self.site = site
+        self.books = books
+        self.known_until_s = 0.0  #: its robots.txt is asked for again then
+        self.waiting: list[Lease] | None = None  #: visits that wait for its robots.txt, while that is under way
 
 
 class Visits:
@@ -40,88 +52,86 @@ class Visits:
         self._books = books
         self._takes_time = speed.page_s > 0
         self._sites = {site.host: site for site in web.sites}
-        self._known_until_s: dict[str, float] = {}  # host -> when its robots.txt is asked for again
-        self._waiting: dict[str, list[Lease]] = {}  # host -> visits that wait for its robots.txt
+        self._hosts: dict[str, _Host] = {}  # those that were visited, by name and port
         self._delays = CrawlDelays()
 
     def begin(self, lease: Lease) -> None:
         """A worker has this URL now."""
-        found = authority(lease.url)
-        assert found is not None, "no such URL is taken in"
-        host = found.host
-        if self._known_until_s.get(host, 0.0) > lease.since_s:
+        name = lease[1].split("/", 3)[2]
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = self._host(name)
+        if host.known_until_s > lease.since_s:
             self._fetch(host, lease)
-        elif (waiting := self._waiting.get(host)) is not None:
-            waiting.append(lease)
+        elif host.waiting is not None:
+            host.waiting.append(lease)
         else:
-            self._waiting[host] = []
-            self._fetch_robots(self._sites[host], lease)
+            host.waiting = []
+            self._fetch_robots(host, lease)
+
+    def _host(self, name: str) -> _Host:
+        """The host of this name, whatever its port."""
+        site = self._sites[host_of(name)]
+        return self._hosts.setdefault(site.host, _Host(site, self._books.of(site.host)))
 
     # robots.txt
 
-    def _fetch_robots(self, site: Site, lease: Lease) -> None:
+    def _fetch_robots(self, host: _Host, lease: Lease) -> None:
         start_s = self.crawl.clock.now_s
-        self._books.of(site.host).begin(start_s, is_robots=True)
-        self.crawl.after(site.latency_s, partial(self._robots_fetched, site, lease, start_s))
+        host.books.begin(start_s, is_robots=True)
+        self.crawl.after(host.site.latency_s, self._robots_fetched, host, lease, start_s)
 
-    def _robots_fetched(self, site: Site, lease: Lease, start_s: float) -> None:
+    def _robots_fetched(self, host: _Host, lease: Lease, start_s: float) -> None:
         now_s = self.crawl.clock.now_s
-        self._books.of(site.host).end(start_s, now_s, 0)
-        self._work(partial(self._robots_read, site, lease, start_s, now_s))
+        host.books.end(start_s, now_s, 0)
+        self._work(self._robots_read, host, lease, start_s, now_s)
 
-    def _robots_read(self, site: Site, lease: Lease, start_s: float, end_s: float) -> None:
-        self._known_until_s[site.host] = self.crawl.clock.now_s + LIFETIME_S
-        delay_s = site.crawl_delay_s or 0.0
-        if delay_s or len(self._delays):
-            self.crawl.core.set_delay(lease.gate, self._delays.learn(lease.gate, site.host, delay_s))
-        waiting = self._waiting.pop(site.host)
+    def _robots_read(self, host: _Host, lease: Lease, start_s: float, end_s: float) -> None:
+        host.known_until_s = self.crawl.clock.now_s + LIFETIME_S
+        delay_s = host.site.crawl_delay_s or 0.0
+        if delay_s:  # none is ever taken back
+            self.crawl.core.set_delay(lease.gate, self._delays.learn(lease.gate, host.site.host, delay_s))
+        waiting, host.waiting = host.waiting or (), None
         self.crawl.end(lease, Outcome(OutcomeKind.DEFERRED, 0, start_s, end_s))
         for other in waiting:
             if delay_s:
                 self.crawl.give_back(other)
             else:
-                self._fetch(site.host, other)
+                self._fetch(host, other)
 
     # Pages
 
-    def _fetch(self, host: str, lease: Lease) -> None:
-        page = self._web.page(lease.url) or self._nothing(host)
+    def _fetch(self, host: _Host, lease: Lease) -> None:
+        page = self._web.page(lease[1]) or Page(404, "text/plain", 0, host.site.latency_s, 0.0, (), ())
         start_s = self.crawl.clock.now_s
-        self._books.of(host).begin(start_s)
-        self.crawl.after(page.latency_s + page.transfer_s, partial(self._fetched, host, lease, page, start_s))
+        host.books.begin(start_s)
+        self.crawl.after(page[3] + page[4], self._fetched, host, lease, page, start_s)
 
-    def _nothing(self, host: str) -> Page:
-        """What a host answers for a page that it does not have."""
-        return Page(404, "text/plain", 0, self._sites[host].latency_s, 0.0, (), ())
-
-    def _fetched(self, host: str, lease: Lease, page: Page, start_s: float) -> None:
-        now_s = self.crawl.clock.now_s
-        self._books.of(host).end(start_s, now_s, page.size)
-        self.bytes += page.size
+    def _fetched(self, host: _Host, lease: Lease, page: Page, start_s: float) -> None:
+        now_s, size = self.crawl.clock.now_s, page[2]
+        host.books.end(start_s, now_s, size)
+        self.bytes += size
         if self._takes_time:
-            self._work(partial(self._end, lease, page, start_s, now_s))
+            self._work(self._end, lease, page, start_s, now_s)
         else:
             self._end(lease, page, start_s, now_s)
 
     def _end(self, lease: Lease, page: Page, start_s: float, end_s: float) -> None:
-        outcome = _outcome(page.status, lease.attempts, start_s, end_s)
+        status, _, _, _, _, links, embeds = page
+        outcome = _outcome(status, lease.attempts, start_s, end_s)
         # Half the price of Candidate(...): one is made for every link.
-        links = [
-            _new(Candidate, (url, None, "", None, False, False, None))
-            for urls in (page.links, page.embeds)
-            for url in urls
-        ]
-        self.crawl.end(lease, outcome, links)
-        if outcome.kind is not OutcomeKind.RETRY:
+        found = [_new(Candidate, (url, None, "", None, False, False, None)) for url in links + embeds]
+        self.crawl.end(lease, outcome, found)
+        if outcome[0] is not _RETRY:
             self.urls += 1
-            self.queues[lease.queue] += 1
+            self.queues[lease.queue] = self.queues.get(lease.queue, 0) + 1
 
-    def _work(self, done: partial[None]) -> None:
+    def _work(self, done: Happen, *facts: Any) -> None:
         """Let the processor have the page, then let it be done."""
         if self._takes_time:
-            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done)
+            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done, *facts)
         else:
-            done()
+            done(*facts)
 
 
 def _outcome(status: int, attempts: int, start_s: float, end_s: float) -> Outcome:

@@ -41,7 +41,9 @@ class Rule:
 
     def rest_s(self, took_s: float) -> float:
         """How long a slot rests after a request that took so long."""
-        return max(self.min_delay_s, min(self.delay_factor * took_s, self.max_delay_s))
+        rest_s = self.delay_factor * took_s
+        rest_s = min(rest_s, self.max_delay_s)
+        return max(self.min_delay_s, rest_s)
 
     def excuse_s(self, took_s: float) -> float:
         """By how much a rest may seem to be cut after a request that took so long here, and whose client went away before."""
@@ -141,7 +143,7 @@ class HostBooks:
     def __init__(self, host: str, rule: Rule, crawl_delay_s: float | None) -> None:
         self._host, self._rule, self._delay_s = host, rule, crawl_delay_s
         self._ends: list[float] = []  # the latest ends, rising, as many as there are slots
-        self._frees: list[float] = []  # the latest moments at which a slot's rest ends
+        self._frees: list[float] = []  # the latest moments at which a slot's rest ends, likewise
         self._first_s = self._last_s = 0.0
         self._last_page_s: float | None = None
         self.requests = self.in_service = self.most = self.size_bytes = self.gone = self.too_many = self.too_early = 0
@@ -150,40 +152,53 @@ class HostBooks:
 
     def begin(self, now_s: float, *, is_robots: bool = False) -> None:
         """A request starts."""
-        slots, others = self._rule.slots, self.in_service
-        if others >= slots:
-            self.too_many += 1
+        others = self.in_service
+        free = self._rule.slots - others
         is_early = False
-        if 0 < slots - others <= len(self._ends):
+        if free <= 0:
+            self.too_many += 1
+        elif free <= len(self._ends):
             # The slot that has been free for longest is taken: the others in service hold theirs.
-            self.shortest_gap_s = _least(self.shortest_gap_s, now_s - self._ends[others - slots])
-            is_early = now_s < self._frees[others - slots] - _SLACK_S
-        if not is_robots:
-            is_early |= self._is_page_early(now_s)
-        self.too_early += is_early
-        self._first_s = self._first_s if self.requests else now_s
+            gap_s = now_s - self._ends[-free]
+            if self.shortest_gap_s is None or gap_s < self.shortest_gap_s:
+                self.shortest_gap_s = gap_s
+            is_early = now_s < self._frees[-free] - _SLACK_S
+        if not is_robots and self._is_page_early(now_s):
+            is_early = True
+        if is_early:
+            self.too_early += 1
+        if not self.requests:
+            self._first_s = now_s
         self._last_s = now_s
         self.requests += 1
-        self.in_service += 1
-        self.most = max(self.most, self.in_service)
+        self.in_service = others + 1
+        if others >= self.most:
+            self.most = others + 1
 
     def _is_page_early(self, now_s: float) -> bool:
         """A page's start is too soon after the page before, for the Crawl-delay."""
         before_s, self._last_page_s = self._last_page_s, now_s
         if before_s is None:
             return False
-        self.shortest_start_gap_s = _least(self.shortest_start_gap_s, now_s - before_s)
-        return self._delay_s is not None and now_s - before_s < self._delay_s - _SLACK_S
+        gap_s = now_s - before_s
+        if self.shortest_start_gap_s is None or gap_s < self.shortest_start_gap_s:
+            self.shortest_start_gap_s = gap_s
+        return self._delay_s is not None and gap_s < self._delay_s - _SLACK_S
 
     def end(self, start_s: float, now_s: float, size_bytes: int, *, is_gone: bool = False) -> None:
         """The request that started then ends; its client may have gone away before."""
         self.in_service -= 1
         self.size_bytes += size_bytes
-        self.gone += is_gone
-        took_s = now_s - start_s
-        excuse_s = self._rule.excuse_s(took_s) if is_gone else 0.0
-        _keep(self._ends, now_s, self._rule.slots)
-        _keep(self._frees, now_s + self._rule.rest_s(took_s) - excuse_s, self._rule.slots)
+        rule = self._rule
+        free_s = now_s + rule.rest_s(now_s - start_s)
+        if is_gone:
+            self.gone += 1
+            free_s -= rule.excuse_s(now_s - start_s)
+        ends, frees = self._ends, self._frees
+        insort(ends, now_s)
+        insort(frees, free_s)
+        if len(ends) > rule.slots:
+            del ends[0], frees[0]
 
     def entry(self) -> HostEntry:
         """The account as it stands."""
@@ -236,17 +251,6 @@ class Books:
 
 def _busiest_first(entries: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: (-entry.requests, entry.host)))
-
-
-def _keep(values: list[float], value: float, most: int) -> None:
-    """Enter the value among the largest, of which so many are kept, rising."""
-    insort(values, value)
-    if len(values) > most:
-        del values[0]
-
-
-def _least(least: float | None, value: float) -> float:
-    return value if least is None else min(least, value)
 
 
 def _rest_words(rule: Rule) -> str:

@@ -1,5 +1,7 @@
 """A made web: every page is computed from its URL and the seed, so nothing is kept for each page.
 
+Its chances are XXH3's, which is defined for ever and costs a tenth of what a cryptographic hash does.
+
 Reachable from the seeds is every URL, whatever fails: the pages of a host form a tree below its `/`, each linking to
 `FAN_OUT` more; the hosts form trees below the seeds, each with links to the first pages of some more; every embed belongs to
 a page. Only URLs that nothing hangs on fail or redirect. Beside these links a page has others at random, of which one in ten
@@ -11,20 +13,20 @@ from __future__ import annotations
 import math
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from hashlib import shake_128
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import Final
+
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from crawler.lab.web.hosts import DEVIATES, made_sites, require_sound, roots_of
 from crawler.lab.web.model import SLOWEST, Page, Site, Web, WebOptions, is_redirect
 from crawler.lab.web.pages import least_bytes
-from crawler.lab.web.paths import TYPES, Paths
+from crawler.lab.web.paths import FAN_OUT, TYPES, Paths
 
 __all__ = ["MadeWeb", "Page", "Site", "Web", "WebOptions", "make_web"]
 
-#: Pages that a page leads to in its host's tree, and hosts that a host leads to.
-FAN_OUT = 8
-
+_new: Final = tuple.__new__
 _EMBEDS_OF_TEN = 3  # embeds among ten URLs of a host
 _DOORS = 50  # another host is found on one of so many first pages
 _FAR_OF_256 = 26  # links that lead to another host
@@ -41,7 +43,12 @@ _SMALL_SHARE = 100  # a small host has less than the 100th part of all URLs
 
 _FACTORS = {kind: tuple(math.exp(sigma * z) for z in DEVIATES) for kind, (_, sigma) in _SIZES.items()}
 _LATENCY_FACTORS = tuple(min(SLOWEST, math.exp(_LATENCY_SPREAD * z)) for z in DEVIATES)
-_HEAD = struct.Struct("<6H")  # size, latency, slowness, status, links, shared embed
+_HTML_BYTES, _HTML_FACTORS = _SIZES["text/html"][0], _FACTORS["text/html"]
+_SOME_STATUS = _STATUSES[-1][0]
+#: A page of so many bytes, and so many more for each link, has room for its links: no URL of a made web is that long.
+_AMPLE_BYTES, _AMPLE_PER_LINK = 500, 200
+_HEAD = struct.Struct("<8H")  # size, latency, slowness, status, links, shared embed; two are spare
+_CHANCES_AT_ONCE = 4
 
 
 class MadeWeb:
@@ -53,14 +60,14 @@ class MadeWeb:
         roots = roots_of(options)
         self.seeds = tuple(f"http://{site.host}/" for site in self.sites[:roots])
         self._options = options
-        self._chance_bytes = _HEAD.size + 8 * options.links
         self._places = {site.host: number for number, site in enumerate(self.sites)}
         self._ends = list(accumulate(site.urls for site in self.sites))
         self._paths = [
-            Paths(number, site.urls, site.urls - site.urls * _EMBEDS_OF_TEN // 10)
+            Paths(number, site.urls, site.urls - site.urls * _EMBEDS_OF_TEN // 10, f"http://{site.host}")
             for number, site in enumerate(self.sites)
         ]
-        self._roots = [f"http://{site.host}" for site in self.sites]
+        self._salts = [xxh3_64_intdigest(b"%d %d" % (options.seed, number)) for number in range(len(self.sites))]
+        self._chances = [struct.Struct(f"<{count}I") for count in range(2 * options.links + 1)]
         self._doors = self._made_doors(roots)
 
     def _made_doors(self, roots: int) -> dict[tuple[int, int], list[int]]:
@@ -74,88 +81,99 @@ class MadeWeb:
         return doors
 
     def page(self, url: str) -> Page | None:
-        """What the URL answers. Cost: some 20 microseconds with 10 links."""
-        slash = url.find("/", 7)
-        host = self._places.get(url[7:slash]) if slash >= 0 and url.startswith("http://") else None
+        """What the URL answers. Cost: some 10 microseconds with 10 links."""
+        host = self._places.get(url[7 : url.find("/", 7)])
         if host is None:
             return None
-        number = self._paths[host].number(url[slash:])
-        return None if number is None else self._page(host, number, url)
+        paths = self._paths[host]
+        number = paths.number(url)
+        if number is None:
+            return None
+        chance = xxh3_128_digest(number.to_bytes(8, "little"), self._salts[host])
+        return self._page(host, number, chance) if number < paths.pages else self._embed(host, url, chance)
 
-    def _page(self, host: int, number: int, url: str) -> Page:
+    def _page(self, host: int, number: int, chance: bytes) -> Page:
         site, paths = self.sites[host], self._paths[host]
-        chance = shake_128(b"%d %d %d" % (self._options.seed, host, number)).digest(self._chance_bytes)
-        size_at, latency_at, slow_at, status_at, links_at, shared_at = _HEAD.unpack_from(chance)
-        latency_s = site.latency_s * (SLOWEST if slow_at < _SLOW_OF_65536 else _LATENCY_FACTORS[latency_at >> 4])
-        is_page = number < paths.pages
-        tree = [*self._tree(host, number)] if is_page else []
-        own = self._own_embeds(host, number) if is_page else []
-        if not tree and not own and (status := self._failure(site, status_at, is_page=is_page)):
-            parent = self._roots[host] + paths.path(max(number - 1, 0) // FAN_OUT)
-            target = (parent,) if is_redirect(status) else ()
-            return _answer(site, (status, "text/html", _FAILURE_SIZE), latency_s, target)
-        media_type = "text/html" if is_page else TYPES[url.rpartition(".")[2]]
-        kind = 200, media_type, int(_SIZES[media_type][0] * _FACTORS[media_type][size_at >> 4])
-        if not is_page:
-            return _answer(site, kind, latency_s)
-        chances = struct.unpack_from(f"<{links_at * (2 * self._options.links + 1) >> 16}I", chance, _HEAD.size)
-        links = tuple(dict.fromkeys([*tree, *self._random(host, chances)]))
-        return _answer(site, kind, latency_s, links, self._embeds(host, own, shared_at))
+        size_at, latency_at, slow_at, status_at, links_at, shared_at, _, _ = _HEAD.unpack(chance)
+        latency_s = _latency_s(site, latency_at, slow_at)
+        links = self._tree(host, number)
+        own = paths.embeds_of(number)
+        if status_at < _SOME_STATUS and not (links or own) and (status := self._failure(site, status_at)):
+            target = (paths.url(max(number - 1, 0) // FAN_OUT),) if is_redirect(status) else ()
+            return _failed(site, status, latency_s, target)
+        size = int(_HTML_BYTES * _HTML_FACTORS[size_at >> 4])
+        count = links_at * (2 * self._options.links + 1) >> 16
+        if count:
+            links += self._random(host, self._chances[count].unpack_from(_more(chance, count)))
+        # Eight links of the tree are distinct, and so is one.
+        targets = tuple(dict.fromkeys(links)) if count else tuple(links)
+        embeds = self._embeds(paths, own, shared_at)
+        if size < _AMPLE_BYTES + _AMPLE_PER_LINK * (len(targets) + len(embeds)):
+            size = max(size, least_bytes(targets, embeds))
+        return _new(Page, (200, "text/html", size, latency_s, size / site.bandwidth, targets, embeds))
 
-    def _embeds(self, host: int, own: list[int], shared_at: int) -> tuple[str, ...]:
+    def _embed(self, host: int, url: str, chance: bytes) -> Page:
+        """What nothing hangs on but its page."""
+        site = self.sites[host]
+        size_at, latency_at, slow_at, status_at, _, _, _, _ = _HEAD.unpack(chance)
+        latency_s = _latency_s(site, latency_at, slow_at)
+        if status_at < _SOME_STATUS and (status := self._failure(site, status_at)) and not is_redirect(status):
+            return _failed(site, status, latency_s, ())
+        media_type = TYPES[url.rpartition(".")[2]]
+        size = int(_SIZES[media_type][0] * _FACTORS[media_type][size_at >> 4])
+        return _new(Page, (200, media_type, size, latency_s, size / site.bandwidth, (), ()))
+
+    def _embeds(self, paths: Paths, own: list[int], shared_at: int) -> tuple[str, ...]:
         """The page's own embeds, and one that many pages of the host show."""
-        paths, root = self._paths[host], self._roots[host]
         if shared := min(_SHARED, paths.urls - paths.pages):
-            own.append(paths.pages + shared_at % shared)
-        return tuple([root + paths.path(embed) for embed in dict.fromkeys(own)])
+            other = paths.pages + shared_at % shared
+            if other not in own:
+                own.append(other)
+        return tuple(paths.urls_of(own))
 
-    def _tree(self, host: int, number: int) -> Iterator[str]:
+    def _tree(self, host: int, number: int) -> list[str]:
         """The links that make others reachable."""
         paths = self._paths[host]
-        root = self._roots[host]
-        for child in range(FAN_OUT * number + 1, min(FAN_OUT * number + FAN_OUT + 1, paths.pages)):
-            yield root + paths.path(child)
-        for other in self._doors.get((host, number), ()):
-            yield f"{self._roots[other]}/"
+        child = FAN_OUT * number + 1
+        links = paths.urls_of(range(child, min(child + FAN_OUT, paths.pages)))
+        if number < _DOORS and (others := self._doors.get((host, number))):
+            links += [self._paths[other].url(0) for other in others]
+        return links
 
-    def _own_embeds(self, host: int, number: int) -> list[int]:
-        """The embeds that only this page surely has: eight pages share a run of embeds, each of which falls to one of them."""
-        paths = self._paths[host]
-        pages, embeds = paths.pages, paths.urls - paths.pages
-        group, groups = number // FAN_OUT, -(-pages // FAN_OUT)
-        size, place = min(FAN_OUT, pages - group * FAN_OUT), number % FAN_OUT
-        run = range(embeds * group // groups, embeds * (group + 1) // groups)
-        return [pages + embed for embed in run if ((embed * 2_654_435_761 + host) >> 9) % size == place]
-
-    def _random(self, host: int, chances: Sequence[int]) -> Iterator[str]:
+    def _random(self, host: int, chances: Sequence[int]) -> list[str]:
         """A link for each chance of 32 bits."""
-        paths, root, total = self._paths[host], self._roots[host], self.urls
-        pages = paths.pages
+        own = self._paths[host]
+        links = []
         for chance in chances:
-            high = chance >> 8
+            place = high = chance >> 8
+            paths = own
             if chance & 255 < _FAR_OF_256:
-                other = bisect_right(self._ends, high * total >> 24)
+                paths = self._paths[bisect_right(self._ends, high * self.urls >> 24)]
                 place = high * 40_503 & 0xFFFFFF
-                yield self._roots[other] + self._paths[other].path(place * place * self._paths[other].pages >> 48)
-            else:
-                yield root + paths.path(high * high * pages >> 48)
+            links.append(paths.url(place * place * paths.pages >> 48))
+        return links
 
-    def _failure(self, site: Site, chance: int, *, is_page: bool) -> int | None:
+    def _failure(self, site: Site, chance: int) -> int | None:
         """The status if it is none of 200."""
         status = next((status for below, status in _STATUSES if chance < below), None)
-        if (status == 301 and not is_page) or (status == 503 and site.urls * _SMALL_SHARE >= self.urls):
-            return None
-        return status
+        return None if status == 503 and site.urls * _SMALL_SHARE >= self.urls else status
 
 
-def _answer(
-    site: Site, kind: tuple[int, str, int], latency_s: float, links: tuple[str, ...] = (), embeds: tuple[str, ...] = ()
-) -> Page:
-    """The page of this status, media type and size; larger if its links take more."""
-    status, media_type, size = kind
-    if links or embeds:
-        size = max(size, least_bytes(links, embeds))
-    return Page(status, media_type, size, latency_s, size / site.bandwidth, links, embeds)
+def _more(chance: bytes, count: int) -> bytes:
+    """Bytes for so many chances of 32 bits."""
+    if count <= _CHANCES_AT_ONCE:
+        return xxh3_128_digest(chance)
+    return b"".join([xxh3_128_digest(chance, block) for block in range(-(-count // _CHANCES_AT_ONCE))])
+
+
+def _latency_s(site: Site, chance: int, slow_chance: int) -> float:
+    return site.latency_s * (SLOWEST if slow_chance < _SLOW_OF_65536 else _LATENCY_FACTORS[chance >> 4])
+
+
+def _failed(site: Site, status: int, latency_s: float, target: tuple[str, ...]) -> Page:
+    """What has nothing below it but, of a redirect, its target."""
+    size = max(_FAILURE_SIZE, least_bytes(target, ())) if target else _FAILURE_SIZE
+    return Page(status, "text/html", size, latency_s, size / site.bandwidth, target, ())
 
 
 def make_web(options: WebOptions) -> MadeWeb:

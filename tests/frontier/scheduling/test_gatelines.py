@@ -229,3 +229,22 @@ def test_a_line_opens_when_its_gate_and_its_group_do() -> None:
     assert member.opens_s() == 30.0
     member.gate.block(40.0)
     assert member.opens_s() == 40.0
+
+
+def test_the_open_lines_are_those_whose_gates_are_all_open() -> None:
+    """Of hosts that stand alone and of groups; a closed gate or group hides what stands behind it, an old entry nothing."""
+    heap = GateHeap()
+    lines = [line(f"{number}.test", heap=heap) for number in range(20)]
+    for number, some in enumerate(lines):
+        some.gate.block(100.0 * (number % 3))
+        some.enlist()
+    moved = lines[0]
+    moved.gate.block(500.0)
+    moved.enlist()
+    _, members = group("open.test", heap, "a.open.test", "b.open.test")
+    closed, _ = group("closed.test", heap, "a.closed.test")
+    closed.gate.block(500.0)
+    closed.enlist()
+    opened = [some for number, some in enumerate(lines) if number % 3 < 2 and some is not moved]
+    assert set(heap.open_lines(150.0)) == {*opened, *members}
+    assert set(heap.open_lines(-1.0)) == set()
