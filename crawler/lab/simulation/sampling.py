@@ -31,23 +31,22 @@ class Series:
 
     def go_on(self, at_s: float, active: int) -> None:
         """So many workers are active until `at_s`; samples that are due before are taken."""
-        while self._due_s < at_s:
-            self._pass(self._due_s, active)
+        while True:
+            until_s = self._due_s if self._due_s < at_s else at_s  # noqa: FURB136 - a call costs four times as much
+            passed_s = until_s - self._now_s
+            if passed_s > 0:
+                self._now_s = until_s
+                self._held_s += active * passed_s
+                self._peak = max(self._peak, active)
+            if until_s == at_s:
+                return
             self._take()
-        if at_s > self._now_s:
-            self._pass(at_s, active)
 
     def close(self) -> tuple[Sample, ...]:
         """All samples, and one of the end."""
         if self.samples[-1].at_s < self._now_s:
             self._take()
         return tuple(self.samples)
-
-    def _pass(self, at_s: float, active: int) -> None:
-        if at_s > self._now_s:
-            self._held_s += active * (at_s - self._now_s)
-            self._now_s = at_s
-            self._peak = max(self._peak, active)
 
     def _take(self) -> None:
         samples = self.samples

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
 from frontier.composition import open_frontier
 from frontier.models import Candidate, Lease, Outcome, OutcomeKind
 from frontier.order import FrontierOrder
 from frontier.policies.assignment import PolitenessScope
+from frontier.scheduling.gates import Politeness
 
 
-def crawl_of(urls: int, workers: int) -> tuple[VirtualCrawl, list[Lease]]:
+def crawl_of(urls: int, workers: int, politeness: Politeness | None = None) -> tuple[VirtualCrawl, list[Lease]]:
     clock, begun = VirtualClock(100.0), list[Lease]()
-    core = open_frontier(None, FrontierOrder(policy="bkdr:997", scope=PolitenessScope.OFF), clock=clock)
+    order = FrontierOrder(policy="bkdr:997", scope=PolitenessScope.OFF)
+    if politeness is not None:
+        order = FrontierOrder(policy="bkdr:997", politeness=politeness)
+    core = open_frontier(None, order, clock=clock)
     core.schedule([Candidate(f"http://a.test/{number}") for number in range(urls)])
     return VirtualCrawl(core, clock, workers, begun.append), begun
 
@@ -63,3 +69,33 @@ def test_nothing_more_happens_when_all_is_drained() -> None:
     crawl.end(begun[0], Outcome(OutcomeKind.DONE))
     assert crawl.lease() is None
     assert crawl.next_s() is None
+
+
+def test_every_free_worker_gets_what_there_is() -> None:
+    """As many leases as workers, or as URLs that may be had."""
+    crawl, begun = crawl_of(5, 3)
+    crawl.lease_all()
+    assert (crawl.active, crawl.leases, len(begun)) == (3, 3, 3)
+    for lease in begun[:3]:
+        crawl.end(lease, Outcome(OutcomeKind.DONE))
+    crawl.lease_all()
+    assert (crawl.active, crawl.leases) == (2, 5)
+
+
+def test_the_frontier_is_not_asked_again_as_long_as_nothing_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate opens at its time: neither before it nor at it is the Frontier asked whether it does."""
+    crawl, begun = crawl_of(2, 5, Politeness(min_delay_s=7.0, max_delay_s=7.0))
+    crawl.lease_all()
+    crawl.end(begun[0], Outcome(OutcomeKind.DONE, 200, 100.0, 100.0))
+    crawl.lease_all()
+    asked: list[int] = []
+    wake = crawl.core.wake
+    monkeypatch.setattr(crawl.core, "wake", lambda: asked.append(len(begun)) or wake())
+    crawl.after(3.0, lambda: None)
+    crawl.go_on(103.0)
+    crawl.lease_all()
+    assert crawl.next_s() == 107.0
+    crawl.go_on(107.0)
+    crawl.lease_all()
+    assert len(begun) == 2
+    assert asked == [2]
