@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -235,25 +235,32 @@ def _open_filter(
     """The filter, knowing all that the store knows."""
     if isinstance(given, SharedFilter):
         return _open_beside(state, order, store, opening, given)
-    place = "the filter" if state is None or given is not None else f"the filter in {state / 'seen'}"
-    seen: SeenFilter
-    try:
-        if given is not None:
-            seen = given
-        elif state is None:
-            seen = ExactFilter()
-        else:
-            seen = DedupFilter(UniqFilter.open(state / "seen", checked_uniq(order.uniq)))
+    folder = None if state is None else state / "seen"
+    with _filter_errors(None if given is not None else folder):
+        seen = open_filter(folder, order.uniq) if given is None else given
         _catch_up(seen, store, opening)
+    return seen
+
+
+def open_filter(folder: Path | None, uniq: object | None = None) -> SeenFilter:
+    """The filter in a folder, None: in memory, exact; blocks. Raises: PolicyError, FormatMismatch, StoreUnavailable."""
+    with _filter_errors(folder):
+        return ExactFilter() if folder is None else DedupFilter(UniqFilter.open(folder, checked_uniq(uniq)))
+
+
+@contextmanager
+def _filter_errors(folder: Path | None) -> Iterator[None]:
+    """What goes wrong with a filter, in this room's words."""
+    try:
+        yield
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error
     except BadParameters as error:
         raise PolicyError(str(error)) from error
     except OSError as error:
-        raise unwritable(str(place), error) from error
+        raise unwritable("the filter" if folder is None else f"the filter in {folder}", error) from error
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
-    return seen
 
 
 def _open_beside(

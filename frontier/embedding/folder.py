@@ -1,0 +1,67 @@
+"""A job's folder, as far as a Frontier is concerned: what says that it is one, and who holds it.
+
+    FOLDER/order.toml    FOLDER/state/{format.json, lock, frontier.db, seen/}
+
+One process at a time holds a job, by a lock on a file that is never removed: a lock on a file without a name keeps nobody out.
+The lock ends with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+FORMAT = "anabranch job"
+VERSION = 1
+
+#: The order that the job was run by last, in its folder; the others are in its state folder.
+ORDER_FILE = "order.toml"
+STATE = "state"
+FORMAT_FILE = "format.json"
+LOCK_FILE = "lock"
+
+
+class Held(Exception):
+    """Another process holds the job."""
+
+    def __init__(self, process: int | None) -> None:
+        super().__init__(process)
+        self.process = process  #: its id, if it has said so
+
+
+def is_job(directory: Path) -> bool:
+    """The folder is a job's: it says so itself. A path that no file can have is none."""
+    try:
+        return (directory / STATE / FORMAT_FILE).is_file()
+    except OSError:
+        return False
+
+
+def format_text() -> bytes:
+    """What the format file of a new job says."""
+    return f"{json.dumps({'format': FORMAT, 'version': VERSION})}\n".encode()
+
+
+def take_lock(directory: Path) -> int:
+    """The lock's descriptor, held until it is closed. Raises: Held, OSError."""
+    lock = os.open(directory / STATE / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError as error:
+        process = holder(lock)
+        os.close(lock)
+        raise Held(process) from error
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def holder(lock: int) -> int | None:
+    """The process that wrote its id into the lock's file. It counts for nothing as long as nobody holds the lock."""
+    said = os.pread(lock, 32, 0).strip()
+    return int(said) if said.isdigit() else None

@@ -1,0 +1,88 @@
+"""A Frontier inside a host program, in a folder of its own or in memory alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from frontier.clocks import Clock
+from frontier.composition import open_frontier
+from frontier.core import Frontier
+from frontier.embedding.folder import FORMAT_FILE, ORDER_FILE, STATE, Held, format_text, take_lock
+from frontier.embedding.settings import order_of, order_text
+from frontier.errors import StoreInUse, StoreUnavailable
+
+#: Ending of a file that is being written.
+_UNFINISHED = ".new"
+
+
+class EmbeddedJob:
+    """An open Frontier, and the folder that is held for it.
+
+    The folder is a job's: `anabranch frontier ls --job FOLDER` and `anabranch why URL --job FOLDER` look into it, while it is open
+    here, too. `on_change` is called from the store's thread and may only wake the host. Opening blocks. Raises: PolicyError,
+    FormatMismatch, StoreInUse, StoreUnavailable.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        settings: Mapping[str, object],
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        clock: Clock | None = None,
+    ) -> None:
+        order = order_of(settings)
+        self.folder = folder
+        self._lock: int | None = None if folder is None else _taken(folder)
+        try:
+            state = None if folder is None else folder / STATE
+            self.frontier: Frontier = open_frontier(state, order, on_change=on_change, clock=clock)
+            if folder is not None:
+                _describe(folder, order_text(settings))
+        except BaseException:
+            self._let_go()
+            raise
+
+    def close(self) -> None:
+        """Write all, close the Frontier, let go of the folder (blocks). A second call is harmless."""
+        try:
+            self.frontier.close()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+
+def _taken(folder: Path) -> int:
+    """The folder's lock. Raises: StoreInUse, StoreUnavailable."""
+    try:
+        (folder / STATE).mkdir(parents=True, exist_ok=True)
+        return take_lock(folder)
+    except Held as held:
+        who = "another process" if held.process is None else f"process {held.process}"
+        raise StoreInUse(f"{folder}: {who} uses this job; end it first, or choose another folder") from held
+    except OSError as error:
+        raise StoreUnavailable(f"{folder}: {error.strerror}; choose a folder that can be written") from error
+
+
+def _describe(folder: Path, order: str) -> None:
+    """Say that the folder is a job's, and by which order. Raises: StoreUnavailable."""
+    try:
+        _replace(folder / ORDER_FILE, order.encode())
+        _replace(folder / STATE / FORMAT_FILE, format_text())
+    except OSError as error:
+        raise StoreUnavailable(f"{folder}: {error.strerror}; make room, or choose another folder") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Rewrite a file that may be half written by a run that was killed; it holds nothing that the next run does not know."""
+    if path.is_file() and path.read_bytes() == data:
+        return
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
