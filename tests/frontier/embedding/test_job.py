@@ -1,0 +1,66 @@
+"""A Frontier inside a host program, and its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawler.jobs.job import JobFolder, is_job, who_holds
+from crawler.outcomes.errors import JobInUse
+from frontier.embedding.job import EmbeddedJob
+from frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
+from frontier.models import Candidate
+
+URL = "http://a.test/"
+
+
+def test_what_was_queued_is_there_when_the_folder_is_opened_again(tmp_path: Path) -> None:
+    """Nothing else has to be said than the folder."""
+    job = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    job.frontier.schedule([Candidate(URL, payload=b"mine")])
+    job.close()
+    job.close()
+    again = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    assert again.frontier.pending == 1
+    again.close()
+
+
+def test_without_a_folder_all_is_in_memory() -> None:
+    """And nothing is left when it is closed."""
+    job = EmbeddedJob(None, {})
+    job.frontier.schedule([Candidate(URL)])
+    assert job.frontier.pending == 1
+    job.close()
+
+
+def test_a_crawl_cannot_take_the_folder_of_a_host_that_runs(tmp_path: Path) -> None:
+    """Both hold the same lock, and know the same mark."""
+    folder = tmp_path / "job"
+    job = EmbeddedJob(folder, {})
+    assert is_job(folder)
+    assert who_holds(folder)[0]
+    with pytest.raises(JobInUse):
+        JobFolder.open(folder)
+    with pytest.raises(StoreInUse, match="uses this job"):
+        EmbeddedJob(folder, {})
+    job.close()
+    JobFolder.open(folder).close()
+
+
+def test_what_cannot_be_opened_leaves_the_folder_free(tmp_path: Path) -> None:
+    """The lock is given back, whatever was wrong."""
+    folder = tmp_path / "job"
+    with pytest.raises(PolicyError):
+        EmbeddedJob(folder, {"policy": "nonsense"})
+    EmbeddedJob(folder, {"policy": "host"}).close()
+    with pytest.raises(FormatMismatch):
+        EmbeddedJob(folder, {"policy": "bkdr:7"})
+    EmbeddedJob(folder, {"policy": "host"}).close()
+
+
+def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    """In one line."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnavailable, match="choose a folder that can be written"):
+        EmbeddedJob(tmp_path / "file", {})
