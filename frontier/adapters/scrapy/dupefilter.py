@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+from scrapy.exceptions import CloseSpider
 
-from frontier.adapters.scrapy.settings import folder
+from frontier.adapters.scrapy.settings import UNAVAILABLE, folder
 from frontier.composition import open_filter
+from frontier.errors import FrontierError
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -34,9 +36,13 @@ class FrontierDupeFilter(BaseDupeFilter):
         return cls(crawler)
 
     def open(self) -> None:
-        """Open it (blocks). Raises: FrontierError."""
+        """Open it (blocks). Raises: CloseSpider if it cannot be opened."""
         place = folder(self._crawler.settings)
-        self._seen = open_filter(None if place is None else place / "seen")
+        try:
+            self._seen = open_filter(None if place is None else place / "seen")
+        except FrontierError as error:
+            logger.error("the dupe filter cannot be opened: %s", error)  # noqa: TRY400 - one line
+            raise CloseSpider(UNAVAILABLE) from error
 
     def request_seen(self, request: Request) -> bool:
         """Whether a request of this fingerprint came before; from now on one did. Cost: microseconds."""

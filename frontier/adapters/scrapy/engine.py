@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.utils.asyncio import call_later, is_asyncio_available
+from scrapy.utils.defer import deferred_from_coro
 
 from frontier.core import Frontier
 
@@ -57,10 +58,19 @@ class Engine:
             self._timer.cancel()
             self._timer = None
 
+    def close_spider(self, reason: str) -> None:
+        """End the crawl, as CloseSpider does."""
+        deferred_from_coro(self._engine.close_spider_async(reason=reason))
+
     def is_done_with(self, request: Request) -> bool | None:
         """Whether the request's callback or errback has come to its end, and its items were stored; None if it does not tell."""
         inprogress = getattr(getattr(self._engine, "_slot", None), "inprogress", None)
         return None if inprogress is None else request not in inprogress
+
+    def is_at_spider(self, request: Request) -> bool:
+        """Whether its callback or its errback runs."""
+        slot = getattr(getattr(self._engine, "scraper", None), "slot", None)
+        return request in getattr(slot, "active", ())
 
     def _rung(self) -> None:
         self._timer = None
