@@ -10,7 +10,7 @@ from scrapy import Spider
 from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.exchange import Exchange
 from frontier.adapters.scrapy.requests import Requests
-from frontier.adapters.scrapy.settings import UNAVAILABLE, folder, frontier_settings
+from frontier.adapters.scrapy.settings import folder, frontier_settings
 from frontier.adapters.scrapy.signals import Listener
 from frontier.embedding.job import EmbeddedJob
 from frontier.policies.assignment import PolitenessScope
@@ -28,7 +28,6 @@ class Run:
         place, settings = folder(crawler.settings), frontier_settings(crawler.settings)
         self.place = "memory" if place is None else "disk"
         self._engine = Engine(crawler)
-        self._has_failed = False
         self._job = EmbeddedJob(
             place,
             settings,
@@ -42,23 +41,15 @@ class Run:
         by_host = settings.get("politeness", PolitenessScope.HOST.value) == PolitenessScope.HOST.value
         self._listener = Listener(self.exchange.flights, frontier, crawler, has_host_gates=by_host)
 
-    def close(self) -> None:
+    def close(self, *, has_failed: bool) -> None:
         """End what is consumed, give the rest back, write all (blocks). Raises: StoreUnavailable."""
         self._engine.sleep()
         try:
-            if not self._has_failed:
+            if not has_failed:
                 self.exchange.end_consumed()
                 self.exchange.release_all()
         finally:
             self._job.close()
-
-    def has_failed(self) -> bool:
-        """The Frontier cannot go on: close the spider; True if that is new."""
-        if self._has_failed:
-            return False
-        self._has_failed = True
-        self._engine.close_spider(UNAVAILABLE)
-        return True
 
 
 def _log_trouble(words: str) -> None:

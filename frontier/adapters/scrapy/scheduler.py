@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
-from scrapy.exceptions import CloseSpider
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
+from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.inflight import Flight
 from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER
 from frontier.adapters.scrapy.run import Run
@@ -45,6 +45,7 @@ class FrontierScheduler:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._run: Run | None = None
+        self._is_closing = False  # because the Frontier cannot go on
         self._hostless: deque[Request] = deque()
         self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -62,13 +63,16 @@ class FrontierScheduler:
     # Scrapy's interface
 
     def open(self, spider: Spider) -> Any:
-        """Open the Frontier (blocks for some milliseconds). Raises: CloseSpider if it cannot be opened."""
+        """Open the Frontier (blocks for some milliseconds). If it cannot be opened, the spider is closed at its first request.
+
+        A scheduler that raises CloseSpider here keeps Scrapy from opening the rest, and from closing it without an error.
+        """
         self._spider = spider
         try:
             self._run = Run(self._crawler, spider)
         except FrontierError as error:
             self._say(logging.ERROR, "the Frontier cannot be opened: %s", error)
-            raise CloseSpider(UNAVAILABLE) from error
+            return None
         if len(self):
             self._say(logging.INFO, "Resuming crawl (%d requests scheduled)", len(self))
         return None if self._filter is None else self._filter.open()
@@ -78,7 +82,7 @@ class FrontierScheduler:
         run, self._run = self._run, None
         if run is not None:
             try:
-                run.close()
+                run.close(has_failed=self._is_closing)
             except FrontierError as error:
                 self._say(logging.ERROR, "the Frontier cannot be closed: %s", error)
         return None if self._filter is None else self._filter.close(reason)
@@ -125,6 +129,7 @@ class FrontierScheduler:
         """The next request that may be fetched now; None if there is none: the engine is woken when there is."""
         run = self._run
         if run is None:
+            self._close_spider()
             return None
         try:
             run.exchange.end_consumed()
@@ -189,8 +194,14 @@ class FrontierScheduler:
 
     def _fail(self, error: FrontierError) -> None:
         """The Frontier cannot go on; every further call of it would say so, too."""
-        if self._run is not None and self._run.has_failed():
+        if not self._is_closing:
             self._say(logging.ERROR, "the Frontier has failed, the crawl ends and can be resumed: %s", error)
+            self._close_spider()
+
+    def _close_spider(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            Engine(self._crawler).close_spider(UNAVAILABLE)
 
     def _say(self, level: int, words: str, *what: object) -> None:
         logger.log(level, words, *what, extra={"spider": self._spider})
