@@ -21,10 +21,10 @@ _UNFINISHED = ".new"
 class EmbeddedJob:
     """An open Frontier, and the folder that is held for it.
 
-    The folder is a job's: `anabranch frontier ls --job FOLDER` and `anabranch why URL --job FOLDER` look into it, while it is open
-    here, too. `on_change` is called from the store's thread and may only wake the host. `max_unacknowledged` ends of leases may be
-    lost with the process: as many as the host works on at once. Opening blocks. Raises: PolicyError, FormatMismatch, StoreInUse,
-    StoreUnavailable.
+    The folder is a job's: `anabranch frontier ls FOLDER` and `anabranch why FOLDER URL` look into it, while it is open here,
+    too. `on_change` is called from the store's thread and may only wake the host. `max_unacknowledged` ends of leases may be
+    lost with the process: as many as the host works on at once. Opening blocks. Raises: PolicyError, FormatMismatch,
+    StoreInUse, StoreUnavailable.
     """
 
     def __init__(

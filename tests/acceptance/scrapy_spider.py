@@ -1,6 +1,7 @@
 """A Scrapy crawl in a process of its own: `python scrapy_spider.py ORDER` with a JSON object that says what is wanted.
 
-It prints a line for each call of a callback or an errback, and one for each item, when it has happened; at last the crawl's stats.
+It prints a line for each call of a callback or an errback, and one for each item, when it has happened; at last the crawl's
+stats.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Lambdas(Everything):
 
     def parse(self, response: Response, **_: Any) -> Iterator[Any]:
         for each in super().parse(response):
-            yield each.replace(callback=lambda answer: self.parse(answer))
+            yield each.replace(callback=lambda answer: self.parse(answer))  # noqa: PLW0108 - a name it must not have
 
 
 class Priorities(Everything):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 
 from tests.acceptance.command import anabranch
 from tests.acceptance.scrapycrawl import Crawl, crawl, ended, frontier, start
@@ -65,12 +65,8 @@ def blog(web: SmallWeb) -> tuple[list[str], dict[str, object]]:
 
 
 def all_of_blog(web: SmallWeb) -> set[str]:
+    """Its pages, all of which are linked."""
     return {at(web, path, "blog.alpha.test") for path in BLOG_PAGES}
-
-
-def linked_of_blog(web: SmallWeb) -> set[str]:
-    """The pages that Scrapy's spider finds: by links in HTML."""
-    return all_of_blog(web)
 
 
 async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blog: SmallWeb) -> None:
@@ -80,7 +76,7 @@ async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blo
         before = slow_blog.ledger.counts()
         run = await crawl(starts, {**frontier(policy=policy), **REACTORS[reactor]}, options=options)
         assert run.code == 0, run.err
-        assert run.called() == dict.fromkeys(linked_of_blog(slow_blog), 1), (policy, reactor, run.err)
+        assert run.called() == dict.fromkeys(all_of_blog(slow_blog), 1), (policy, reactor, run.err)
         assert run.stats["finish_reason"] == "finished"
         assert "Traceback" not in run.err
         asked = slow_blog.ledger.counts() - before
@@ -103,7 +99,7 @@ async def test_a_crawl_that_is_killed_misses_nothing(tmp_path: Path, slow_blog: 
     runs.append(await crawl(starts, settings, job=tmp_path / "job", options=options))
     assert runs[-1].code == 0, runs[-1].err
     called = sum((run.called() for run in runs[1:]), runs[0].called())
-    assert set(called) == linked_of_blog(slow_blog)
+    assert set(called) == all_of_blog(slow_blog)
     assert called.total() - len(called) <= 3 * 2 * CONCURRENCY
     assert slow_blog.ledger.max_in_service("blog.alpha.test") <= 4 + CONCURRENCY
     listed = await anabranch("frontier", "ls", tmp_path / "job" / "frontier", cwd=tmp_path)
@@ -120,28 +116,28 @@ async def test_a_delay_is_what_was_asked_for() -> None:
         assert run.called().total() == 6
         for host in ("one.test", "two.test"):
             visits = [visit.start_s for visit in web.ledger.visits if visit.host == host]
-            assert 0.7 <= web.ledger.shortest_gap(host)
+            assert web.ledger.shortest_gap(host) >= 0.7
             assert visits[-1] - visits[0] < 2 * 2.5
 
 
 async def test_what_may_happen_to_a_request_happens(tmp_path: Path) -> None:
     """Redirects, retries, time-outs, middlewares that answer or ignore: each page comes to its callback or errback once."""
-    async with site(ODD) as web:
-        for job in (None, tmp_path / "job"):
-            settings = {
-                **frontier(policy="bkdr:7"),
-                "DOWNLOADER_MIDDLEWARES": {"tests.acceptance.scrapy_spider.Middleware": 100},
-            }
+    for job in (None, tmp_path / "job"):
+        settings = {
+            **frontier(policy="bkdr:7"),
+            "DOWNLOADER_MIDDLEWARES": {"tests.acceptance.scrapy_spider.Middleware": 100},
+        }
+        async with site(ODD) as web:
             run = await crawl([at(web, "/")], settings, job=job)
-            assert run.code == 0, run.err
-            called = {url.rpartition("/")[2]: count for url, count in run.called().items()}
-            assert called == dict.fromkeys(["", "a", "b", "new", "busy", "made"], 1), run.err
-            failed = {url.rpartition("/")[2]: count for url, count in run.called("FAILED").items()}
-            assert failed == dict.fromkeys(["dead", "ignored", "gone"], 1)
-            assert run.stats["retry/count"] == 4, (run.lines, run.stats)
-            assert run.stats["scheduler/enqueued"] == run.stats["scheduler/dequeued"]
-            assert run.stats["dupefilter/filtered"] >= 3
-            assert "Traceback" not in run.err
+        assert run.code == 0, run.err
+        called = {url.rpartition("/")[2]: count for url, count in run.called().items()}
+        assert called == dict.fromkeys(["", "a", "b", "new", "busy", "made"], 1), run.err
+        failed = {url.rpartition("/")[2]: count for url, count in run.called("FAILED").items()}
+        assert failed == dict.fromkeys(["dead", "ignored", "gone"], 1)
+        assert run.stats["retry/count"] == 4
+        assert run.stats["scheduler/enqueued"] == run.stats["scheduler/dequeued"]
+        assert run.stats["dupefilter/filtered"] >= 3
+        assert "Traceback" not in run.err
 
 
 async def test_an_errback_finds_pages_as_a_callback_does() -> None:
@@ -162,10 +158,16 @@ async def test_dont_filter_asks_again(tmp_path: Path, job: str | None) -> None:
 
 async def test_the_higher_priority_goes_first_and_starts_go_last() -> None:
     """Within a work queue, one at a time."""
-    async with site({"/": Page(links=go("/3", "/1", "/5", "/0")), **{f"/{number}": Page() for number in range(8)}}) as web:
+    async with site(
+        {"/": Page(links=go("/3", "/1", "/5", "/0")), **{f"/{number}": Page() for number in range(8)}}
+    ) as web:
         starts = [at(web, "/"), at(web, "/7")]
         run = await crawl(starts, {**frontier(policy="host"), "CONCURRENT_REQUESTS": 1}, spider="priorities")
-        assert [url.rpartition("/")[2] for url in run.order] in (["", "5", "3", "1", "0", "7"], ["", "7", "5", "3", "1", "0"]), run.err
+        order = [url.rpartition("/")[2] for url in run.order]
+        assert order in (
+            ["", "5", "3", "1", "0", "7"],
+            ["", "7", "5", "3", "1", "0"],
+        ), run.err
 
 
 async def test_a_callback_that_closes_the_spider_comes_again(tmp_path: Path, slow_blog: SmallWeb) -> None:
@@ -176,7 +178,7 @@ async def test_a_callback_that_closes_the_spider_comes_again(tmp_path: Path, slo
     assert first.stats["finish_reason"] == "enough", first.err
     second = await crawl(starts, frontier(), job=tmp_path / "job", options=options)
     called = first.called() + second.called()
-    assert set(called) == linked_of_blog(slow_blog)
+    assert set(called) == all_of_blog(slow_blog)
     assert {url for url, count in called.items() if count > 1} == {until}
 
 
@@ -195,7 +197,7 @@ async def test_limits_end_a_crawl_that_goes_on_later(tmp_path: Path, slow_blog: 
     assert broken.stats["finish_reason"] == "shutdown", broken.err
     last = await crawl(starts, frontier(), job=job, options=options)
     called = limited.called() + broken.called() + last.called()
-    assert called == dict.fromkeys(linked_of_blog(slow_blog), 1)
+    assert called == dict.fromkeys(all_of_blog(slow_blog), 1)
     assert "Resuming crawl" in last.err
 
 
@@ -211,12 +213,12 @@ async def test_any_callback_will_do(tmp_path: Path, slow_blog: SmallWeb, spider:
     """One that waits, one that fails, one that cannot be serialised."""
     starts, options = blog(slow_blog)
     run = await crawl(starts, frontier(), job=tmp_path / "job", spider=spider, options=options)
-    assert run.called() == dict.fromkeys(linked_of_blog(slow_blog), 1), run.err
+    assert run.called() == dict.fromkeys(all_of_blog(slow_blog), 1), run.err
     if spider == "lambdas":
         assert run.stats["scheduler/unserializable"] == run.stats["scheduler/enqueued/memory"]
         assert run.stats["scheduler/enqueued"] == run.stats["scheduler/dequeued"]
     if spider == "raising":
-        assert run.stats["spider_exceptions/count"] == len(linked_of_blog(slow_blog))
+        assert run.stats["spider_exceptions/count"] == len(all_of_blog(slow_blog))
 
 
 async def test_lost_lambdas_are_told_of(tmp_path: Path, slow_blog: SmallWeb) -> None:
@@ -234,7 +236,10 @@ async def test_lost_lambdas_are_told_of(tmp_path: Path, slow_blog: SmallWeb) -> 
 
 async def test_a_slow_pipeline_is_waited_for(tmp_path: Path) -> None:
     """A page is not done before its items are: killed in the pipeline, it comes again."""
-    pages = {"/": Page(links=go(*(f"/{number}" for number in range(20)))), **{f"/{number}": Page() for number in range(20)}}
+    pages = {
+        "/": Page(links=go(*(f"/{number}" for number in range(20)))),
+        **{f"/{number}": Page() for number in range(20)},
+    }
     settings = {**frontier(), "ITEM_PIPELINES": {"tests.acceptance.scrapy_spider.SlowPipeline": 1}}
     async with site(pages) as web:
         process = await start([at(web, "/")], settings, job=tmp_path / "job", spider="items")
@@ -262,7 +267,7 @@ async def test_a_cache_answers_without_a_rest(tmp_path: Path) -> None:
         first = await crawl(starts, {**frontier(), **settings}, options=options)
         asked = web.ledger.counts()
         second = await crawl(starts, {**frontier(min_delay=1), **settings}, options=options)
-        assert first.called() == second.called() == dict.fromkeys(linked_of_blog(web), 1), second.err
+        assert first.called() == second.called() == dict.fromkeys(all_of_blog(web), 1), second.err
         assert web.ledger.counts() == asked
 
 
@@ -280,7 +285,7 @@ async def test_the_scheduler_alone_will_do(tmp_path: Path, slow_blog: SmallWeb) 
     settings = {"SCHEDULER": "frontier.adapters.scrapy.FrontierScheduler", "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
     first = await crawl(starts, {**settings, "CLOSESPIDER_PAGECOUNT": 30}, job=tmp_path / "job", options=options)
     second = await crawl(starts, settings, job=tmp_path / "job", options=options)
-    assert first.called() + second.called() == dict.fromkeys(linked_of_blog(slow_blog), 1), second.err
+    assert first.called() + second.called() == dict.fromkeys(all_of_blog(slow_blog), 1), second.err
     assert slow_blog.ledger.max_in_service("blog.alpha.test") <= 4
 
 
@@ -293,7 +298,7 @@ async def test_parts_of_it_serve_scrapys_own_scheduler(tmp_path: Path, slow_blog
     job = tmp_path / "job"
     first = await crawl(starts, {**settings, "CLOSESPIDER_PAGECOUNT": 30}, job=job, options=options)
     second = await crawl(starts, settings, job=job, options=options)
-    assert first.called() + second.called() == dict.fromkeys(linked_of_blog(slow_blog), 1), second.err
+    assert first.called() + second.called() == dict.fromkeys(all_of_blog(slow_blog), 1), second.err
     assert "Traceback" not in first.err + second.err
 
 
@@ -343,7 +348,7 @@ async def test_hosts_that_ask_for_a_rest_get_it() -> None:
         run = await crawl([at(web, "/")], {**frontier(max_connections=1), "ROBOTSTXT_OBEY": True})
         assert run.called().total() == 3, run.err
         visits = [visit for visit in web.ledger.visits if visit.path != "/robots.txt"]
-        gaps = {later.path: later.start_s - earlier.start_s for earlier, later in zip(visits, visits[1:], strict=False)}
+        gaps = {later.path: later.start_s - earlier.start_s for earlier, later in pairwise(visits)}
         refused = next(index for index, visit in enumerate(visits) if visit.status == 429)
         assert visits[refused + 1].start_s - visits[refused].start_s >= 2
         assert min(gaps.values()) >= 0.5

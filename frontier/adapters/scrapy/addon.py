@@ -23,8 +23,8 @@ _ALL = 1_000_000
 class FrontierAddon:
     """Sets the scheduler and the spider middleware, and leaves delays to the gates.
 
-    What the project says by DOWNLOAD_DELAY and CONCURRENT_REQUESTS_PER_DOMAIN becomes the Frontier's, and the downloader waits for
-    nothing: a request that waits there holds one of CONCURRENT_REQUESTS, so that a slow host stops all the others.
+    What the project says by DOWNLOAD_DELAY and CONCURRENT_REQUESTS_PER_DOMAIN becomes the Frontier's, and the downloader
+    waits for nothing: a request that waits there holds one of CONCURRENT_REQUESTS, so that a slow host stops all the others.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:

@@ -43,12 +43,12 @@ class Flight:
         else:
             kind = OutcomeKind.FAILED
         status = self.status or (UNREACHABLE if kind is OutcomeKind.FAILED else 0)
-        times = (self.start_s, self.end_s) if self.start_s is not None and self.end_s is not None else (None, None)
-        return Outcome(kind, status, *times, trouble=self.trouble, retry_after_s=self.retry_after_s)
+        start_s, end_s = (None, None) if self.end_s is None else (self.start_s, self.end_s)
+        return Outcome(kind, status, start_s, end_s, trouble=self.trouble, retry_after_s=self.retry_after_s)
 
 
 class InFlight:
-    """Flights by the number of their lease. Those that wait for the network are many, and are not asked whether they are back."""
+    """Flights by the number of their lease. Those in the downloader are many, and are not asked whether they are back."""
 
     def __init__(self) -> None:
         self._flights: dict[int, Flight] = {}

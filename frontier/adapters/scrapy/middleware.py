@@ -22,8 +22,8 @@ class FrontierSpiderMiddleware:
     """With it `anabranch frontier why` knows the page that a request was found on, and a page whose callback closes the spider
     comes again when the crawl is resumed.
 
-    Needs `FrontierScheduler`; with another scheduler it does nothing. It belongs nearest to the engine (a small number), so that
-    it sees what the other middlewares have left.
+    Needs `FrontierScheduler`; with another scheduler it does nothing. It belongs nearest to the engine (a small number), so
+    that it sees what the other middlewares have left.
     """
 
     def __init__(self, crawler: Crawler) -> None:

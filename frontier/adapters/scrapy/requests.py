@@ -1,7 +1,7 @@
 """Scrapy's requests as candidates, and leases as its requests.
 
-A payload is the pickled dictionary of a request. A request that cannot be pickled, or any if the Frontier is in memory alone, stays
-here as an object, and its payload names it; a later run does not know that name.
+A payload is the pickled dictionary of a request. A request that cannot be pickled, or any if the Frontier is in memory alone,
+stays here as an object, and its payload names it; a later run does not know that name.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ _LONGEST_S = 30.0
 
 def frontier_settings(settings: BaseSettings) -> dict[str, Any]:
     """`FRONTIER`, and where that is silent what the project says of delays: DOWNLOAD_DELAY is the least rest of a host,
-    CONCURRENT_REQUESTS_PER_DOMAIN how many of its pages are fetched at once, and no rest grows with the fetch. Raises: PolicyError
-    if `FRONTIER` is no dictionary; what stands in it is checked by who opens the Frontier.
+    CONCURRENT_REQUESTS_PER_DOMAIN how many of its pages are fetched at once, and no rest grows with the fetch. Raises:
+    PolicyError if `FRONTIER` is no dictionary; what stands in it is checked by who opens the Frontier.
     """
     try:
         given: dict[str, Any] = settings.getdict(FRONTIER)
