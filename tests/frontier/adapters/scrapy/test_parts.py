@@ -11,6 +11,7 @@ pytest.importorskip("scrapy")
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.squeues import FifoMemoryQueue, PickleFifoDiskQueue
+from scrapy.utils.request import RequestFingerprinter
 
 from frontier.adapters.scrapy import FrontierDupeFilter, FrontierPriorityQueue
 
@@ -21,7 +22,7 @@ class Quiet(Spider):
 
 def crawler(**settings: object) -> Crawler:
     made = Crawler(Quiet, settings)
-    made._apply_settings()
+    made.request_fingerprinter = RequestFingerprinter()
     made.spider = Quiet.from_crawler(made)
     return made
 
