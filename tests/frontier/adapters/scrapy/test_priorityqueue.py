@@ -1,4 +1,4 @@
-"""The dupe filter and the priority queue, with Scrapy's own scheduler in mind."""
+"""Scrapy's SCHEDULER_PRIORITY_QUEUE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scrapy.crawler import Crawler
 from scrapy.squeues import FifoMemoryQueue, PickleFifoDiskQueue
 from scrapy.utils.request import RequestFingerprinter
 
-from frontier.adapters.scrapy import FrontierDupeFilter, FrontierPriorityQueue
+from frontier.adapters.scrapy import FrontierPriorityQueue
 
 
 class Quiet(Spider):
@@ -66,13 +66,3 @@ def test_what_is_on_disk_is_there_in_the_next_run(tmp_path: Path) -> None:
     again = FrontierPriorityQueue.from_crawler(made, PickleFifoDiskQueue, str(tmp_path), state)
     assert popped(again) == [A[0], B[0], A[1], B[1]]
     again.close()
-
-
-def test_a_fingerprint_is_seen_in_the_next_run_too(tmp_path: Path) -> None:
-    """In JOBDIR; without it, in this run."""
-    for expected, jobs in ((False, tmp_path), (True, tmp_path), (False, None)):
-        made = FrontierDupeFilter.from_crawler(crawler(**({"JOBDIR": str(jobs)} if jobs else {})))
-        made.open()
-        assert made.request_seen(Request(A[0])) is expected
-        assert made.request_seen(Request(A[0] + "#x")) is True
-        made.close("finished")
