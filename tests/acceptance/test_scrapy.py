@@ -101,7 +101,7 @@ async def test_a_crawl_that_is_killed_misses_nothing(tmp_path: Path, slow_blog: 
     called = sum((run.called() for run in runs[1:]), runs[0].called())
     assert set(called) == all_of_blog(slow_blog)
     assert called.total() - len(called) <= 3 * 2 * CONCURRENCY
-    assert slow_blog.ledger.max_in_service("blog.alpha.test") <= 4 + 4  # those of the process that was killed end by themselves
+    assert slow_blog.ledger.max_in_service("blog.alpha.test") <= 4 + 4, "a dead process's end by themselves"
     listed = await anabranch("frontier", "ls", tmp_path / "job" / "frontier", cwd=tmp_path)
     assert listed.code == 0, listed.err
 
