@@ -54,6 +54,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "pydantic_settings": ("crawler/orders/*",),
     "redis": ("dedup/leaves/redis.py",),
     "rich": ("crawler/cli/*", "crawler/reporting/progress*"),
+    "scrapy": ("frontier/adapters/scrapy/*",),
     "selectolax": ("crawler/extracting/html.py",),
     "sqlalchemy": (
         "frontier/stores/*",
@@ -69,6 +70,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/orders/*",),
+    "twisted": ("frontier/adapters/scrapy/engine.py",),  # how another thread wakes a reactor that is not asyncio's
     "typer": ("crawler/cli/*",),
     "xxhash": (
         "crawler/lab/web/shape.py",

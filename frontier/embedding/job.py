@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from frontier.clocks import Clock
@@ -20,9 +21,10 @@ _UNFINISHED = ".new"
 class EmbeddedJob:
     """An open Frontier, and the folder that is held for it.
 
-    The folder is a job's: `anabranch frontier ls --job FOLDER` and `anabranch why URL --job FOLDER` look into it, while it is open
-    here, too. `on_change` is called from the store's thread and may only wake the host. Opening blocks. Raises: PolicyError,
-    FormatMismatch, StoreInUse, StoreUnavailable.
+    The folder is a job's: `anabranch frontier ls FOLDER` and `anabranch why FOLDER URL` look into it, while it is open here,
+    too. `on_change` is called from the store's thread and may only wake the host. `max_unacknowledged` ends of leases may be
+    lost with the process: as many as the host works on at once. Opening blocks. Raises: PolicyError, FormatMismatch,
+    StoreInUse, StoreUnavailable.
     """
 
     def __init__(
@@ -32,8 +34,11 @@ class EmbeddedJob:
         *,
         on_change: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
+        max_unacknowledged: int | None = None,
     ) -> None:
         order = order_of(settings)
+        if max_unacknowledged is not None:
+            order = replace(order, max_unacknowledged=max_unacknowledged)
         self.folder = folder
         self._lock: int | None = None if folder is None else _taken(folder)
         try:

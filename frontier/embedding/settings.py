@@ -1,7 +1,7 @@
 """What a host program says of its Frontier in plain values, and the order that comes of it. Pure.
 
-The names are those of `[frontier]` and `[politeness]` in a crawl order, all in one table, for no name stands in both. Durations are
-seconds. The same values make the `order.toml` by which `anabranch frontier` opens the job's folder.
+The names are those of `[frontier]` and `[politeness]` in a crawl order, all in one table, for no name stands in both.
+Durations are seconds. The same values make the `order.toml` by which `anabranch frontier` opens the job's folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the scheduler asks of Scrapy's engine: to come back at a time, and what it still works on.
 
-The engine asks for requests when something happens and every five seconds besides. A gate that opens is nothing that
-happens to it, so it is woken then. What does that (`_slot.nextcall`), and what is in progress (`_slot.inprogress`), Scrapy keeps to
+The engine asks for requests when something happens and every five seconds besides. A gate that opens is nothing that happens
+to it, so it is woken then. What does that (`_slot.nextcall`), and what is in progress (`_slot.inprogress`), Scrapy keeps to
 itself; so both are asked for here alone.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.utils.asyncio import call_later, is_asyncio_available
+from scrapy.utils.defer import deferred_from_coro
 
 from frontier.core import Frontier
 
@@ -57,10 +58,19 @@ class Engine:
             self._timer.cancel()
             self._timer = None
 
+    def close_spider(self, reason: str) -> None:
+        """End the crawl, as CloseSpider does."""
+        deferred_from_coro(self._engine.close_spider_async(reason=reason))
+
     def is_done_with(self, request: Request) -> bool | None:
-        """Whether the request's callback or errback has come to its end, and its items were stored; None if it does not tell."""
+        """Whether a request's callback or errback has come to its end, with its items stored; None if that is not told."""
         inprogress = getattr(getattr(self._engine, "_slot", None), "inprogress", None)
         return None if inprogress is None else request not in inprogress
+
+    def is_at_spider(self, request: Request) -> bool:
+        """Whether its callback or its errback runs."""
+        slot = getattr(getattr(self._engine, "scraper", None), "slot", None)
+        return request in getattr(slot, "active", ())
 
     def _rung(self) -> None:
         self._timer = None
@@ -81,5 +91,5 @@ def _soon_from_thread() -> Callable[[Callable[[], None]], object]:
         return asyncio.get_event_loop().call_soon_threadsafe
     from twisted.internet import reactor  # noqa: PLC0415 - installs one where there is none
 
-    call: Callable[[Callable[[], None]], object] = reactor.callFromThread  # type: ignore[attr-defined]
+    call: Callable[[Callable[[], None]], object] = reactor.callFromThread
     return call

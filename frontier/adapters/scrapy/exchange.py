@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from scrapy import Request
 
 from frontier.adapters.scrapy.engine import Engine
@@ -13,6 +11,8 @@ from frontier.core import Frontier
 from frontier.models import Candidate, Outcome, OutcomeKind, Verdict, VerdictKind
 
 _LOST = Outcome(OutcomeKind.DISREGARDED)
+#: Verdicts after which a candidate is not in the Frontier, and will not be.
+_NOT_TAKEN = frozenset({VerdictKind.SEEN, VerdictKind.REFUSED})
 
 
 class Exchange:
@@ -24,32 +24,32 @@ class Exchange:
         self._frontier = frontier
         self._requests = requests
         self._engine = engine
-        self._waiting: deque[Candidate] = deque()  # the store was behind when they came
+        self._owed: list[Candidate] = []  # the store was behind when they came, from no page
 
     def __len__(self) -> int:
-        return self._frontier.pending + len(self._waiting)
+        return self._frontier.pending + len(self._owed)
 
     def put(self, request: Request, *, is_unique: bool) -> Verdict:
         """Queue it. One that comes for a request still at the downloader (retried, redirected) takes that one's place."""
-        number, found_on = request.meta.pop(NUMBER, None), request.meta.pop(FOUND_ON, None)
+        flight, page = self._origin(request)
+        if flight is not None and flight.request is request:
+            request = request.copy()  # it is still out, and known by its number
+        request.meta.pop(NUMBER, None)
+        request.meta.pop(FOUND_ON, None)
         candidate = self._requests.candidate(request, is_unique=is_unique)
-        replaced, page = self.flights.of(number), self.flights.of(found_on)
-        if replaced is not None and replaced.is_at_spider:
-            page = page or replaced
-            replaced = None
-        if replaced is not None:
-            verdict = self._end(replaced, [candidate])[0]
+        if flight is not None and page is None:
+            verdict = self._end(flight, [candidate])[0]
         else:
-            verdict = self._frontier.schedule([candidate], None if page is None else page.lease)[0]
+            verdict = self._schedule([candidate], page)[0]
         if verdict.kind is VerdictKind.BUSY:
-            self._waiting.append(candidate)
-        elif verdict.kind is not VerdictKind.NEW:
+            (self._owed if page is None else page.owed).append(candidate)
+        elif verdict.kind in _NOT_TAKEN:
             self._requests.forget(candidate)
         return verdict
 
     def take(self) -> Request | None:
         """The next request that may be fetched now."""
-        self._put_waiting()
+        self._put_owed()
         while (lease := self._frontier.lease()) is not None:
             request = self._requests.request(lease)
             if request is not None:
@@ -61,30 +61,61 @@ class Exchange:
         self._engine.wake_at(self._frontier)
         return None
 
+    def is_kept(self, request: Request) -> bool:
+        """A request that was taken is in this process's memory alone."""
+        flight = self.flights.of(request.meta[NUMBER])
+        return flight is not None and self._requests.is_kept(flight.lease)
+
     def end_consumed(self) -> None:
         """End the leases of all requests that the engine is done with."""
-        for flight in self.flights:
+        for flight in self.flights.landing():
             is_done = self._engine.is_done_with(flight.request)
-            if flight.is_consumed if is_done is None else is_done:
+            if (flight.is_consumed if is_done is None else is_done) and not flight.is_cut:
                 self._end(flight)
 
     def release_all(self) -> None:
         """Give back what is out."""
+        self._put_owed()
+        if self._owed:
+            self._frontier.flush()
+            self._put_owed()
         for flight in self.flights:
             self.flights.end(flight)
             self._frontier.release(flight.lease)
 
+    def _origin(self, request: Request) -> tuple[Flight | None, Flight | None]:
+        """The request in flight that this one was made from, if it was, and the page that it was found on."""
+        flight, page = self.flights.of(request.meta.get(NUMBER)), self.flights.of(request.meta.get(FOUND_ON))
+        if flight is not None and page is None and (flight.is_at_spider or self._engine.is_at_spider(flight.request)):
+            page = flight
+        return flight, page
+
+    def _schedule(self, candidates: list[Candidate], page: Flight | None) -> list[Verdict]:
+        return self._frontier.schedule(candidates, None if page is None else page.lease)
+
     def _end(self, flight: Flight, successors: list[Candidate] | None = None) -> list[Verdict]:
+        """What it owes goes with it, for to finish is never refused."""
+        successors = successors or []
         self.flights.end(flight)
-        verdicts = self._frontier.finish(flight.lease, flight.outcome(), successors or ())
+        verdicts = self._frontier.finish(flight.lease, flight.outcome(), [*successors, *flight.owed])
+        self._forget(flight.owed, verdicts[len(successors) :])
         self._requests.ended(flight.lease)
         return verdicts
 
-    def _put_waiting(self) -> None:
-        while self._waiting:
-            verdict = self._frontier.schedule([self._waiting[0]])[0]
-            if verdict.kind is VerdictKind.BUSY:
-                return
-            candidate = self._waiting.popleft()
-            if verdict.kind is not VerdictKind.NEW:
+    def _put_owed(self) -> None:
+        """Send again what the store was behind for; it is refused all or none."""
+        if self._owed and self._sent(self._owed, None):
+            self._owed = []
+        for flight in self.flights.landing():
+            if flight.owed and self._sent(flight.owed, flight):
+                flight.owed = []
+
+    def _sent(self, candidates: list[Candidate], page: Flight | None) -> bool:
+        verdicts = self._schedule(candidates, page)
+        self._forget(candidates, verdicts)
+        return verdicts[0].kind is not VerdictKind.BUSY
+
+    def _forget(self, candidates: list[Candidate], verdicts: list[Verdict]) -> None:
+        for candidate, verdict in zip(candidates, verdicts, strict=True):
+            if verdict.kind in _NOT_TAKEN:
                 self._requests.forget(candidate)

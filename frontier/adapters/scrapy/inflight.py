@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scrapy import Request
 
-from frontier.models import HostTrouble, Lease, Outcome, OutcomeKind
+from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
 
 #: Heritrix's status of a host that could not be reached.
 UNREACHABLE = -2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Flight:
     """One request that is out."""
 
@@ -24,8 +24,11 @@ class Flight:
     status: int = 0  #: of the answer, before any middleware; 0: none came
     trouble: HostTrouble = HostTrouble.NONE
     retry_after_s: float = 0.0
+    has_headers: bool = False  #: the host has begun to answer
     is_at_spider: bool = False  #: a response goes to its callback, or has gone there
     is_consumed: bool = False  #: all that the callback yields was taken
+    is_cut: bool = False  #: its callback has closed the spider: it is not consumed, and comes again
+    owed: list[Candidate] = field(default_factory=list)  #: found on it, and not taken yet, for the store was behind
 
     def outcome(self) -> Outcome:
         """How its lease ends.
@@ -40,15 +43,16 @@ class Flight:
         else:
             kind = OutcomeKind.FAILED
         status = self.status or (UNREACHABLE if kind is OutcomeKind.FAILED else 0)
-        times = (self.start_s, self.end_s) if self.start_s is not None and self.end_s is not None else (None, None)
-        return Outcome(kind, status, *times, trouble=self.trouble, retry_after_s=self.retry_after_s)
+        start_s, end_s = (None, None) if self.end_s is None else (self.start_s, self.end_s)
+        return Outcome(kind, status, start_s, end_s, trouble=self.trouble, retry_after_s=self.retry_after_s)
 
 
 class InFlight:
-    """Flights by the number of their lease."""
+    """Flights by the number of their lease. Those in the downloader are many, and are not asked whether they are back."""
 
     def __init__(self) -> None:
         self._flights: dict[int, Flight] = {}
+        self._landing: dict[int, Flight] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -56,14 +60,27 @@ class InFlight:
     def __iter__(self) -> Iterator[Flight]:
         return iter(list(self._flights.values()))
 
+    def landing(self) -> list[Flight]:
+        """Those that may have come to their end: all but those in the downloader."""
+        return list(self._landing.values())
+
     def add(self, lease: Lease, request: Request) -> None:
         """It goes out."""
-        self._flights[lease.ordinal] = Flight(lease, request)
+        self._flights[lease.ordinal] = self._landing[lease.ordinal] = Flight(lease, request)
 
     def of(self, number: object) -> Flight | None:
         """The flight of a lease's number; None for what is none, or out no more."""
         return self._flights.get(number) if isinstance(number, int) else None
 
+    def reached(self, flight: Flight) -> None:
+        """It is in the downloader, which tells when it leaves."""
+        self._landing.pop(flight.lease.ordinal, None)
+
+    def left(self, flight: Flight) -> None:
+        """It has left the downloader."""
+        self._landing[flight.lease.ordinal] = flight
+
     def end(self, flight: Flight) -> None:
         """It is back."""
         del self._flights[flight.lease.ordinal]
+        self._landing.pop(flight.lease.ordinal, None)

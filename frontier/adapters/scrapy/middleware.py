@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
+from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 
 from frontier.adapters.scrapy.engine import scheduler_of
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class FrontierSpiderMiddleware:
-    """With it `anabranch why` knows the page that a request was found on.
+    """With it `anabranch frontier why` knows the page that a request was found on, and a page whose callback closes the spider
+    comes again when the crawl is resumed.
 
-    Needs `FrontierScheduler`; with another scheduler it does nothing. It belongs nearest to the engine (1000), so that it sees what
-    the other middlewares have left.
+    Needs `FrontierScheduler`; with another scheduler it does nothing. It belongs nearest to the engine (a small number), so
+    that it sees what the other middlewares have left.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -44,6 +46,11 @@ class FrontierSpiderMiddleware:
             yield self._marked(each, response)
         self._consumed(response)
 
+    def process_spider_exception(self, response: Response, exception: Exception) -> None:
+        """A callback that closes the spider has not consumed its page."""
+        if isinstance(exception, CloseSpider) and (flight := self._flight(response)) is not None:
+            flight.is_cut = True
+
     def _marked(self, each: Any, response: Response) -> Any:
         if isinstance(each, Request) and (flight := self._flight(response)) is not None:
             each.meta[FOUND_ON] = flight.lease.ordinal
@@ -57,4 +64,4 @@ class FrontierSpiderMiddleware:
         scheduler = scheduler_of(self._crawler)
         if not isinstance(scheduler, FrontierScheduler) or response.request is None:
             return None
-        return scheduler.flights.of(response.request.meta.get(NUMBER))
+        return scheduler.flight_of(response.request.meta.get(NUMBER))

@@ -1,7 +1,7 @@
 """Scrapy's requests as candidates, and leases as its requests.
 
-A payload is the pickled dictionary of a request. A request that cannot be pickled, or any if the Frontier is in memory alone, stays
-here as an object, and its payload names it; a later run does not know that name.
+A payload is the pickled dictionary of a request. A request that cannot be pickled, or any if the Frontier is in memory alone,
+stays here as an object, and its payload names it; a later run does not know that name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Requests:
     """Translates for one run of one spider."""
 
     def __init__(self, spider: Spider, fingerprint: Callable[[Request], bytes], *, is_durable: bool) -> None:
-        self.unserializable = 0  #: requests that a durable Frontier could not take
+        self.trouble: Exception | None = None  #: why the last candidate could not be serialised
         self._spider = spider
         self._fingerprint = fingerprint
         self._is_durable = is_durable
@@ -45,6 +45,7 @@ class Requests:
 
     def candidate(self, request: Request, *, is_unique: bool) -> Candidate:
         """The request for the Frontier. `is_unique`: no other is the same, whatever its fingerprint."""
+        self.trouble = None
         key = self._fingerprint(request)
         return Candidate(
             request.url,
@@ -65,6 +66,10 @@ class Requests:
             return request_from_dict(pickle.loads(payload[1:]), spider=self._spider)  # noqa: S301 - our own job's
         return self._kept.get(payload)
 
+    def is_kept(self, lease: Lease) -> bool:
+        """The request of a lease is no row of the store's."""
+        return not (lease.payload or b"").startswith(_PICKLED)
+
     def ended(self, lease: Lease) -> None:
         """The request will not be asked for again."""
         self._kept.pop(lease.payload or b"", None)
@@ -73,8 +78,8 @@ class Requests:
         if self._is_durable:
             try:
                 return _PICKLED + pickle.dumps(request.to_dict(spider=self._spider), protocol=4)
-            except (ValueError, pickle.PicklingError, AttributeError, TypeError):
-                self.unserializable += 1
+            except (ValueError, pickle.PicklingError, AttributeError, TypeError) as error:
+                self.trouble = error
         payload = _KEPT + self._nonce()
         self._kept[payload] = request
         return payload

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
-from scrapy.exceptions import CloseSpider
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
 from frontier.adapters.scrapy.engine import Engine
-from frontier.adapters.scrapy.exchange import Exchange
-from frontier.adapters.scrapy.inflight import InFlight
-from frontier.adapters.scrapy.requests import Requests
-from frontier.adapters.scrapy.settings import folder, frontier_settings
-from frontier.adapters.scrapy.signals import Listener
-from frontier.embedding.job import EmbeddedJob
+from frontier.adapters.scrapy.inflight import Flight
+from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER
+from frontier.adapters.scrapy.run import Run
+from frontier.adapters.scrapy.settings import UNAVAILABLE
 from frontier.errors import FrontierError
 from frontier.models import VerdictKind
 from frontier.policies.authority import authority
@@ -40,16 +38,22 @@ class FrontierScheduler:
 
     What differs from Scrapy's own: priorities order the requests of one work queue, and those beyond ±63 are equal; within a
     priority they are served in the order in which they came. Requests without a host (`data:`, `file:`) pass no gate and stay
-    in memory. A `DUPEFILTER_CLASS` that is none of Scrapy's decides in the place of the Frontier's filter.
+    in memory. A `DUPEFILTER_CLASS` that is none of Scrapy's decides in the place of the Frontier's filter. If the Frontier
+    fails (a disk that stays full), the spider is closed with the reason `frontier_unavailable`.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._run: Run | None = None
+        self._is_closing = False  # because the Frontier cannot go on
         self._hostless: deque[Request] = deque()
-        self._is_logging_lost = True
+        self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._filter: BaseDupeFilter | None = None if kind in _REPLACED else build_from_crawler(kind, crawler)
-        self._log = RFPDupeFilter(debug=crawler.settings.getbool("DUPEFILTER_DEBUG"))
+        # It logs what the Frontier says of duplicates, and knows those that have no host.
+        self._log = RFPDupeFilter(
+            debug=crawler.settings.getbool("DUPEFILTER_DEBUG"), fingerprinter=crawler.request_fingerprinter
+        )
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FrontierScheduler:
@@ -59,38 +63,41 @@ class FrontierScheduler:
     # Scrapy's interface
 
     def open(self, spider: Spider) -> Any:
-        """Open the Frontier (blocks for some milliseconds). Raises: CloseSpider if it cannot be opened."""
-        crawler, place = self._crawler, folder(self._crawler.settings)
-        engine = Engine(crawler)
+        """Open the Frontier (blocks for some milliseconds). If it cannot be opened, the spider is closed at its first request.
+
+        A scheduler that raises CloseSpider here keeps Scrapy from opening the rest, and from closing it without an error.
+        """
+        self._spider = spider
         try:
-            self._job = EmbeddedJob(place, frontier_settings(crawler.settings), on_change=engine.wake_from_thread)
+            self._run = Run(self._crawler, spider)
         except FrontierError as error:
-            logger.error("the Frontier cannot be opened: %s", error, extra={"spider": spider})  # noqa: TRY400 - one line
-            raise CloseSpider("frontier_unavailable") from error
-        self._spider, self._engine = spider, engine
-        self._place = "memory" if place is None else "disk"
-        self._requests = Requests(spider, crawler.request_fingerprinter.fingerprint, is_durable=place is not None)
-        self._exchange = Exchange(self._job.frontier, self._requests, engine)
-        self._listener = Listener(self._exchange.flights, self._job.frontier, crawler)
+            self._say(logging.ERROR, "the Frontier cannot be opened: %s", error)
+            return None
         if len(self):
-            logger.info("Resuming crawl (%d requests scheduled)", len(self), extra={"spider": spider})
+            self._say(logging.INFO, "Resuming crawl (%d requests scheduled)", len(self))
         return None if self._filter is None else self._filter.open()
 
     def close(self, reason: str) -> Any:
         """End what is consumed, give the rest back, close the Frontier (blocks until all is durable)."""
-        self._engine.sleep()
-        self._exchange.end_consumed()
-        self._exchange.release_all()
-        self._job.close()
+        run, self._run = self._run, None
+        if run is not None:
+            try:
+                run.close(has_failed=self._is_closing)
+            except FrontierError as error:
+                self._say(logging.ERROR, "the Frontier cannot be closed: %s", error)
         return None if self._filter is None else self._filter.close(reason)
 
     def has_pending_requests(self) -> bool:
         """Whether anything is queued, whether or not it may be fetched now."""
-        self._exchange.end_consumed()
+        if self._run is not None:
+            try:
+                self._run.exchange.end_consumed()
+            except FrontierError as error:
+                self._fail(error)
         return len(self) > 0
 
     def __len__(self) -> int:
-        return len(self._exchange) + len(self._hostless)
+        return (0 if self._run is None else len(self._run.exchange)) + len(self._hostless)
 
     def enqueue_request(self, request: Request) -> bool:
         """Queue it; False if it is a duplicate, or no store can hold it."""
@@ -98,53 +105,111 @@ class FrontierScheduler:
             self._filter.log(request, self._spider)
             return False
         if authority(request.url) is None:
-            self._hostless.append(request)
-            self._count("enqueued", "memory")
-            return True
-        before = self._requests.unserializable
-        verdict = self._exchange.put(request, is_unique=request.dont_filter or self._filter is not None)
+            return self._enqueue_hostless(request)
+        if self._run is None:
+            return False
+        try:
+            verdict = self._run.exchange.put(request, is_unique=request.dont_filter or self._filter is not None)
+        except FrontierError as error:
+            self._fail(error)
+            return False
         if verdict.kind is VerdictKind.SEEN:
             self._log.log(request, self._spider)
             return False
         if verdict.kind is VerdictKind.REFUSED:
-            logger.warning("%s cannot be queued: %s", request, verdict.reason, extra={"spider": self._spider})
+            self._say(logging.WARNING, "%s cannot be queued: %s", request, verdict.reason)
             return False
-        is_kept = self._requests.unserializable > before
-        if is_kept:
-            self._stats.inc_value("scheduler/unserializable")
-        self._count("enqueued", "memory" if is_kept else self._place)
+        trouble = self._run.requests.trouble
+        if trouble is not None:
+            self._unserializable(request, trouble)
+        self._count("enqueued", "memory" if trouble is not None else self._run.place)
         return True
 
     def next_request(self) -> Request | None:
         """The next request that may be fetched now; None if there is none: the engine is woken when there is."""
-        self._exchange.end_consumed()
-        if self._hostless:
-            self._count("dequeued", "memory")
-            return self._hostless.popleft()
-        request = self._exchange.take()
-        if self._exchange.lost and self._is_logging_lost:
-            self._is_logging_lost = False
-            logger.warning(
-                "requests that could not be serialised were lost with the process that kept them in its memory",
-                extra={"spider": self._spider},
-            )
+        run = self._run
+        if run is None:
+            self._close_spider()
+            return None
+        try:
+            run.exchange.end_consumed()
+            if self._hostless:
+                self._count("dequeued", "memory")
+                return self._hostless.popleft()
+            request = run.exchange.take()
+        except FrontierError as error:
+            self._fail(error)
+            return None
+        if run.exchange.lost:
+            self._lost(run)
         if request is not None:
-            self._count("dequeued", self._place)
+            self._count("dequeued", "memory" if run.exchange.is_kept(request) else run.place)
         return request
+
+    # What Scrapy's status report asks of its own scheduler
+
+    @property
+    def mqs(self) -> Sized:
+        """What is queued in memory alone; requests that could not be serialised are not told from the others."""
+        return range(len(self) if self._run is None or self._run.place == "memory" else len(self._hostless))
+
+    @property
+    def dqs(self) -> Sized | None:
+        """What is queued in JOBDIR; None without."""
+        is_durable = self._run is not None and self._run.place == "disk"
+        return range(len(self) - len(self._hostless)) if is_durable else None
 
     # For the spider middleware
 
-    @property
-    def flights(self) -> InFlight:
-        """What is out."""
-        return self._exchange.flights
+    def flight_of(self, number: object) -> Flight | None:
+        """What is out under this number."""
+        return None if self._run is None else self._run.exchange.flights.of(number)
 
     # Inside
 
-    @property
-    def _stats(self) -> Any:
-        return self._crawler.stats
+    def _enqueue_hostless(self, request: Request) -> bool:
+        if self._filter is None and not request.dont_filter and self._log.request_seen(request):
+            self._log.log(request, self._spider)
+            return False
+        for name in (NUMBER, FOUND_ON):
+            request.meta.pop(name, None)
+        self._hostless.append(request)
+        self._count("enqueued", "memory")
+        return True
+
+    def _unserializable(self, request: Request, error: Exception) -> None:
+        self._crawler.stats.inc_value("scheduler/unserializable")
+        if self._logs_unserializable:
+            self._logs_unserializable = False
+            words = "Unable to serialize request: %s - reason: %s - no more unserializable requests will be logged"
+            self._say(logging.WARNING, words, request, error)
+
+    def _lost(self, run: Run) -> None:
+        """Said once a run."""
+        if not self._crawler.stats.get_value(_LOST):
+            words = "requests that could not be serialised were lost with the process that kept them in its memory"
+            self._say(logging.WARNING, words)
+        self._crawler.stats.inc_value(_LOST, run.exchange.lost)
+        run.exchange.lost = 0
+
+    def _fail(self, error: FrontierError) -> None:
+        """The Frontier cannot go on; every further call of it would say so, too."""
+        if not self._is_closing:
+            self._say(logging.ERROR, "the Frontier has failed, the crawl ends and can be resumed: %s", error)
+            self._close_spider()
+
+    def _close_spider(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            Engine(self._crawler).close_spider(UNAVAILABLE)
+
+    def _say(self, level: int, words: str, *what: object) -> None:
+        logger.log(level, words, *what, extra={"spider": self._spider})
 
     def _count(self, what: str, place: str) -> None:
-        self._stats.inc_value(f"scheduler/{what}/{place}")
-        self._stats.inc_value(f"scheduler/{what}")
+        self._crawler.stats.inc_value(f"scheduler/{what}/{place}")
+        self._crawler.stats.inc_value(f"scheduler/{what}")
+
+
+#: Requests of an earlier run that only its memory had.
+_LOST = "scheduler/unserializable/lost"

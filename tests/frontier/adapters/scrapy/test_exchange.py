@@ -1,0 +1,159 @@
+"""Requests into a Frontier, out of it, and to their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("scrapy")
+
+from scrapy import Request, Spider
+from scrapy.utils.request import fingerprint
+
+from frontier.adapters.scrapy.exchange import Exchange
+from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
+from frontier.core import Frontier
+from frontier.embedding.job import EmbeddedJob
+from frontier.models import BUSY, VerdictKind
+
+URL = "http://a.test/"
+
+
+class Quiet(Spider):
+    name = "quiet"
+
+
+class HandEngine:
+    """An engine whose work is done by the test."""
+
+    def __init__(self) -> None:
+        self.inprogress: set[Request] = set()
+        self.at_spider: set[Request] = set()
+        self.asked_to_wake = 0
+
+    def wake_at(self, frontier: Frontier) -> None:
+        self.asked_to_wake += 1
+
+    def is_done_with(self, request: Request) -> bool:
+        return request not in self.inprogress
+
+    def is_at_spider(self, request: Request) -> bool:
+        return request in self.at_spider
+
+
+class Crawl:
+    """An exchange over a Frontier in memory."""
+
+    def __init__(self) -> None:
+        self.engine = HandEngine()
+        self.frontier = EmbeddedJob(
+            None, {"min_delay": 0, "max_connections": 9, "per_queue": 9, "delay_factor": 0, "max_delay": 0}
+        ).frontier
+        self.requests = Requests(Quiet(), fingerprint, is_durable=False)
+        self.exchange = Exchange(self.frontier, self.requests, self.engine)  # type: ignore[arg-type]
+
+    def put(self, request: Request, *, is_unique: bool = False) -> VerdictKind:
+        return self.exchange.put(request, is_unique=is_unique).kind
+
+    def out(self, url: str = URL) -> Request:
+        """A request that was just given to the engine."""
+        assert self.put(Request(url)) is VerdictKind.NEW
+        request = self.exchange.take()
+        assert request is not None
+        self.engine.inprogress.add(request)
+        return request
+
+
+@pytest.fixture
+def crawl() -> Any:
+    crawl = Crawl()
+    yield crawl
+    crawl.frontier.close()
+
+
+def test_a_request_is_out_until_the_engine_is_done_with_it(crawl: Crawl) -> None:
+    """No sooner is its lease finished."""
+    request = crawl.out()
+    crawl.exchange.end_consumed()
+    assert crawl.frontier.in_flight == 1
+    crawl.engine.inprogress.clear()
+    crawl.exchange.end_consumed()
+    assert (crawl.frontier.in_flight, crawl.frontier.counts().disregarded) == (0, 1)
+    assert crawl.put(request.replace(meta={})) is VerdictKind.SEEN
+
+
+def test_a_retry_takes_the_place_of_its_request_at_once(crawl: Crawl) -> None:
+    """The lease ends in the call that queues it."""
+    request = crawl.out()
+    assert crawl.put(request.copy(), is_unique=True) is VerdictKind.NEW
+    assert (crawl.frontier.in_flight, crawl.frontier.pending) == (0, 1)
+
+
+def test_a_copy_that_a_callback_asks_for_is_no_retry(crawl: Crawl) -> None:
+    """Its page stays out until the callback is consumed; an errback's, too."""
+    request = crawl.out()
+    crawl.engine.at_spider.add(request)
+    assert crawl.put(request.copy(), is_unique=True) is VerdictKind.NEW
+    assert (crawl.frontier.in_flight, crawl.frontier.pending) == (1, 1)
+
+
+def test_a_request_that_is_asked_for_again_itself_keeps_its_number(crawl: Crawl) -> None:
+    """What is queued is a copy, without numbers."""
+    request = crawl.out()
+    crawl.engine.at_spider.add(request)
+    assert crawl.put(request, is_unique=True) is VerdictKind.NEW
+    assert crawl.exchange.flights.of(request.meta[NUMBER]) is not None
+    again = crawl.exchange.take()
+    assert again is not None
+    assert again is not request
+
+
+def test_what_is_found_on_a_page_names_it(crawl: Crawl) -> None:
+    """By a mark that does not stay in its meta."""
+    request = crawl.out()
+    link = Request(URL + "a", meta={FOUND_ON: request.meta[NUMBER]})
+    assert crawl.put(link) is VerdictKind.NEW
+    assert FOUND_ON not in link.meta
+    lease = crawl.frontier.lease()
+    assert lease is not None
+    assert lease.via == URL
+
+
+@pytest.mark.parametrize("is_ended_first", [True, False])
+def test_links_for_which_the_store_is_behind_are_owed(
+    crawl: Crawl, monkeypatch: pytest.MonkeyPatch, is_ended_first: bool
+) -> None:
+    """They go in with the next call, or with the end of their page; what came from no page waits, too."""
+    request = crawl.out()
+    crawl.engine.at_spider.add(request)
+    with monkeypatch.context() as patch:
+        patch.setattr(Frontier, "schedule", lambda self, candidates, found_on=None: [BUSY] * len(candidates))
+        assert crawl.put(Request(URL + "a", meta={NUMBER: request.meta[NUMBER]})) is VerdictKind.BUSY
+        assert crawl.put(Request(URL + "start")) is VerdictKind.BUSY
+        assert len(crawl.exchange) == 1, "what a page owes counts when its page is through: it is out meanwhile"
+        if is_ended_first:
+            crawl.engine.inprogress.clear()
+            crawl.exchange.end_consumed()
+            assert crawl.frontier.pending == 1
+    urls = {request.url for request in iter(crawl.exchange.take, None)}
+    assert urls == {URL + "a", URL + "start"}
+
+
+def test_what_is_out_at_the_end_comes_again(crawl: Crawl) -> None:
+    """A page whose callback has closed the spider as well, though the engine is done with it."""
+    crawl.out(URL + "a")
+    cut = crawl.out(URL + "b")
+    flight = crawl.exchange.flights.of(cut.meta[NUMBER])
+    assert flight is not None
+    flight.is_cut = True
+    crawl.engine.inprogress.discard(cut)
+    crawl.exchange.end_consumed()
+    crawl.exchange.release_all()
+    assert (crawl.frontier.in_flight, crawl.frontier.pending) == (0, 2)
+
+
+def test_when_nothing_can_be_taken_the_engine_is_to_be_woken(crawl: Crawl) -> None:
+    """It would ask again in five seconds otherwise."""
+    assert crawl.exchange.take() is None
+    assert crawl.engine.asked_to_wake == 1
