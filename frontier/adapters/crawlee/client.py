@@ -59,6 +59,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
+        """Counts that are exact, retired queues included."""
         handled, pending = (0, 0) if self._is_dropped else (self._queue.handled, self._queue.pending)
         return RequestQueueMetadata(
             id=self.id,
@@ -73,42 +74,51 @@ class FrontierRequestQueueClient(RequestQueueClient):
         )
 
     async def drop(self) -> None:
+        """Remove the queue and what it wrote; its folder, too, if nothing else is in it."""
         self._is_dropped = True
         if self._folder is not None:
             await asyncio.to_thread((self._folder / IDENTITY_FILE).unlink, missing_ok=True)
         await self._queue.drop()
 
     async def purge(self) -> None:
+        """Forget all requests."""
         await self._queue.purge()
         self._touch()
 
     async def add_batch_of_requests(
         self, requests: Sequence[Request], *, forefront: bool = False
     ) -> AddRequestsResponse:
+        """As `FrontierQueue.add`."""
         answer = await self._queue.add(requests, front=forefront)
         self._touch()
         return answer
 
     async def get_request(self, unique_key: str) -> Request | None:
+        """As `FrontierQueue.get`."""
         self._accessed_at = datetime.now(UTC)
         return await self._queue.get(unique_key)
 
     async def fetch_next_request(self) -> Request | None:
+        """As `FrontierQueue.fetch`."""
         self._accessed_at = datetime.now(UTC)
         return await self._queue.fetch()
 
     async def mark_request_as_handled(self, request: Request) -> ProcessedRequest | None:
+        """As `FrontierQueue.mark_handled`."""
         self._touch()
         return self._queue.mark_handled(request)
 
     async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
+        """As `FrontierQueue.reclaim`."""
         self._touch()
         return self._queue.reclaim(request, front=forefront)
 
     async def is_empty(self) -> bool:
+        """As `FrontierQueue.is_empty`."""
         return await self._queue.is_empty()
 
     async def is_finished(self) -> bool:
+        """As `FrontierQueue.is_finished`."""
         return self._queue.is_finished
 
     def _touch(self) -> None:

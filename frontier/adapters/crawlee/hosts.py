@@ -77,7 +77,7 @@ class Hosts:
             self._refused_since_s = None
 
     def refused(self, longest_s: float) -> tuple[float, Sequence[str]] | None:
-        """Since when (in seconds) every request was answered by 429, and by whom; None if not for so long, or one may go now."""
+        """For how many seconds every request was answered by 429, and by whom; None if shorter, or one may go now."""
         frontier = self._frontier()
         refused_s = 0.0 if self._refused_since_s is None else frontier.now_s() - self._refused_since_s
         if refused_s <= longest_s or frontier.is_done or frontier.can_lease():

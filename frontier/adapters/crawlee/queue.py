@@ -50,7 +50,7 @@ class FrontierQueue:
     async def open(cls, folder: Path | None, settings: Mapping[str, object]) -> FrontierQueue:
         """Open it off the loop; None: in memory. `settings` are the Frontier's, see `frontier.embedding.settings`.
 
-        `delay_factor` is 0 unless said, for Crawlee does not tell how long a fetch took, only how long it took with its handler.
+        `delay_factor` is 0 unless said, for Crawlee does not tell how long a fetch took, only how long with its handler.
         Raises: PolicyError, FormatMismatch, StoreInUse, StoreUnavailable.
         """
         given = {"delay_factor": 0.0, **settings}

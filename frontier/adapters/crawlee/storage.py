@@ -44,6 +44,7 @@ class FrontierStorageClient(StorageClient):
             await self._opened.pop().close()
 
     def get_storage_client_cache_key(self, configuration: Configuration) -> Hashable:
+        """One instance of each storage for a folder."""
         return super().get_storage_client_cache_key(configuration), configuration.storage_dir
 
     async def create_dataset_client(
@@ -54,6 +55,7 @@ class FrontierStorageClient(StorageClient):
         alias: str | None = None,
         configuration: Configuration | None = None,
     ) -> DatasetClient:
+        """As Crawlee's FileSystemStorageClient."""
         return await self._files.create_dataset_client(id=id, name=name, alias=alias, configuration=configuration)
 
     async def create_kvs_client(
@@ -64,6 +66,7 @@ class FrontierStorageClient(StorageClient):
         alias: str | None = None,
         configuration: Configuration | None = None,
     ) -> KeyValueStoreClient:
+        """As Crawlee's FileSystemStorageClient."""
         return await self._files.create_kvs_client(id=id, name=name, alias=alias, configuration=configuration)
 
     async def create_rq_client(
