@@ -46,8 +46,7 @@ class Hosts:
             return False
         frontier = self._frontier()
         now_s = frontier.now_s()
-        asked_s = 0.0 if retry_after is None else max(retry_after.total_seconds(), 0.0)
-        asked_s = min(asked_s, self._backoff.longest_retry_after_s)
+        asked_s = min(_seconds(retry_after), self._backoff.longest_retry_after_s)
         until_s = now_s + max(asked_s, self._backoff.base_s)
         out = [flight for flight in self._flights() if flight.request.url == url]
         for flight in out:
@@ -55,8 +54,7 @@ class Hosts:
         if not out and self._have_gates:
             frontier.block(GateKey(host), until_s)
         _remember(self._until_s, host, max(until_s, now_s + _LEAST_COOLDOWN_S, self._until_s.get(host, 0.0)))
-        if self._refused_since_s is None:
-            self._refused_since_s = now_s
+        self._refused_since_s = now_s if self._refused_since_s is None else self._refused_since_s
         return True
 
     def is_throttled(self, url: str) -> bool:
@@ -90,6 +88,10 @@ class Hosts:
         self._refused_since_s = None
         for host, delay_s in self._delays.items():
             self._frontier().set_delay(GateKey(host), delay_s)
+
+
+def _seconds(asked: timedelta | None) -> float:
+    return 0.0 if asked is None else max(asked.total_seconds(), 0.0)
 
 
 def _remember(table: dict[str, float], host: str, number: float) -> None:

@@ -109,22 +109,7 @@ class FrontierQueue:
         candidates = [candidate_of(request, front=front) for request in requests]
         verdicts = await self._scheduled(candidates)
         handled = await self._handled_of(candidates, verdicts)
-        answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
-        for request, verdict in zip(requests, verdicts, strict=True):
-            key = request.unique_key
-            if verdict.kind is VerdictKind.REFUSED:
-                logger.warning("%s cannot be queued: %s", request.url, verdict.reason)
-                refused = UnprocessedRequest(unique_key=key, url=request.url, method=request.method)
-                answer.unprocessed_requests.append(refused)
-            else:
-                answer.processed_requests.append(
-                    ProcessedRequest(
-                        unique_key=key,
-                        was_already_present=verdict.kind is VerdictKind.SEEN,
-                        was_already_handled=key_of(key) in handled,
-                    )
-                )
-        return answer
+        return _answer(requests, verdicts, handled)
 
     async def fetch(self) -> Request | None:
         """The next request that may be fetched now. Waits for the store, but for no host."""
@@ -244,3 +229,20 @@ class FrontierQueue:
         """A program that forgot to close it; a child that was forked has none of its threads."""
         if os.getpid() == self._process:
             self._job.close()
+
+
+def _answer(requests: Sequence[Request], verdicts: Sequence[Verdict], handled: set[bytes]) -> AddRequestsResponse:
+    """What Crawlee is told of requests that were added."""
+    answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
+    for request, verdict in zip(requests, verdicts, strict=True):
+        key = request.unique_key
+        if verdict.kind is VerdictKind.REFUSED:
+            logger.warning("%s cannot be queued: %s", request.url, verdict.reason)
+            refused = UnprocessedRequest(unique_key=key, url=request.url, method=request.method)
+            answer.unprocessed_requests.append(refused)
+            continue
+        is_seen, is_handled = verdict.kind is VerdictKind.SEEN, key_of(key) in handled
+        answer.processed_requests.append(
+            ProcessedRequest(unique_key=key, was_already_present=is_seen, was_already_handled=is_handled)
+        )
+    return answer
