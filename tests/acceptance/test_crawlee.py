@@ -57,8 +57,8 @@ async def started(task: dict[str, Any], cwd: Path) -> asyncio.subprocess.Process
 
 async def printed(process: asyncio.subprocess.Process) -> tuple[list[dict[str, Any]], str]:
     """What it said, and what it complained of."""
-    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-    return [json.loads(line) for line in out.decode().splitlines()], err.decode()
+    out, err = await printed_text(process)
+    return [json.loads(line) for line in out.splitlines()], err
 
 
 async def crawled(task: dict[str, Any], cwd: Path) -> list[dict[str, Any]]:
@@ -206,13 +206,24 @@ async def test_storages_are_resumed_purged_and_kept_as_crawlees_own(tmp_path: Pa
         named = {**task, "purge": True, "name": "mine"}
         assert paths(await crawled(named, tmp_path)) == ["/", "/a"]
         assert paths(await crawled(named, tmp_path)) == []
-        folder = tmp_path / "kept" / "request_queues" / "default"
-        looked = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler", "frontier", "ls", "--job", str(folder)),
+
+
+async def test_the_folder_is_a_job_for_the_command(tmp_path: Path) -> None:
+    """When the crawler has ended, `anabranch why` says what became of a URL."""
+    async with a_site({"/": Page(links=go("/a")), "/a": Page()}) as site:
+        await crawled(a_task(site, tmp_path / "job"), tmp_path)
+        asked = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "crawler", "why", str(tmp_path / "job"), url(site, "/a")),
             cwd=REPOSITORY,
             env=environment(),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, complaints = await looked.communicate()
-        assert looked.returncode == 0, complaints
+        answer, complaints = await printed_text(asked)
+        assert (asked.returncode, complaints) == (0, "")
+        assert "done" in answer
+
+
+async def printed_text(process: asyncio.subprocess.Process) -> tuple[str, str]:
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    return out.decode(), err.decode()
