@@ -22,9 +22,9 @@ _UNFINISHED = ".new"
 class EmbeddedJob:
     """An open Frontier, and the folder that is held for it.
 
-    The folder is a job's: `anabranch frontier ls --job FOLDER` and `anabranch why URL --job FOLDER` look into it, while it is open
-    here, too. `on_change` is called from the store's thread and may only wake the host. Opening blocks. Raises: PolicyError,
-    FormatMismatch, StoreInUse, StoreUnavailable.
+    The folder is a job's: `anabranch frontier ls` and `anabranch why` look into it, while it is open here, too. `on_change` is
+    called from the store's thread and may only wake the host. Opening blocks. Raises: PolicyError, FormatMismatch, StoreInUse,
+    StoreUnavailable.
     """
 
     def __init__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,6 +18,10 @@ from frontier.adapters.crawlee.storage import FrontierStorageClient
 from frontier.errors import FormatMismatch
 
 A = Request.from_url("http://a.test/")
+
+
+def folders(path: Path) -> set[str]:
+    return {folder.name for folder in path.iterdir()}
 
 
 @pytest.fixture
@@ -121,7 +124,7 @@ async def test_datasets_and_key_value_stores_are_crawlees_files(
     await dataset.push_data({"a": 1})
     store = await storage.create_kvs_client(configuration=configuration)
     await store.set_value(key="k", value="v")
-    assert set(os.listdir(tmp_path)) == {"datasets", "key_value_stores"}
+    assert folders(tmp_path) == {"datasets", "key_value_stores"}
 
 
 async def test_a_storage_is_one_for_each_folder(storage: FrontierStorageClient, configuration: Configuration) -> None:
