@@ -200,9 +200,8 @@ class FrontierQueue:
         seen = [one.dedup_key() for one, verdict in pairs if verdict.kind is VerdictKind.SEEN]
         if not seen:
             return set()
-        ended = await asyncio.to_thread(self._frontier.ended, seen)
-        reclaimed = OutcomeKind.DISREGARDED.value
-        return {key for key, record in ended.items() if record.outcome != reclaimed}
+        # A key stands for its latest row, so one that was reclaimed has not ended.
+        return set(await asyncio.to_thread(self._frontier.ended, seen))
 
     def _taken(self, lease: Lease) -> Request | None:
         try:
