@@ -44,6 +44,8 @@ __all__ = ["DedupFilter", "FrontierOrder", "check_order", "has_store", "open_fro
 
 #: The store's file in the state folder.
 STORE_FILE = "frontier.db"
+#: The filter's folder in it.
+SEEN_FOLDER = "seen"
 #: What the order said of budgets when the store was last opened: a change may wake queues.
 _BUDGETS = "budgets"
 #: When the store was last opened after an owner had died.
@@ -235,7 +237,7 @@ def _open_filter(
     """The filter, knowing all that the store knows."""
     if isinstance(given, SharedFilter):
         return _open_beside(state, order, store, opening, given)
-    folder = None if state is None else state / "seen"
+    folder = None if state is None else state / SEEN_FOLDER
     with _filter_errors(None if given is not None else folder):
         seen = open_filter(folder, order.uniq) if given is None else given
         _catch_up(seen, store, opening)

@@ -44,6 +44,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/network/socks.py",
         "crawler/network/wire.py",
     ),
+    "crawlee": ("frontier/adapters/crawlee/*",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetching/answers.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
@@ -83,7 +84,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetching/exchange.py",
         "crawler/fetching/fetcher.py",
         "crawler/fetching/requests.py",
-    ),  # the type of aiohttp's URLs
+        "frontier/adapters/crawlee/requests.py",
+    ),  # the type of aiohttp's URLs, and of Crawlee's
 }
 
 #: Names under which things without a home gather: a helper lives with its user.

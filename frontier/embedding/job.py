@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from frontier.clocks import Clock
-from frontier.composition import open_frontier
+from frontier.composition import SEEN_FOLDER, STORE_FILE, has_store, open_frontier
 from frontier.core import Frontier
-from frontier.embedding.folder import FORMAT_FILE, ORDER_FILE, STATE, Held, format_text, take_lock
+from frontier.embedding.folder import FORMAT_FILE, LOCK_FILE, ORDER_FILE, STATE, Held, format_text, take_lock
 from frontier.embedding.settings import order_of, order_text
 from frontier.errors import StoreInUse, StoreUnavailable
 
@@ -40,15 +42,33 @@ class EmbeddedJob:
         if max_unacknowledged is not None:
             order = replace(order, max_unacknowledged=max_unacknowledged)
         self.folder = folder
+        self._text = order_text(settings)
+        self._open = partial(
+            open_frontier, None if folder is None else folder / STATE, order, on_change=on_change, clock=clock
+        )
         self._lock: int | None = None if folder is None else _taken(folder)
         try:
-            state = None if folder is None else folder / STATE
-            self.frontier: Frontier = open_frontier(state, order, on_change=on_change, clock=clock)
-            if folder is not None:
-                _describe(folder, order_text(settings))
+            self.frontier: Frontier = self._opened()
         except BaseException:
             self._let_go()
             raise
+
+    def empty(self) -> None:
+        """Forget all and begin anew, the folder still held (blocks). Raises: StoreUnavailable."""
+        self.frontier.close()
+        if self.folder is not None:
+            _forget(self.folder)
+        self.frontier = self._opened()
+
+    def remove(self) -> None:
+        """Close it and remove what it wrote, and the folder if nothing else is in it (blocks). Raises: StoreUnavailable."""
+        try:
+            self.frontier.close()
+            if self.folder is not None and self._lock is not None:
+                _forget(self.folder)
+                _remove(self.folder)
+        finally:
+            self._let_go()
 
     def close(self) -> None:
         """Write all, close the Frontier, let go of the folder (blocks). A second call is harmless."""
@@ -56,6 +76,20 @@ class EmbeddedJob:
             self.frontier.close()
         finally:
             self._let_go()
+
+    def _opened(self) -> Frontier:
+        if self.folder is not None and not has_store(self.folder / STATE):
+            _forget(
+                self.folder
+            )  # a filter without rows, left by an end in the middle of `empty`, would refuse what it has seen
+        frontier = self._open()
+        try:
+            if self.folder is not None:
+                _describe(self.folder, self._text)
+        except BaseException:
+            frontier.close()
+            raise
+        return frontier
 
     def _let_go(self) -> None:
         lock, self._lock = self._lock, None
@@ -73,6 +107,30 @@ def _taken(folder: Path) -> int:
         raise StoreInUse(f"{folder}: {who} uses this job; end it first, or choose another folder") from held
     except OSError as error:
         raise StoreUnavailable(f"{folder}: {error.strerror}; choose a folder that can be written") from error
+
+
+def _forget(folder: Path) -> None:
+    """Remove the rows, then the filter; the lock stays. Raises: StoreUnavailable."""
+    state = folder / STATE
+    try:
+        for file in sorted(state.glob(f"{STORE_FILE}*")):
+            file.unlink()
+        if (state / SEEN_FOLDER).exists():
+            shutil.rmtree(state / SEEN_FOLDER)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder}: {error.strerror}; it cannot be emptied") from error
+
+
+def _remove(folder: Path) -> None:
+    """Remove what else says that it is a job, and the folder if nothing else is in it. Raises: StoreUnavailable."""
+    try:
+        for file in (folder / STATE / FORMAT_FILE, folder / ORDER_FILE, folder / STATE / LOCK_FILE):
+            file.unlink(missing_ok=True)
+        for empty in (folder / STATE, folder):
+            if not any(empty.iterdir()):
+                empty.rmdir()
+    except OSError as error:
+        raise StoreUnavailable(f"{folder}: {error.strerror}; it cannot be removed") from error
 
 
 def _describe(folder: Path, order: str) -> None:

@@ -52,7 +52,8 @@ class MemoryQuestions:
         if row is None:
             return None
         state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
-        return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s, row.hops)
+        place = (row.queue, row.gate, row.due_s)
+        return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, row.hops, row.payload)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""

@@ -179,7 +179,8 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
     row = Row._make(found[0])
     state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
-    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s, row.hops)
+    place = (row.queue, row.gate, row.due_s)
+    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, row.hops, row.payload)
 
 
 def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:

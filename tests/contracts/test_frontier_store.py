@@ -263,6 +263,14 @@ def test_look_up_knows_each_state(teller: Teller) -> None:
     assert known(teller.store, b"k") == UrlRecord("http://a.test/3", UrlState.ENDED, -2, "failed", 0, 3)
 
 
+def test_look_up_answers_the_payload_of_what_is_queued(teller: Teller) -> None:
+    """A host program keeps its request there."""
+    teller.say([row(1)._replace(payload=b"mine")])
+    queued = known(teller.store, b"http://a.test/1")
+    assert queued is not None
+    assert queued.payload == b"mine"
+
+
 def test_a_lane_named_in_a_look_up_changes_no_answer(teller: Teller) -> None:
     """It spares a scan if it is right, and does no harm if it is not."""
     rows = [row(1), row(2, precedence=FRONT), row(3), row(4)]

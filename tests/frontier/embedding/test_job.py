@@ -10,7 +10,7 @@ from crawler.jobs.job import JobFolder, is_job, who_holds
 from crawler.outcomes.errors import JobInUse
 from frontier.embedding.job import EmbeddedJob
 from frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
-from frontier.models import Candidate
+from frontier.models import NEW, Candidate
 
 URL = "http://a.test/"
 
@@ -64,3 +64,41 @@ def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match="choose a folder that can be written"):
         EmbeddedJob(tmp_path / "file", {})
+
+
+def test_a_job_is_emptied_while_it_is_held(tmp_path: Path) -> None:
+    """Rows and filter go; nobody can take the folder meanwhile."""
+    job = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    job.frontier.schedule([Candidate(URL)])
+    job.empty()
+    assert job.frontier.schedule([Candidate(URL)]) == [NEW]
+    assert job.frontier.pending == 1
+    with pytest.raises(StoreInUse):
+        EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    job.close()
+    again = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    assert again.frontier.pending == 1
+    again.close()
+
+
+def test_a_filter_without_rows_is_not_believed(tmp_path: Path) -> None:
+    """The process died in the middle of `empty`: what the filter knows nobody will fetch."""
+    job = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    job.frontier.schedule([Candidate(URL)])
+    job.close()
+    (tmp_path / "job" / "state" / "frontier.db").unlink()
+    again = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    assert again.frontier.schedule([Candidate(URL)]) == [NEW]
+    again.close()
+
+
+def test_a_job_that_is_removed_leaves_what_is_not_its_own(tmp_path: Path) -> None:
+    """A folder with nothing else in it goes, too; a second call is harmless."""
+    for name, others in (("one", []), ("two", ["mine.txt"])):
+        job = EmbeddedJob(tmp_path / name, {})
+        for other in others:
+            (tmp_path / name / other).touch()
+        job.remove()
+        job.remove()
+        assert (tmp_path / name).exists() == bool(others)
+        assert [file.name for file in (tmp_path / name).glob("*")] == others
