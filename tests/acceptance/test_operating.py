@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -44,6 +44,16 @@ async def told(tmp_path, verb, *more):
     return await anabranch(verb, tmp_path / "job", *more, cwd=tmp_path)
 
 
+@contextmanager
+def held_up(web):
+    """While inside, answers take long: however slow the command is that is started, the crawl goes on when it comes."""
+    usual_s, web.delay_s = web.delay_s, 1.0
+    try:
+        yield
+    finally:
+        web.delay_s = usual_s
+
+
 async def facts(tmp_path):
     return json.loads((await told(tmp_path, "status", "--json")).out)
 
@@ -59,7 +69,8 @@ async def test_a_paused_crawl_fetches_nothing_until_it_is_resumed(tmp_path, slow
     """Its status says so; after `resume` it ends by itself, and nothing is missing."""
     process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
     await seen(slow_web, 20)
-    paused = await told(tmp_path, "pause")
+    with held_up(slow_web):
+        paused = await told(tmp_path, "pause")
     assert (paused.code, "paused by the operator" in paused.out) == (0, True), paused.err
     await until_idle(tmp_path)
     before = served(slow_web)
@@ -79,7 +90,8 @@ async def test_stop_ends_a_crawl_in_order(tmp_path, slow_web):
     command = crawl_of(tmp_path, slow_web)
     process = await start(*command, cwd=tmp_path)
     await seen(slow_web, 20)
-    stopped = await told(tmp_path, "stop", "--wait")
+    with held_up(slow_web):
+        stopped = await told(tmp_path, "stop", "--wait")
     assert stopped.code == 0, stopped.err
     status = await told(tmp_path, "status")
     assert "not running" in status.out, "it has ended when `stop --wait` comes back"
@@ -115,7 +127,8 @@ async def test_seeds_are_added_to_a_running_crawl(tmp_path, slow_web):
     process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
     await seen(slow_web, 20)
     (tmp_path / "more.txt").write_text(f"{OTHER}\n{SEED}\n")
-    added = await told(tmp_path, "add", "more.txt", "no host at all")
+    with held_up(slow_web):
+        added = await told(tmp_path, "add", "more.txt", "no host at all")
     assert added.code == 5, "one of them was none"
     assert added.out == f"new      {OTHER}\nseen     {SEED}\n"
     assert "'no host at all'" in added.err

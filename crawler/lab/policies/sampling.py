@@ -40,7 +40,7 @@ class Sampler:
         self._start_s: float | None = None
         self._cpu_s = 0.0  #: that the process had used at the start
         self._lag_s = 0.0
-        self._waited_s, self._turns = 0.0, 0  # as `_waits` says, at the start
+        self._waited_s = 0.0  # as `_waited_s` says, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
         self._looked_s, self._held_s, self._peak = 0.0, 0.0, 0  # at workers: until when, and what a sample has of them
 
@@ -49,7 +49,7 @@ class Sampler:
         self._queues = _queues_of(await frontier.statistics())
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
-            self._waited_s, self._turns = _waits()
+            self._waited_s = _waited_s()
         try:
             with self._sampling(counts):
                 while True:
@@ -67,12 +67,10 @@ class Sampler:
         elapsed_s = self._now_s()
         if elapsed_s <= 0:
             return Busy(0.0, self._lag_s)
-        waited_s, turns = _waits()
         return Busy(
             share=(_cpu_s() - self._cpu_s) / elapsed_s,
             longest_lag_s=self._lag_s,
-            waited=(waited_s - self._waited_s) / elapsed_s,
-            turns=(turns - self._turns) / elapsed_s,
+            waited=(_waited_s() - self._waited_s) / elapsed_s,
         )
 
     def _now_s(self) -> float:
@@ -132,11 +130,10 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _waits() -> tuple[float, int]:
-    """How long the main thread could have run and had no processor, and how often it got one; 0 where no kernel tells.
+def _waited_s() -> float:
+    """How long the main thread could have run and had no processor; 0 where no kernel tells.
 
     Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/schedstat`.
     """
     file = Path("/proc/self/schedstat")
-    _, waited_ns, turns = map(int, file.read_text().split()) if file.exists() else (0, 0, 0)
-    return waited_ns / 1e9, turns
+    return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0

@@ -51,7 +51,6 @@ class Busy(NamedTuple):
     share: float  #: CPU seconds a second
     longest_lag_s: float  #: the most that its event loop was late
     waited: float = 0.0  #: seconds a second that its loop's thread could have run and had no processor
-    turns: float = 0.0  #: times a second that this thread was given a processor; 0 if nobody looked
 
 
 class Repeat(NamedTuple):

@@ -83,7 +83,7 @@ def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
     if least.fetches >= (1 - NEAR) * most.fetches:
         return f"{most.words} allow {most.fetches:,} fetches at once at most under either policy"
     if setting.politeness == POLITE:
-        return f"{most.words} allow {most.fetches:,} fetches at once, {least.words} of {last.policy} {least.fetches:,}"
+        return f"{most.words} allow {most.fetches:,} fetches at once; under {last.policy} {least.words} allow {least.fetches:,}"
     rests = " and rests by itself" if setting.politeness == PAPER else ""
     return (
         f"its URLs stood in {first.queue_lengths.queues:,} queues, those of {last.policy} in "

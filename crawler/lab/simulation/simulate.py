@@ -15,7 +15,7 @@ from crawler.lab.policies.comparison import Comparison, Setting
 from crawler.lab.policies.options import WEB_WORDS, PolicyOptions, delay_words, rule_of
 from crawler.lab.policies.repeats import mean_of_webs
 from crawler.lab.policies.report import report_of
-from crawler.lab.policies.series import RunResult
+from crawler.lab.policies.series import RunResult, at, rate
 from crawler.lab.report import Report, Tell
 from crawler.lab.simulation import deviation
 from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
@@ -149,9 +149,9 @@ def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
     course = _Course(tell, sum(web.urls for web in webs) * len(compared.policies))
     comparisons = []
     for comparison, web in zip(live, webs, strict=True):
-        simulated, cost_s = [], page_cost_s(comparison.runs)
+        simulated = []
+        speed = speed_of(comparison.runs) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
         for run_ in comparison.runs:
-            speed = speed_of(run_, cost_s) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
             model = _model(compared, run_.policy, web, compared.seconds, speed)
             heard = course.of_run(f"{comparison.setting.web.partition(',')[0]}, {run_.policy}", web.urls)
             simulated.append(simulate(model, heard))
@@ -168,26 +168,30 @@ def _live_webs(compared: PolicyOptions) -> Iterator[Web]:
         yield make_web(web_options(compared, kind))
 
 
-def page_cost_s(runs: Sequence[RunResult]) -> float:
-    """What a page takes of the crawler's processor: the least that any of these live runs took; 0 if that was not measured.
+def speed_of(runs: Sequence[RunResult]) -> Speed:
+    """How fast the crawler of these live runs was; it took no time if that was not measured.
 
-    A crawler that has time to spare commits and looks at its sockets more often, for fewer pages each time; the busier it is,
-    the more pages share that, and the busiest run is where it matters.
+    A page and a turn of its own are what a page took of the processor where it took most, for there was time to spare. A page
+    alone is what it took where it took least, or what the fastest five seconds of all leave to one. While it could have run and
+    had no processor, it stood still: that is part of both.
     """
-    costs = (
-        run.crawler.share * run.duration_s / run.samples[-1].urls
+    costs = [
+        (run.crawler.share + run.crawler.waited) * run.duration_s / run.samples[-1].urls
         for run in runs
         if run.crawler is not None and run.samples and run.samples[-1].urls
-    )
-    return min(costs, default=0.0)
+    ]
+    if not costs:
+        return Speed()
+    fastest = max(map(_fastest, runs))
+    page_s = min(*costs, 1 / fastest) if fastest else min(costs)
+    return Speed(page_s=page_s, turn_s=max(costs) - page_s)
 
 
-def speed_of(live: RunResult, page_s: float) -> Speed:
-    """How fast the crawler was in a live run: how it waited for its turns, if that was measured."""
-    busy = live.crawler
-    if busy is None or not (busy.turns and busy.share):
-        return Speed(page_s=page_s)
-    return Speed(page_s=page_s, wait_s=busy.waited / busy.turns, turn_s=busy.share / busy.turns)
+def _fastest(run: RunResult) -> float:
+    """URLs a second in the fastest `deviation.WINDOW_S` of a run."""
+    span_s = deviation.WINDOW_S
+    starts = (sample.at_s for sample in run.samples if sample.at_s + span_s <= run.duration_s)
+    return max((rate(at(run, start_s), at(run, start_s + span_s)).urls_per_s for start_s in starts), default=0.0)
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:

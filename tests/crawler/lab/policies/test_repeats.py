@@ -90,12 +90,12 @@ def test_the_peak_of_repeats_is_the_highest_of_any() -> None:
 
 
 def test_an_averaged_run_was_as_busy_as_the_busiest() -> None:
-    """Its turns of the processor are those of one run; a server that was too late once may have slowed a run down."""
+    """How it waited for the processor is that of one run; a server that was too late once may have slowed a run down."""
     runs = [
-        run_of(server=Busy(0.2, 0.5, 0.9, 7), queue_lengths=Balance(10, 2, 6)),
-        run_of(server=Busy(0.3, 0.1, 0.1, 5), queue_lengths=Balance(10, 2, 5)),
+        run_of(server=Busy(0.2, 0.5, 0.9), queue_lengths=Balance(10, 2, 6)),
+        run_of(server=Busy(0.3, 0.1, 0.1), queue_lengths=Balance(10, 2, 5)),
     ]
-    assert averaged(runs).server == Busy(0.3, 0.5, 0.1, 5)
+    assert averaged(runs).server == Busy(0.3, 0.5, 0.1)
     assert averaged(runs).crawler is None
     assert averaged(runs).queue_lengths == Balance(10, 2, 5)
 

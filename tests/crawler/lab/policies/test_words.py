@@ -65,7 +65,7 @@ def test_slots_are_the_reason_under_polite() -> None:
     """With k slots a host's queues may be served at once as far as the slots go."""
     runs = [run_of("host", active=(5, 5), queue_lengths=FEW), run_of("bkdr:997", active=(9, 9), queue_lengths=MANY)]
     assert winner(setting_of(connections=8), runs).endswith(
-        "10 hosts with 8 slots each allow 80 fetches at once, 10 queues of host 10."
+        "10 hosts with 8 slots each allow 80 fetches at once; under host 10 queues allow 10."
     )
 
 

@@ -14,14 +14,16 @@ def test_work_waits_for_the_work_before_it() -> None:
     assert processor.busy_s == 6.0
 
 
-def test_whoever_finds_it_idle_waits_for_it_and_others_wait_with_him() -> None:
-    """It is had from 15 s on: the first page until 17 s, the second, which came at 14 s, until 19 s."""
-    processor = Processor(Speed(page_s=2.0, wait_s=5.0))
-    assert processor.serve(10.0) == 7.0
-    assert processor.serve(14.0) == 5.0
+def test_pages_that_come_during_a_turn_share_the_next() -> None:
+    """A turn of 3 s and 1 s a page: 10-14 for the first; 14-20 for the three that came meanwhile; 20-24 for the last."""
+    processor = Processor(Speed(page_s=1.0, turn_s=3.0))
+    waits = [processor.serve(now_s) for now_s in (10.0, 11.0, 12.0, 13.0, 15.0)]
+    assert waits == [4.0, 7.0, 7.0, 7.0, 9.0]
+    assert processor.busy_s == pytest.approx(3 * 3 + 5 * 1)
 
 
-def test_a_turn_ends_and_the_next_is_waited_for() -> None:
-    """Turns of 3 s with 5 s before each: 15-17 first page, 17-18 and 23-24 the second, 24-26 the third."""
-    processor = Processor(Speed(page_s=2.0, wait_s=5.0, turn_s=3.0))
-    assert [processor.serve(10.0) for _ in range(3)] == pytest.approx([7.0, 14.0, 16.0])
+def test_with_time_to_spare_each_page_has_a_turn_of_its_own() -> None:
+    """Then a page costs as much as both."""
+    processor = Processor(Speed(page_s=1.0, turn_s=3.0))
+    assert [processor.serve(now_s) for now_s in (10.0, 14.0, 20.0)] == [4.0, 4.0, 4.0]
+    assert processor.busy_s == 12.0

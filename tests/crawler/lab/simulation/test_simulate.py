@@ -14,7 +14,7 @@ from crawler.lab.policies.saved import COMPARISON, saved
 from crawler.lab.policies.series import Busy
 from crawler.lab.simulation.options import SimulationOptions
 from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.simulate import page_cost_s, run, speed_of
+from crawler.lab.simulation.simulate import run, speed_of
 from crawler.outcomes.errors import UsageError
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
@@ -47,18 +47,17 @@ def test_each_kind_is_a_comparison_of_its_own() -> None:
     assert len(report.data["comparisons"]) == 2
 
 
-def test_a_page_costs_what_it_did_in_the_busiest_live_run() -> None:
-    """0.3 s a second for 20 URLs in 2 s; 0.2 s for as many. Nothing is known if nobody looked."""
-    idle, busy = (run_of(active=(0, 10, 10), crawler=Busy(share, 0.0)) for share in (0.3, 0.2))
-    assert page_cost_s([idle, busy]) == pytest.approx(0.02)
-    assert page_cost_s([replace(idle, crawler=None)]) == 0.0
+def test_the_live_runs_tell_what_a_page_and_a_turn_cost() -> None:
+    """Idle: 0.1 s of the processor a page, busy: 0.02 s; nobody was faster than 100 a second, which leaves 0.01 s to one."""
+    idle = run_of(active=(0, 5, 5), crawler=Busy(0.5, 0.0))
+    busy = run_of(active=(0, *[100] * 5, *[0] * 5), crawler=Busy(0.9, 0.0, waited=0.1))
+    assert astuple(speed_of([idle, busy])) == pytest.approx((0.01, 0.09))
+    assert speed_of([replace(idle, crawler=None)]) == Speed()
 
 
-def test_a_simulated_crawler_waits_for_its_turns_as_the_live_one_did() -> None:
-    """50 turns a second, each of 6 ms after 4 ms of waiting."""
-    live = run_of(crawler=Busy(0.3, 0.0, waited=0.2, turns=50.0))
-    assert astuple(speed_of(live, 0.02)) == pytest.approx((0.02, 0.004, 0.006))
-    assert speed_of(replace(live, crawler=Busy(0.3, 0.0)), 0.02) == Speed(page_s=0.02)
+def test_the_fastest_seconds_bound_no_page_of_a_crawler_that_was_idle() -> None:
+    """Five pages a second at most do not make a page cost 0.2 s."""
+    assert astuple(speed_of([run_of(active=(0, *[5] * 6), crawler=Busy(0.5, 0.0))])) == pytest.approx((0.1, 0.0))
 
 
 def test_a_comparison_by_address_cannot_be_simulated_beside(tmp_path: Path) -> None:
