@@ -40,6 +40,7 @@ _OF_MADE_WEBS = {
     "--hosts": "hosts",
     "--latency": "latency_s",
     "--seed": "seed",
+    "--links": "links",  # of a simulation
 }
 #: Whose gates the delays are owed by.
 _SCOPES = {PAPER: PolitenessScope.QUEUE, POLITE: PolitenessScope.HOST, OFF: PolitenessScope.OFF}
@@ -144,7 +145,9 @@ def _check_webs(options: PolicyOptions) -> None:
 
 def refuse_unused(option: str, options: object, defaults: object) -> None:
     """Raises: UsageError if anything is given that only a made web has, beside this option, which says another web."""
-    unused = [each for each, name in _OF_MADE_WEBS.items() if getattr(options, name) != getattr(defaults, name)]
+    unused = [
+        each for each, name in _OF_MADE_WEBS.items() if getattr(options, name, None) != getattr(defaults, name, None)
+    ]
     if unused:
         raise UsageError(f"{option}: {', '.join(unused)} would make another web; leave it out")
 

@@ -46,11 +46,11 @@ class Sampler:
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
-        self._queues = _queues_of(await frontier.statistics())
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
             self._waited_s = _waited_s()
         try:
+            self._queues = _queues_of(await frontier.statistics())
             with self._sampling(counts):
                 while True:
                     await self._until_next()

@@ -39,6 +39,19 @@ async def test_the_first_sample_is_of_the_start_and_the_last_of_the_end() -> Non
     assert not sampler.is_drained
 
 
+async def test_a_crawl_that_ends_before_it_was_looked_at_is_sampled_at_its_end() -> None:
+    """A web of a page or two is done before the queues have answered."""
+    counts, told = CrawlStatistics(started_s=0.0, pages=2), []
+    sampler = Sampler(told.append)
+    async with memory_frontier("http://a.test/") as frontier:
+        watching = asyncio.create_task(sampler.watch(frontier, counts))
+        await asyncio.sleep(0)
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+    assert [(sample.at_s, sample.urls) for sample in told] == [(sampler.ended_s, 2)]
+
+
 async def test_a_crawl_that_goes_on_is_sampled_on_the_same_clock() -> None:
     """What is added in the last moment starts the workers again, not the time."""
     counts, told = CrawlStatistics(started_s=0.0), []

@@ -45,6 +45,10 @@ def test_each_repeat_has_another_web_and_a_live_one_its_own_links() -> None:
         (SimulationOptions(kinds=("hosts", "hosts")), "names one of them twice"),
         (SimulationOptions(min_delay_s=40.0), "--max-delay (30s) is less than --min-delay (40s)"),
         (SimulationOptions(beside=Path("live.json"), seed=2), "leave out what sets seed"),
+        (
+            SimulationOptions(replay=Path("crawl.log"), links=5, seed=2),
+            "--replay: --seed, --links would make another web",
+        ),
         (SimulationOptions(politeness="rude"), "--politeness 'rude' is unknown"),
     ],
 )
