@@ -94,15 +94,28 @@ def _place(suite: Suite, asked: argparse.Namespace) -> Environment:
 
 def _result(suite: Suite, variant: str, place: Environment, said: table.Suite, workers: int) -> Result:
     """Run one suite. A test that hangs ends its process (pytest-xdist starts another), for Twisted's loop is lost with it."""
-    files = sorted(str(path.relative_to(place.tests)) for path in (place.tests / suite.folder).rglob("*.py") if _has_tests(path))
+    files = sorted(
+        str(path.relative_to(place.tests)) for path in (place.tests / suite.folder).rglob("*.py") if _has_tests(path)
+    )
     chosen = [file for file in files if said.reason_outside(file) is None]
     print(f"{suite.name} {variant}: {len(chosen)} of {len(files)} files ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="anabranch.") as scratch:
         report = Path(scratch, "report.json")
         done = subprocess.run(
-            [place.python, "-m", "pytest", *_OPTIONS, f"-n{workers}", "-p", suite.plugin, *suite.variants[variant], *chosen],
+            [
+                place.python,
+                "-m",
+                "pytest",
+                *_OPTIONS,
+                f"-n{workers}",
+                "-p",
+                suite.plugin,
+                *suite.variants[variant],
+                *chosen,
+            ],
             cwd=place.tests,
-            env=os.environ | {"ANABRANCH_SUITE": f"{suite.name} {variant} {place.version}", "ANABRANCH_REPORT": str(report)},
+            env=os.environ
+            | {"ANABRANCH_SUITE": f"{suite.name} {variant} {place.version}", "ANABRANCH_REPORT": str(report)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,18 +1,23 @@
-"""A pytest plugin for Crawlee's suite: the storage client is ours.
+"""A pytest plugin for Crawlee's suite: the class under test is ours. `ANABRANCH_SUITE` says which one.
 
-Every storage client that a test makes of Crawlee's file or memory kind, and the one that a crawler has that is given none. Of
+crawlee-manager: the request manager of a crawler that is given none.
+
+crawlee-storage: every storage client that a test makes of Crawlee's file or memory kind, and the one that a crawler has that is given none. Of
 the tests that run once with each of Crawlee's clients one run is kept, with ours in the place of its file storage.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from crawlee import _service_locator, storage_clients
+from crawlee.crawlers import BasicCrawler
 
-from frontier.adapters.crawlee import FrontierStorageClient
+from frontier.adapters.crawlee import FrontierRequestManager, FrontierStorageClient
+from scripts.hosts.selection import SUITE
 
 #: Their tests measure no politeness, and their hosts fail on purpose.
 _SETTINGS = {
@@ -23,7 +28,8 @@ _SETTINGS = {
     "backoff_base": 0.0,
     "backoff_cap": 0.0,
 }
-_MADE: list[FrontierStorageClient] = []
+_IS_MANAGER = os.environ[SUITE].startswith("crawlee-manager")
+_MADE: list[FrontierStorageClient | FrontierRequestManager] = []
 
 
 class ForFiles(FrontierStorageClient):
@@ -46,7 +52,9 @@ _SWAPS: dict[object, type] = {
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Swap what modules and parameters name."""
+    """Swap what modules name."""
+    if _IS_MANAGER:
+        return
     functions = [item for item in items if isinstance(item, pytest.Function)]
     for module in {item.module for item in functions} | set(config.pluginmanager.get_plugins()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
@@ -70,4 +78,15 @@ async def _close() -> AsyncIterator[None]:
         await _MADE.pop().close()
 
 
-vars(_service_locator)["FileSystemStorageClient"] = ForFiles
+async def _manager(crawler: Any) -> Any:
+    """In the place of `BasicCrawler.get_request_manager`."""
+    if not crawler._request_manager:  # noqa: SLF001
+        crawler._request_manager = await FrontierRequestManager.open(None, **_SETTINGS)  # noqa: SLF001
+        _MADE.append(crawler._request_manager)  # noqa: SLF001
+    return crawler._request_manager  # noqa: SLF001
+
+
+if _IS_MANAGER:
+    BasicCrawler.get_request_manager = _manager  # type: ignore[method-assign]
+else:
+    vars(_service_locator)["FileSystemStorageClient"] = ForFiles

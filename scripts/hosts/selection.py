@@ -24,6 +24,7 @@ class Selection:
 
     def __init__(self, exemptions: Sequence[table.Exemption]) -> None:
         self._exemptions = exemptions
+        self._known = {one.reason for one in exemptions}
         self._collected: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
@@ -57,9 +58,10 @@ class Selection:
         reason = getattr(report, "wasxfail", None)
         if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # by pytest-rerunfailures
             return
-        if reason is not None and report.skipped:
+        words = (reason or "").removeprefix("reason: ").removeprefix("[NOTRUN] ")
+        if report.skipped and words in self._known:
             self._counts["not applicable"] += 1
-            self._reasons[reason.removeprefix("reason: ").removeprefix("[NOTRUN] ")] += 1
+            self._reasons[words] += 1
         elif report.failed:
             self._failed[report.nodeid] = (report.longreprtext.strip().splitlines() or ["?"])[-1]
         elif report.skipped:

@@ -29,6 +29,7 @@ SCRAPY = Host(
         "pyftpdlib",
         "pygments",
         "pytest",
+        "pytest-asyncio",
         "pytest-rerunfailures",
         "pytest-timeout",
         "pytest-twisted",
@@ -73,8 +74,13 @@ class Suite:
     variants: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"default": ()})
 
 
-_ASYNCIO = {"asyncio": ("--reactor=asyncio",)}
-_REACTORS = {**_ASYNCIO, "none": ("-p", "no:twisted", "--reactor=none")}
+#: By Twisted's asyncio reactor, by its own default one, and without Twisted's.
+_ASYNCIO = {"asyncio": ("-p", "no:asyncio", "--reactor=asyncio")}
+_REACTORS = {
+    **_ASYNCIO,
+    "default": ("-p", "no:asyncio", "--reactor=default"),
+    "none": ("-p", "no:twisted", "--reactor=none"),
+}
 
 SUITES = (
     Suite("scrapy-scheduler", SCRAPY, "scripts.hosts.scrapy_plugin", "tests", _REACTORS),

@@ -24,7 +24,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         self._identity = identity
         self._folder = folder
         self._accessed_at = self._modified_at = datetime.now(UTC)
-        self._is_dropped = False
+        self._is_dropped = self._is_over = False
 
     @classmethod
     async def open(cls, folder: Path | None, settings: Mapping[str, object], *, name: str | None = None) -> Self:
@@ -50,12 +50,18 @@ class FrontierRequestQueueClient(RequestQueueClient):
         return self._identity.id
 
     @property
+    def folder(self) -> Path | None:
+        """Where it is, for as long as it can be used; None: in memory, dropped or closed."""
+        return None if self._is_over else self._folder
+
+    @property
     def name(self) -> str | None:
         """The queue's name, if it was made with one."""
         return self._identity.name
 
     async def close(self) -> None:
         """Write all and let go of the folder."""
+        self._is_over = True
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
@@ -75,7 +81,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
 
     async def drop(self) -> None:
         """Remove the queue and what it wrote; its folder, too, if nothing else is in it."""
-        self._is_dropped = True
+        self._is_dropped = self._is_over = True
         if self._folder is not None:
             await asyncio.to_thread((self._folder / IDENTITY_FILE).unlink, missing_ok=True)
         await self._queue.drop()
@@ -115,6 +121,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
 
     async def is_empty(self) -> bool:
         """As `FrontierQueue.is_empty`."""
+        self._accessed_at = datetime.now(UTC)
         return await self._queue.is_empty()
 
     async def is_finished(self) -> bool:
