@@ -124,8 +124,8 @@ def _result(suite: Suite, variant: str, place: Environment, said: table.Suite, w
         if not report.is_file():
             raise CannotMake(f"{suite.name}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}")
         found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    gone = {test: "stands in the table, but no such test is there" for test in found["unknown"]}
-    unused = {glob: "stands in the table, but no such file is there" for glob in said.unused(files)}
+    gone = dict.fromkeys(found["unknown"], "stands in the table, but no such test is there")
+    unused = dict.fromkeys(said.unused(files), "stands in the table, but no such file is there")
     return Result(
         suite.name, variant, place.version, found["counts"], found["reasons"], found["failed"] | gone | unused
     )

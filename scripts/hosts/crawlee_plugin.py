@@ -1,9 +1,9 @@
 """A pytest plugin for Crawlee's suite: the class under test is ours. `ANABRANCH_SUITE` says which one.
 
-crawlee-manager: the request manager of a crawler that is given none.
+crawlee-storage       every storage client that a test makes of Crawlee's file or memory kind, and the default one
+crawlee-manager       the request manager of a crawler that is given none
 
-crawlee-storage: every storage client that a test makes of Crawlee's file or memory kind, and the one that a crawler has that is given none. Of
-the tests that run once with each of Crawlee's clients one run is kept, with ours in the place of its file storage.
+Of the tests that run once with each of Crawlee's clients one run is kept, with ours in the place of its file storage.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from scripts.hosts.selection import SUITE
 
 #: Their tests measure no politeness, and their hosts fail on purpose.
 _SETTINGS = {
+    "policy": "host",  # what is put in front is in front of its work queue
+    "per_queue": 100,
     "min_delay": 0.0,
     "max_delay": 0.0,
     "delay_factor": 0.0,

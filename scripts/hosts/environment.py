@@ -81,7 +81,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _call(command: list[str | Path]) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "\n".join(done.stderr.strip().splitlines()[-5:])
         raise CannotMake(f"{' '.join(map(str, command))} failed:\n{last}")

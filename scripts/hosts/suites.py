@@ -39,8 +39,8 @@ SCRAPY = Host(
         "uvloop",
     ),
 )
-#: From 1.7 on Crawlee's source distributions have no tests; those of the last that has them hold for 1.11 as well: Crawlee's own
-#: clients pass them. `--crawlee-tests` takes an archive of the tag instead.
+#: From 1.7 on Crawlee's source distributions have no tests. Those of the last that has them are run: Crawlee 1.11's own clients
+#: pass them, too, but for those that the table names. `--crawlee-tests` takes an archive of the tag instead.
 CRAWLEE = Host(
     "crawlee",
     "1.11.*",

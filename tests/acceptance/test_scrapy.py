@@ -69,6 +69,7 @@ def all_of_blog(web: SmallWeb) -> set[str]:
     return {at(web, path, "blog.alpha.test") for path in BLOG_PAGES}
 
 
+@pytest.mark.timeout(180)
 async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blog: SmallWeb) -> None:
     """Each page once, whatever runs the loop; no host has more at once than its gate has slots."""
     starts, options = blog(slow_blog)

@@ -78,7 +78,7 @@ class Engine:
 
 
 def scheduler_of(crawler: Crawler) -> Any:
-    """The scheduler of a running crawl; None before it has one. Scrapy tells it since 2.19, which raises before there is one."""
+    """The scheduler of a running crawl; None before it has one. Scrapy tells it since 2.19, and raises without an engine."""
     try:
         engine: Any = crawler.engine
     except RuntimeError:
