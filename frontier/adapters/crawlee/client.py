@@ -22,9 +22,9 @@ class FrontierRequestQueueClient(RequestQueueClient):
     def __init__(self, queue: FrontierQueue, identity: Identity, folder: Path | None) -> None:
         self._queue = queue
         self._identity = identity
-        self._folder = folder
+        self.folder = folder  #: where it is; None: in memory, dropped or closed
         self._accessed_at = self._modified_at = datetime.now(UTC)
-        self._is_dropped = self._is_over = False
+        self._is_dropped = False
 
     @classmethod
     async def open(cls, folder: Path | None, settings: Mapping[str, object], *, name: str | None = None) -> Self:
@@ -50,18 +50,13 @@ class FrontierRequestQueueClient(RequestQueueClient):
         return self._identity.id
 
     @property
-    def folder(self) -> Path | None:
-        """Where it is, for as long as it can be used; None: in memory, dropped or closed."""
-        return None if self._is_over else self._folder
-
-    @property
     def name(self) -> str | None:
         """The queue's name, if it was made with one."""
         return self._identity.name
 
     async def close(self) -> None:
         """Write all and let go of the folder."""
-        self._is_over = True
+        self.folder = None
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
@@ -81,9 +76,10 @@ class FrontierRequestQueueClient(RequestQueueClient):
 
     async def drop(self) -> None:
         """Remove the queue and what it wrote; its folder, too, if nothing else is in it."""
-        self._is_dropped = self._is_over = True
-        if self._folder is not None:
-            await asyncio.to_thread((self._folder / IDENTITY_FILE).unlink, missing_ok=True)
+        self._is_dropped = True
+        folder, self.folder = self.folder, None
+        if folder is not None:
+            await asyncio.to_thread((folder / IDENTITY_FILE).unlink, missing_ok=True)
         await self._queue.drop()
 
     async def purge(self) -> None:
