@@ -36,7 +36,8 @@ def _set_defaults() -> None:
     elif _SUITE == "scrapy-dupefilter":
         vars(defaults).update(DUPEFILTER_CLASS=f"{_OURS}.FrontierDupeFilter")
     else:
-        vars(defaults).update(SCHEDULER_PRIORITY_QUEUE=f"{_OURS}.FrontierPriorityQueue")
+        # Scrapy's order is that of one work queue, and its tests ask one host.
+        vars(defaults).update(SCHEDULER_PRIORITY_QUEUE=f"{_OURS}.FrontierPriorityQueue", FRONTIER={"policy": "host"})
 
 
 def _swaps() -> dict[object, object]:
