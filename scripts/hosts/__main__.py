@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,19 +49,29 @@ HEAD = f"{'suite':<20}{'variant':<10}{'version':<10}{'passed':>9}{'n/a':>9}{'ski
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for. Answers the exit status."""
     asked = _parser().parse_args(arguments)
-    results = []
+    results: list[Result] = []
+    error: Exception | None = None
     try:
-        tables = table.read()
-        for suite in (one for one in SUITES if not asked.suite or one.name in asked.suite):
-            place = _place(suite, asked)
-            results += [_result(suite, variant, place, tables[suite.name], asked.workers) for variant in suite.variants]
-    except (CannotMake, table.TableError) as error:
-        print(error, file=sys.stderr)
-        return 2
+        results.extend(_results(asked))  # what came before an error stays
+    except (CannotMake, table.TableError) as caught:
+        error = caught
     print(HEAD, *(one.row() for one in results), sep="\n")
     for one in results:
         _print_more(one)
+    if error is not None:
+        print(error, file=sys.stderr)
+        return 2
     return int(any(one.failed for one in results))
+
+
+def _results(asked: argparse.Namespace) -> Iterator[Result]:
+    """Suite by suite, variant by variant. Raises: CannotMake, TableError."""
+    tables = table.read()
+    for suite in SUITES:
+        if not asked.suite or suite.name in asked.suite:
+            place = _place(suite, asked)
+            for variant in suite.variants:
+                yield _result(suite, variant, place, tables[suite.name], asked.workers)
 
 
 def _print_more(result: Result) -> None:

@@ -79,7 +79,7 @@ _ASYNCIO = {"asyncio": ("-p", "no:asyncio", "--reactor=asyncio")}
 _REACTORS = {
     **_ASYNCIO,
     "default": ("-p", "no:asyncio", "--reactor=default"),
-    "none": ("-p", "no:twisted", "--reactor=none"),
+    "none": ("-p", "no:twisted", "--reactor=none", "-o", "asyncio_default_fixture_loop_scope=function"),
 }
 
 SUITES = (
