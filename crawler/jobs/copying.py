@@ -1,4 +1,4 @@
-"""Jobs that can only be read: archived on a medium that takes no writing, or another user's."""
+"""Copies to look at, of jobs that can only be read: archived on a medium that takes no writing, or another user's."""
 
 from __future__ import annotations
 
@@ -45,18 +45,35 @@ def to_be_read(directory: Path) -> Iterator[Path]:
     if can_be_written(directory):
         yield directory
         return
+    with scratch_of(directory) as copy:
+        with copying_errors(copy):
+            _copy(directory, copy)
+        yield copy
+
+
+@contextmanager
+def scratch_of(directory: Path) -> Iterator[Path]:
+    """Where a copy of the job may be made, below the system's folder for temporary files; it is gone at the end.
+
+    Foreseeable errors that come out of the block name the job's own folder.
+    """
     with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
         copy = Path(scratch).resolve() / directory.resolve().name
-        try:
-            _copy(directory, copy)
-        except OSError as error:
-            is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
-            raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
         try:
             yield copy
         except FORESEEABLE as error:
             error.args = (str(error).replace(str(copy), str(directory)),)
             raise
+
+
+@contextmanager
+def copying_errors(copy: Path) -> Iterator[None]:
+    """What goes wrong with the disk while the copy is made. Raises: StorageError."""
+    try:
+        yield
+    except OSError as error:
+        is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
+        raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
 
 
 def _copy(directory: Path, copy: Path) -> None:

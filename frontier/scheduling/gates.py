@@ -128,6 +128,12 @@ class Gate:
             heappush(self._rests, until_s)
         return until_s
 
+    def stand_as(self, out: int, rests_until_s: float) -> None:
+        """Stand as the same gate of another process does, which has so many slots out and opens no earlier than then."""
+        self.out += out
+        if rests_until_s > 0:
+            self._rests += [rests_until_s] * max(self.slots - out, 0)
+
     # What changes the rules
 
     def block(self, until_s: float) -> None:
