@@ -92,8 +92,8 @@ class JobFolder:
         only its Frontier.
 
         Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version),
-        JobUnfinished (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if nothing can be
-        written).
+        JobUnfinished (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
+        nothing can be written).
         """
         refuse_embedded(directory)
         with storage_errors(directory):

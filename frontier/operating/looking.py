@@ -17,7 +17,7 @@ from frontier.operating.statistics import FrontierStatistics, ReadyQueues, exami
 from frontier.operating.steps import Steps, asked, flushed
 from frontier.operating.views import Views
 from frontier.parts import Parts
-from frontier.scheduling.gates import Gate
+from frontier.scheduling.gates import Gate, stand_as
 from frontier.scheduling.lifecycle import QueueState
 from frontier.seen import SeenFilter
 from frontier.stores.base import FrontierStore, QueueFacts
@@ -119,7 +119,7 @@ class Looking:
 
         def standing(key: GateKey) -> Gate:
             gate = host_gate(key)
-            gate.stand_as(out[gate.id], rests.get(gate.id, 0.0))
+            stand_as(gate, out[gate.id], rests.get(gate.id, 0.0))
             return gate
 
         maker.host_gate = standing
