@@ -9,8 +9,8 @@ import pytest
 
 from crawler.jobs.job import JobFolder, is_job, take_job_lock, who_holds
 from crawler.outcomes.errors import HostsJob, JobInUse
-from frontier.embedding.leaseboard import read_board
 from frontier.embedding.job import EmbeddedJob
+from frontier.embedding.leaseboard import read_board
 from frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
 from frontier.fingerprints import name_id
 from frontier.models import NEW, Candidate, Lease, Outcome, OutcomeKind
