@@ -48,22 +48,15 @@ def to_be_read(directory: Path) -> Iterator[Path]:
     with scratch_of(directory) as copy:
         with copying_errors(copy):
             _copy(directory, copy)
-        yield copy
+        with told_of(directory, copy):
+            yield copy
 
 
 @contextmanager
 def scratch_of(directory: Path) -> Iterator[Path]:
-    """Where a copy of the job may be made, below the system's folder for temporary files; it is gone at the end.
-
-    Foreseeable errors that come out of the block name the job's own folder.
-    """
+    """Where a copy of the job may be made, below the system's folder for temporary files; it is gone at the end."""
     with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
-        copy = Path(scratch).resolve() / directory.resolve().name
-        try:
-            yield copy
-        except FORESEEABLE as error:
-            error.args = (str(error).replace(str(copy), str(directory)),)
-            raise
+        yield Path(scratch).resolve() / directory.resolve().name
 
 
 @contextmanager
@@ -74,6 +67,16 @@ def copying_errors(copy: Path) -> Iterator[None]:
     except OSError as error:
         is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
         raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
+
+
+@contextmanager
+def told_of(directory: Path, copy: Path) -> Iterator[None]:
+    """Foreseeable errors of the copy name the job's own folder."""
+    try:
+        yield
+    except FORESEEABLE as error:
+        error.args = (str(error).replace(str(copy), str(directory)),)
+        raise
 
 
 def _copy(directory: Path, copy: Path) -> None:

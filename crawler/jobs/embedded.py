@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.copying import copying_errors, scratch_of, to_be_read
+from crawler.jobs.copying import copying_errors, scratch_of, to_be_read, told_of
 from crawler.jobs.job import ORDER_FILE, take_job_lock, who_holds
 from crawler.jobs.opening import frontier_order, open_job
 from crawler.orders.order import CrawlOrder
@@ -80,7 +80,8 @@ def _snapshot(directory: Path, process: int | None) -> Iterator[Opened]:
         with copying_errors(copy):
             (copy / STATE).mkdir(parents=True)
             copy_live(directory / STATE / STORE_FILE, copy / STATE / STORE_FILE)
-        with open_frontier(copy / STATE, frontier_order(order), seen=StoreDecides()) as frontier:
+        asked = frontier_order(order)
+        with told_of(directory, copy), open_frontier(copy / STATE, asked, seen=StoreDecides()) as frontier:
             if snapshot.in_flight is not None:
                 frontier.operations.looking.beside(*snapshot.in_flight)
             yield Opened(frontier, order, snapshot)

@@ -1,7 +1,8 @@
 """What a host has in flight, for other processes to see while it runs: a small file of fixed slots beside its store.
 
 The store has a leased URL as a queued one, for the lease ends with its process. So whoever looks at a copy of the store would
-take it for one that waits. Each slot is 32 bytes, written in one call (about a microsecond) and never synced:
+take it for one that waits. Each slot is 32 bytes, written in one call and never synced; a page costs two such calls, of 5 to 15
+microseconds:
 
     ordinal > 0:  this row is leased since `time_s`
     ordinal = 0:  the gate lets nothing through before `time_s`; free once that has passed

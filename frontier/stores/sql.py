@@ -130,7 +130,7 @@ class SqlStore:
         return self._wait_for(reading.look_up_ended, keys)
 
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
-        """The latest rows of the keys under which this URL is known, by ordinal (a scan: about a second for 5 million rows)."""
+        """The latest rows of the keys under which this URL is known, by ordinal (a scan: half a second a million rows)."""
         return self._wait_for(reading.of_url, url, limit)
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
