@@ -44,7 +44,9 @@ class Looking:
         behind = self._parts.books.backlog.behind
         yield from self.flush()
         tally = yield from asked(self._store.tally)
-        return examine(self._parts, tally, behind, self._clock())._replace(seen=self._seen.facts())
+        statistics = examine(self._parts, tally, behind, self._clock())
+        queues = yield from self._views.tally(statistics.queues)
+        return statistics._replace(queues=queues, seen=self._seen.facts())
 
     def ready(self) -> ReadyQueues:
         """The queues that may be served now, by what is in memory; never waits. Costs a look at the lanes of open gates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from frontier.fingerprints import name_id
 from frontier.leases import LeaseElsewhere
@@ -128,9 +128,22 @@ class Views:
                     views.append(view)
         return views[:limit]
 
-    def _state(self, facts: QueueFacts) -> QueueState:
+    def tally(self, queues: Mapping[str, int]) -> Steps[Mapping[str, int]]:
+        """The same numbers of queues by state, with those in flight that have their leases out elsewhere."""
+        counted = Counter(queues)
+        for queue in self._elsewhere:
+            facts = yield from asked(self._store.queue, queue)
+            if facts is not None:
+                counted[self._state_here(facts).value] -= 1
+                counted[self._state(facts).value] += 1
+        return dict(counted)
+
+    def _state_here(self, facts: QueueFacts) -> QueueState:
         active = self._parts.schedule.index.get(facts.row.id)
-        state = _state(facts) if active is None else active.state
+        return _state(facts) if active is None else active.state
+
+    def _state(self, facts: QueueFacts) -> QueueState:
+        state = self._state_here(facts)
         out = self._elsewhere[facts.row.id]
         is_all = out >= min(self._parts.rules.per_queue, facts.count - facts.waiting)
         return QueueState.IN_FLIGHT if out and is_all and state in _SERVED else state

@@ -165,6 +165,7 @@ def test_a_copy_is_looked_at_as_its_process_stands() -> None:
     assert [each.key for each in rig.core.operations.queues(QueueState.IN_FLIGHT)] == [A]
     statistics = rig.core.statistics()
     assert (statistics.in_flight, statistics.pending) == (1, 6)
+    assert {state: number for state, number in statistics.queues.items() if number} == {"in-flight": 1, "inactive": 2}
     assert rig.core.operations.matching(lambda url: "a.test" in url) == 4
 
 
