@@ -15,6 +15,7 @@ from frontier.checkpoints import Checkpoints
 from frontier.endings import check_outcome
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
+from frontier.leases import Board
 from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
 from frontier.operating.audit import audit
 from frontier.operating.dump import dump_lines
@@ -211,6 +212,10 @@ class Frontier:
     def tell_troubles(self, tell: Callable[[str], None]) -> None:
         """From now on `tell` hears why the store or the filter cannot write and tries again; an empty text: it has written."""
         self._books.tell = tell
+
+    def show_leases(self, board: Board) -> None:
+        """From now on `board` is told what is leased here."""
+        self._leases.board = self._endings.board = board
 
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""

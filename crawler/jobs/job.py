@@ -22,7 +22,14 @@ from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
 from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import JobSection
-from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
+from crawler.outcomes.errors import (
+    ForeignJobFormat,
+    HostsJob,
+    JobInUse,
+    JobUnfinished,
+    NotAJobFolder,
+    storage_errors,
+)
 from crawler.urls.parsing import host_of, seed_url
 from frontier.embedding.folder import (
     FORMAT,
@@ -33,6 +40,7 @@ from frontier.embedding.folder import (
     Held,
     format_text,
     holder,
+    is_embedded,
     is_job,
     take_lock,
 )
@@ -40,10 +48,13 @@ from frontier.embedding.folder import (
 __all__ = [
     "ORDER_FILE",
     "JobFolder",
+    "is_embedded",
     "is_job",
     "job_name",
     "lock_to_look_at",
     "order_to_go_on_by",
+    "refuse_embedded",
+    "take_job_lock",
     "until_free",
     "who_holds",
 ]
@@ -80,14 +91,15 @@ class JobFolder:
         """Take the job of a folder, or make a new one; `fresh` first removes what an old job wrote, nothing else, and `again`
         only its Frontier.
 
-        Raises: JobInUse, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version), JobUnfinished
-        (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if nothing can be
-        written).
+        Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version),
+        JobUnfinished (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
+        nothing can be written).
         """
+        refuse_embedded(directory)
         with storage_errors(directory):
             _refuse_strangers(directory)
             _make_folder(directory / "state")
-            lock = _take_lock(directory)
+            lock = take_job_lock(directory)
             try:
                 if (fresh or again) and not even_unfinished:
                     _refuse_unfinished(directory, fresh=fresh)
@@ -201,7 +213,16 @@ def _is_being_made(state: Path) -> bool:
     return names <= {LOCK_FILE, FORMAT_FILE, FORMAT_FILE + UNFINISHED}
 
 
-def _take_lock(directory: Path) -> int:
+def refuse_embedded(directory: Path) -> None:
+    """Raises: HostsJob if the job is a host program's, which nobody else goes on with."""
+    if is_embedded(directory):
+        raise HostsJob(
+            f"{directory}: the job belongs to a program that embeds the Frontier; start that program to go on with it, "
+            "or look at it with `anabranch frontier ls`"
+        )
+
+
+def take_job_lock(directory: Path) -> int:
     """The lock's descriptor. Raises: JobInUse, OSError."""
     try:
         return take_lock(directory)

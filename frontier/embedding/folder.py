@@ -1,6 +1,8 @@
 """A job's folder, as far as a Frontier is concerned: what says that it is one, and who holds it.
 
-    FOLDER/order.toml    FOLDER/state/{format.json, lock, frontier.db, seen/}
+    FOLDER/order.toml    FOLDER/state/{format.json, lock, frontier.db, seen/, leases}
+
+Of a job that a host program made, `format.json` says so: it has no seeds and no scope, and only that program can go on with it.
 
 One process at a time holds a job, by a lock on a file that is never removed: a lock on a file without a name keeps nobody out.
 The lock ends with its process, however that ends.
@@ -21,6 +23,10 @@ ORDER_FILE = "order.toml"
 STATE = "state"
 FORMAT_FILE = "format.json"
 LOCK_FILE = "lock"
+#: What a host that runs has in flight.
+LEASES_FILE = "leases"
+
+_EMBEDDED = "embedded"  # in the format file
 
 
 class Held(Exception):
@@ -39,9 +45,19 @@ def is_job(directory: Path) -> bool:
         return False
 
 
-def format_text() -> bytes:
-    """What the format file of a new job says."""
-    return f"{json.dumps({'format': FORMAT, 'version': VERSION})}\n".encode()
+def is_embedded(directory: Path) -> bool:
+    """The job is a host program's. A file that says nothing of it, or cannot be read, is none's."""
+    try:
+        said = json.loads((directory / STATE / FORMAT_FILE).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(said, dict) and said.get(_EMBEDDED) is True
+
+
+def format_text(*, embedded: bool = False) -> bytes:
+    """What the format file of a new job says; `embedded`: it is a host program's."""
+    said = {"format": FORMAT, "version": VERSION, **({_EMBEDDED: True} if embedded else {})}
+    return f"{json.dumps(said)}\n".encode()
 
 
 def take_lock(directory: Path) -> int:

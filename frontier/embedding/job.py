@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,17 @@ from pathlib import Path
 from frontier.clocks import Clock
 from frontier.composition import SEEN_FOLDER, STORE_FILE, has_store, open_frontier
 from frontier.core import Frontier
-from frontier.embedding.folder import FORMAT_FILE, LOCK_FILE, ORDER_FILE, STATE, Held, format_text, take_lock
+from frontier.embedding.folder import (
+    FORMAT_FILE,
+    LEASES_FILE,
+    LOCK_FILE,
+    ORDER_FILE,
+    STATE,
+    Held,
+    format_text,
+    take_lock,
+)
+from frontier.embedding.leaseboard import LeaseBoard
 from frontier.embedding.settings import order_of, order_text
 from frontier.errors import StoreInUse, StoreUnavailable
 
@@ -47,6 +58,7 @@ class EmbeddedJob:
             open_frontier, None if folder is None else folder / STATE, order, on_change=on_change, clock=clock
         )
         self._lock: int | None = None if folder is None else _taken(folder)
+        self._board: LeaseBoard | None = None
         try:
             self.frontier: Frontier = self._opened()
         except BaseException:
@@ -55,7 +67,7 @@ class EmbeddedJob:
 
     def empty(self) -> None:
         """Forget all and begin anew, the folder still held (blocks). Raises: StoreUnavailable."""
-        self.frontier.close()
+        self._close()
         if self.folder is not None:
             _forget(self.folder)
         self.frontier = self._opened()
@@ -63,7 +75,7 @@ class EmbeddedJob:
     def remove(self) -> None:
         """Close it and remove what it wrote, and the folder if nothing else is in it (blocks). Raises: StoreUnavailable."""
         try:
-            self.frontier.close()
+            self._close()
             if self.folder is not None and self._lock is not None:
                 _forget(self.folder)
                 _remove(self.folder)
@@ -73,11 +85,14 @@ class EmbeddedJob:
     def close(self) -> None:
         """Write all, close the Frontier, let go of the folder (blocks). A second call is harmless."""
         try:
-            self.frontier.close()
+            self._close()
         finally:
             self._let_go()
 
     def _opened(self) -> Frontier:
+        if self.folder is not None:
+            with suppress(OSError):  # what a run that was killed had in flight
+                (self.folder / STATE / LEASES_FILE).unlink()
         if self.folder is not None and not has_store(self.folder / STATE):
             _forget(
                 self.folder
@@ -86,10 +101,19 @@ class EmbeddedJob:
         try:
             if self.folder is not None:
                 _describe(self.folder, self._text)
+                self._board = LeaseBoard(self.folder / STATE / LEASES_FILE)
+                frontier.show_leases(self._board)
         except BaseException:
             frontier.close()
             raise
         return frontier
+
+    def _close(self) -> None:
+        try:
+            self.frontier.close()
+        finally:
+            if self._board is not None:
+                self._board.close()
 
     def _let_go(self) -> None:
         lock, self._lock = self._lock, None
@@ -137,7 +161,7 @@ def _describe(folder: Path, order: str) -> None:
     """Say that the folder is a job's, and by which order. Raises: StoreUnavailable."""
     try:
         _replace(folder / ORDER_FILE, order.encode())
-        _replace(folder / STATE / FORMAT_FILE, format_text())
+        _replace(folder / STATE / FORMAT_FILE, format_text(embedded=True))
     except OSError as error:
         raise StoreUnavailable(f"{folder}: {error.strerror}; make room, or choose another folder") from error
 

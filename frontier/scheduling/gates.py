@@ -248,3 +248,10 @@ class Gate:
         """Forget troubles after long quiet; time under a block proves nothing."""
         if quiet_until_s - max(self.troubled_s, self.blocked_until_s) >= self.backoff.forgive_s:
             self.troubles = 0
+
+
+def stand_as(gate: Gate, out: int, rests_until_s: float) -> None:
+    """Let a new gate stand as that of another process does, which has so many slots out and opens no earlier than then."""
+    gate.out += out
+    if rests_until_s > 0:
+        gate._rests += [rests_until_s] * max(gate.slots - out, 0)  # noqa: SLF001 - of this module

@@ -283,6 +283,27 @@ def test_a_lane_named_in_a_look_up_changes_no_answer(teller: Teller) -> None:
     assert known(teller.store, rows[1].dedup_key()).ordinal == 2
 
 
+def test_a_url_is_found_under_every_key_that_a_host_gave_it(teller: Teller) -> None:
+    """Queued, waiting and ended rows of it by ordinal, and no other; of a key that was forced again, the latest row."""
+    url = "http://a.test/post"
+    rows = [row(number, url, key=b"key %d" % number) for number in range(1, 5)]
+    teller.say([*rows, row(5), row(6, url)])
+    failed = [Ended(rows[1], 503, OutcomeKind.FAILED), Ended(rows[3], 0, OutcomeKind.DISREGARDED)]
+    teller.say(moved=[Moved(rows[2], waiting(rows[2], NOW_S + 9))], ended=failed)
+    teller.say([row(7, url, key=rows[3].key)], forced=[7])
+    found = teller.store.of_url(url, 100)
+    states = [UrlState.QUEUED, UrlState.ENDED, UrlState.WAITING, UrlState.QUEUED, UrlState.QUEUED]
+    assert [(record.ordinal, record.state) for record in found] == list(zip([1, 2, 3, 6, 7], states, strict=True))
+    assert found == [known(teller.store, key) for key in (b"key 1", b"key 2", b"key 3", url.encode(), b"key 4")]
+    assert teller.store.of_url("http://a.test/", 100) == []
+
+
+def test_no_more_rows_of_a_url_are_looked_at_than_were_asked_for(teller: Teller) -> None:
+    """One that is asked for again and again may have very many."""
+    teller.say([row(number, "http://a.test/", key=b"key %d" % number) for number in range(1, 9)])
+    assert len(teller.store.of_url("http://a.test/", 3)) == 3
+
+
 def test_ended_knows_what_has_ended_and_nothing_else(teller: Teller) -> None:
     """By key; unknown, queued and waiting URLs, and ended ones that were forced again, are left out."""
     rows = [row(1), row(2), row(3, key=b"k"), row(4), row(5)]

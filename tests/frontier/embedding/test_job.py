@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder, is_job, who_holds
-from crawler.outcomes.errors import JobInUse
+from crawler.jobs.job import JobFolder, is_job, take_job_lock, who_holds
+from crawler.outcomes.errors import HostsJob, JobInUse
 from frontier.embedding.job import EmbeddedJob
+from frontier.embedding.leaseboard import read_board
 from frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
-from frontier.models import NEW, Candidate
+from frontier.fingerprints import name_id
+from frontier.models import NEW, Candidate, Lease, Outcome, OutcomeKind
 
 URL = "http://a.test/"
 
@@ -41,11 +44,51 @@ def test_a_crawl_cannot_take_the_folder_of_a_host_that_runs(tmp_path: Path) -> N
     assert is_job(folder)
     assert who_holds(folder)[0]
     with pytest.raises(JobInUse):
-        JobFolder.open(folder)
+        take_job_lock(folder)
     with pytest.raises(StoreInUse, match="uses this job"):
         EmbeddedJob(folder, {})
     job.close()
-    JobFolder.open(folder).close()
+    os.close(take_job_lock(folder))
+
+
+def test_no_crawl_goes_on_with_the_job_of_a_host(tmp_path: Path) -> None:
+    """It has no seeds and no scope, and the host's requests are nothing that a crawl could fetch."""
+    folder = tmp_path / "job"
+    EmbeddedJob(folder, {}).close()
+    for fresh in (False, True):
+        with pytest.raises(HostsJob, match="belongs to a program that embeds the Frontier"):
+            JobFolder.open(folder, fresh=fresh)
+    EmbeddedJob(folder, {}).remove()
+    assert not folder.exists()
+
+
+def test_what_is_in_flight_is_told_while_the_job_is_open(tmp_path: Path) -> None:
+    """Rows by their leases, gates by their rests; nothing is left of it at the end."""
+    file = tmp_path / "job" / "state" / "leases"
+    job = EmbeddedJob(tmp_path / "job", {"min_delay": 60, "max_delay": 60})
+    job.frontier.schedule([Candidate(URL), Candidate(f"{URL}2"), Candidate("http://b.test/")])
+    lease = leased(job)
+    board = read_board(file)
+    assert board is not None
+    assert [(out.ordinal, out.since_s) for out in board.leases] == [(lease.ordinal, lease.since_s)]
+    now_s = job.frontier.now_s()
+    job.frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
+    board = read_board(file)
+    assert board is not None
+    assert (board.leases, list(board.rests)) == ([], [name_id(lease.gate)])
+    assert list(board.rests.values()) == pytest.approx([now_s + 60], abs=1)
+    job.frontier.release(leased(job))
+    board = read_board(file)
+    assert board is not None
+    assert board.leases == []
+    job.close()
+    assert not file.exists()
+
+
+def leased(job: EmbeddedJob) -> Lease:
+    while (lease := job.frontier.lease()) is None:
+        job.frontier.wait_until_durable()
+    return lease
 
 
 def test_what_cannot_be_opened_leaves_the_folder_free(tmp_path: Path) -> None:
