@@ -21,8 +21,8 @@ from scripts.hosts.selection import SUITE
 
 _SUITE = os.environ[SUITE].split(" ")[0]
 _OURS = "frontier.adapters.scrapy"
-#: A host of a test fails on purpose, and is asked again at once.
-_FRONTIER = {"backoff_base": 0, "backoff_cap": 0, "max_retry_after": 0}
+#: Priorities are those of one work queue; a host of a test fails on purpose, and is asked again at once.
+_FRONTIER = {"policy": "host", "per_queue": 100, "backoff_base": 0, "backoff_cap": 0, "max_retry_after": 0}
 
 
 def _set_defaults() -> None:
