@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from crawlee import Request, RequestState
-from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest, UnprocessedRequest
+from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest
 
+from frontier.adapters.crawlee import runs
 from frontier.adapters.crawlee.hosts import Hosts
 from frontier.adapters.crawlee.requests import Flight, candidate_of, key_of, request_of
 from frontier.adapters.crawlee.waiting import Waiting
@@ -42,6 +43,7 @@ class FrontierQueue:
         self._job = job
         self._waiting = waiting
         self._flights: dict[str, Flight] = {}
+        self._runs: set[runs.Run] = set()
         self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
@@ -81,11 +83,13 @@ class FrontierQueue:
     @property
     def is_finished(self) -> bool:
         """Nothing is queued and nothing in progress; a retired queue keeps what it has."""
+        self._take_back_abandoned()
         return self._frontier.is_done
 
     async def is_empty(self) -> bool:
         """Whether no request may be fetched now. One that may be soon is waited for: the pool would ask too late again."""
         self._waiting.enter()
+        self._take_back_abandoned()
         frontier = self._frontier
         while not frontier.can_lease():
             wake = frontier.wake()
@@ -212,8 +216,22 @@ class FrontierQueue:
             )
             self._frontier.finish(lease, _FOREIGN)
             return None
-        self._flights[request.unique_key] = Flight(lease, request)
+        self._flights[request.unique_key] = Flight(lease, request, runs.current())
         return request
+
+    def _take_back_abandoned(self) -> None:
+        """What was in progress in a run that is over is queued again, at its old place; its host rests as after a fetch."""
+        if (run := runs.asked()) is not None:
+            self._runs.add(run)
+        over = {run for run in self._runs if runs.is_over(run)}
+        if not over:
+            return
+        self._runs -= over
+        abandoned = [flight for flight in self._flights.values() if flight.run in over]
+        for flight in abandoned:
+            self._end(flight, OutcomeKind.DEFERRED, ())
+        if abandoned:
+            logger.warning("%d requests were in progress when a run ended; they are queued again", len(abandoned))
 
     def _end(self, flight: Flight, kind: OutcomeKind, successors: Sequence[Candidate]) -> None:
         self._frontier.finish(flight.lease, flight.outcome(kind, self._frontier.now_s()), successors)
@@ -236,9 +254,8 @@ def _answer(requests: Sequence[Request], verdicts: Sequence[Verdict], handled: s
     for request, verdict in zip(requests, verdicts, strict=True):
         key = request.unique_key
         if verdict.kind is VerdictKind.REFUSED:
+            # Not among the unprocessed: those would be sent again, five times in fifteen seconds.
             logger.warning("%s cannot be queued: %s", request.url, verdict.reason)
-            refused = UnprocessedRequest(unique_key=key, url=request.url, method=request.method)
-            answer.unprocessed_requests.append(refused)
             continue
         is_seen, is_handled = verdict.kind is VerdictKind.SEEN, key_of(key) in handled
         answer.processed_requests.append(

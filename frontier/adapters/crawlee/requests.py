@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from crawlee import Request, RequestState
 from yarl import URL
 
+from frontier.adapters.crawlee.runs import Run
 from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
 from frontier.policies.authority import authority
 
@@ -21,6 +22,7 @@ class Flight:
 
     lease: Lease
     request: Request
+    run: Run | None = None  #: whose worker has it
     trouble: HostTrouble = HostTrouble.NONE
     retry_after_s: float = 0.0
 
