@@ -53,7 +53,8 @@ class MemoryQuestions:
             return None
         state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
         place = (row.queue, row.gate, row.due_s)
-        return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, row.hops, row.payload)
+        facts = (row.hops, row.payload, row.precedence, row.via)
+        return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, *facts)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""

@@ -180,7 +180,8 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
     row = Row._make(found[0])
     state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
     place = (row.queue, row.gate, row.due_s)
-    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, row.hops, row.payload)
+    facts = (row.hops, row.payload, row.precedence, row.via)
+    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, *facts)
 
 
 def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:

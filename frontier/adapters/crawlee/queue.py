@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.55
 #: `handled_at` of what is looked up: that it was handled is kept, when it was is not.
 _SOME_TIME = datetime.fromtimestamp(0, UTC)
+#: Requests that are queued in one go: the loop stands still meanwhile, some ten milliseconds.
+_AT_ONCE = 200
 _FOREIGN = Outcome(OutcomeKind.FAILED)
 
 
@@ -44,6 +46,7 @@ class FrontierQueue:
         self._waiting = waiting
         self._flights: dict[str, Flight] = {}
         self._runs: set[runs.Run] = set()
+        self._lookouts: dict[int, set[bytes]] = {}  # what was taken while queued requests are looked up
         self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
@@ -109,11 +112,22 @@ class FrontierQueue:
     # Requests
 
     async def add(self, requests: Sequence[Request], *, front: bool) -> AddRequestsResponse:
-        """Queue what is new. Waits while the store is behind."""
-        candidates = [candidate_of(request, front=front) for request in requests]
-        verdicts = await self._scheduled(candidates)
-        handled = await self._handled_of(candidates, verdicts)
-        return _answer(requests, verdicts, handled)
+        """Queue what is new; of what is queued, `front` only changes the place. Waits while the store is behind.
+
+        What can never be queued is logged and in neither list of the answer.
+        """
+        answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
+        for first in range(0, len(requests), _AT_ONCE):
+            some = requests[first : first + _AT_ONCE]
+            candidates = [candidate_of(request, front=front) for request in some]
+            verdicts = await self._scheduled(candidates)
+            seen = [one for one, verdict in zip(candidates, verdicts, strict=True) if verdict.kind is VerdictKind.SEEN]
+            handled = await self._handled_of(seen)
+            if front:
+                await self._advance([one for one in seen if one.dedup_key() not in handled])
+            answer.processed_requests += _processed(some, verdicts, handled)
+            await asyncio.sleep(0)
+        return answer
 
     async def fetch(self) -> Request | None:
         """The next request that may be fetched now. Waits for the store, but for no host."""
@@ -198,16 +212,27 @@ class FrontierQueue:
                 return verdicts
             await asyncio.to_thread(self._frontier.wait_until_durable)
 
-    async def _handled_of(self, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> set[bytes]:
+    async def _handled_of(self, seen: Sequence[Candidate]) -> set[bytes]:
         """The keys of those that were handled before."""
-        pairs = zip(candidates, verdicts, strict=True)
-        seen = [one.dedup_key() for one, verdict in pairs if verdict.kind is VerdictKind.SEEN]
-        if not seen:
-            return set()
         # A key stands for its latest row, so one that was reclaimed has not ended.
-        return set(await asyncio.to_thread(self._frontier.ended, seen))
+        keys = [one.dedup_key() for one in seen]
+        return set(await asyncio.to_thread(self._frontier.ended, keys)) if keys else set()
+
+    async def _advance(self, queued: Sequence[Candidate]) -> None:
+        """Those that are queued go to the front."""
+        frontier, taken = self._frontier, set[bytes]()
+        question = frontier.advancing.rows(queued)
+        self._lookouts[id(taken)] = taken
+        try:
+            rows = await asyncio.to_thread(question)
+        finally:
+            del self._lookouts[id(taken)]
+        if frontier is self._frontier:
+            frontier.advancing.advance([row for row in rows if row.dedup_key() not in taken])
 
     def _taken(self, lease: Lease) -> Request | None:
+        for taken in self._lookouts.values():
+            taken.add(lease.key)
         try:
             request = request_of(lease.url, lease.key, lease.payload)
         except ValueError:
@@ -248,17 +273,17 @@ class FrontierQueue:
             self._job.close()
 
 
-def _answer(requests: Sequence[Request], verdicts: Sequence[Verdict], handled: set[bytes]) -> AddRequestsResponse:
-    """What Crawlee is told of requests that were added."""
-    answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
+def _processed(
+    requests: Sequence[Request], verdicts: Sequence[Verdict], handled: set[bytes]
+) -> Iterator[ProcessedRequest]:
+    """What Crawlee is told of requests that were added.
+
+    What is refused is not told as unprocessed: Crawlee would send it again, five times in fifteen seconds.
+    """
     for request, verdict in zip(requests, verdicts, strict=True):
         key = request.unique_key
         if verdict.kind is VerdictKind.REFUSED:
-            # Not among the unprocessed: those would be sent again, five times in fifteen seconds.
-            logger.warning("%s cannot be queued: %s", request.url, verdict.reason)
+            logger.warning("%r cannot be queued: %s", request.url, verdict.reason)
             continue
         is_seen, is_handled = verdict.kind is VerdictKind.SEEN, key_of(key) in handled
-        answer.processed_requests.append(
-            ProcessedRequest(unique_key=key, was_already_present=is_seen, was_already_handled=is_handled)
-        )
-    return answer
+        yield ProcessedRequest(unique_key=key, was_already_present=is_seen, was_already_handled=is_handled)
