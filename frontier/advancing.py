@@ -52,6 +52,7 @@ class Advancing:
         found = self._store.look_up(candidate.dedup_key(), lane)
         if found is None or found.state is not UrlState.QUEUED:
             return None
-        place = (found.queue, found.gate, found.precedence, found.ordinal)
-        rest = (found.hops or "", found.via, found.attempts, None, found.payload)
-        return Row(*place, found.url, candidate.key, *rest)
+        stands = Row(
+            found.queue, found.gate, found.precedence, found.ordinal, found.url, candidate.key, "", 0, 0, None, None
+        )
+        return stands._replace(hops=found.hops or "", via=found.via, attempts=found.attempts, payload=found.payload)

@@ -52,9 +52,8 @@ class MemoryQuestions:
         if row is None:
             return None
         state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
-        place = (row.queue, row.gate, row.due_s)
-        facts = (row.hops, row.payload, row.precedence, row.via)
-        return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, *facts)
+        found = UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s, row.hops)
+        return found._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""

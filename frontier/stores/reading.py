@@ -179,9 +179,8 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
     row = Row._make(found[0])
     state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
-    place = (row.queue, row.gate, row.due_s)
-    facts = (row.hops, row.payload, row.precedence, row.via)
-    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, *place, *facts)
+    record = UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s, row.hops)
+    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
 
 def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:

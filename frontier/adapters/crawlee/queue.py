@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,13 @@ from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest
 
 from frontier.adapters.crawlee import runs
 from frontier.adapters.crawlee.hosts import Hosts
+from frontier.adapters.crawlee.incoming import Incoming
 from frontier.adapters.crawlee.requests import Flight, candidate_of, key_of, request_of
 from frontier.adapters.crawlee.waiting import Waiting
 from frontier.cancellation import or_closed
 from frontier.core import Frontier
 from frontier.embedding.job import EmbeddedJob
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind, UrlState, Verdict, VerdictKind, WaitsFor
+from frontier.models import Candidate, Lease, Outcome, OutcomeKind, UrlState, WaitsFor
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,6 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.55
 #: `handled_at` of what is looked up: that it was handled is kept, when it was is not.
 _SOME_TIME = datetime.fromtimestamp(0, UTC)
-#: Requests that are queued in one go: the loop stands still meanwhile, some ten milliseconds.
-_AT_ONCE = 200
 _FOREIGN = Outcome(OutcomeKind.FAILED)
 
 
@@ -46,7 +45,7 @@ class FrontierQueue:
         self._waiting = waiting
         self._flights: dict[str, Flight] = {}
         self._runs: set[runs.Run] = set()
-        self._lookouts: dict[int, set[bytes]] = {}  # what was taken while queued requests are looked up
+        self._incoming = Incoming(lambda: self._frontier, waiting.wake)
         self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
@@ -112,22 +111,8 @@ class FrontierQueue:
     # Requests
 
     async def add(self, requests: Sequence[Request], *, front: bool) -> AddRequestsResponse:
-        """Queue what is new; of what is queued, `front` only changes the place. Waits while the store is behind.
-
-        What can never be queued is logged and in neither list of the answer.
-        """
-        answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
-        for first in range(0, len(requests), _AT_ONCE):
-            some = requests[first : first + _AT_ONCE]
-            candidates = [candidate_of(request, front=front) for request in some]
-            verdicts = await self._scheduled(candidates)
-            seen = [one for one, verdict in zip(candidates, verdicts, strict=True) if verdict.kind is VerdictKind.SEEN]
-            handled = await self._handled_of(seen)
-            if front:
-                await self._advance([one for one in seen if one.dedup_key() not in handled])
-            answer.processed_requests += _processed(some, verdicts, handled)
-            await asyncio.sleep(0)
-        return answer
+        """As `Incoming.add`."""
+        return await self._incoming.add(requests, front=front)
 
     async def fetch(self) -> Request | None:
         """The next request that may be fetched now. Waits for the store, but for no host."""
@@ -204,35 +189,8 @@ class FrontierQueue:
     def _frontier(self) -> Frontier:
         return self._job.frontier
 
-    async def _scheduled(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        while True:
-            verdicts = self._frontier.schedule(candidates)
-            self._waiting.wake()
-            if not any(verdict.kind is VerdictKind.BUSY for verdict in verdicts):
-                return verdicts
-            await asyncio.to_thread(self._frontier.wait_until_durable)
-
-    async def _handled_of(self, seen: Sequence[Candidate]) -> set[bytes]:
-        """The keys of those that were handled before."""
-        # A key stands for its latest row, so one that was reclaimed has not ended.
-        keys = [one.dedup_key() for one in seen]
-        return set(await asyncio.to_thread(self._frontier.ended, keys)) if keys else set()
-
-    async def _advance(self, queued: Sequence[Candidate]) -> None:
-        """Those that are queued go to the front."""
-        frontier, taken = self._frontier, set[bytes]()
-        question = frontier.advancing.rows(queued)
-        self._lookouts[id(taken)] = taken
-        try:
-            rows = await asyncio.to_thread(question)
-        finally:
-            del self._lookouts[id(taken)]
-        if frontier is self._frontier:
-            frontier.advancing.advance([row for row in rows if row.dedup_key() not in taken])
-
     def _taken(self, lease: Lease) -> Request | None:
-        for taken in self._lookouts.values():
-            taken.add(lease.key)
+        self._incoming.taken(lease.key)
         try:
             request = request_of(lease.url, lease.key, lease.payload)
         except ValueError:
@@ -271,19 +229,3 @@ class FrontierQueue:
         """A program that forgot to close it; a child that was forked has none of its threads."""
         if os.getpid() == self._process:
             self._job.close()
-
-
-def _processed(
-    requests: Sequence[Request], verdicts: Sequence[Verdict], handled: set[bytes]
-) -> Iterator[ProcessedRequest]:
-    """What Crawlee is told of requests that were added.
-
-    What is refused is not told as unprocessed: Crawlee would send it again, five times in fifteen seconds.
-    """
-    for request, verdict in zip(requests, verdicts, strict=True):
-        key = request.unique_key
-        if verdict.kind is VerdictKind.REFUSED:
-            logger.warning("%r cannot be queued: %s", request.url, verdict.reason)
-            continue
-        is_seen, is_handled = verdict.kind is VerdictKind.SEEN, key_of(key) in handled
-        yield ProcessedRequest(unique_key=key, was_already_present=is_seen, was_already_handled=is_handled)

@@ -1,8 +1,8 @@
 """Which run of a crawler a request was given to, and whether that run is over.
 
-Nobody is told when a run is aborted: by an error, by a second Ctrl-C. What its workers had in progress would then be in progress
-for ever, and no later run of the same crawler would end. But the pool asks a queue whether there is anything to do in a task
-of its own, its workers are made by that task and inherit its context, and it ends after the last of them.
+Nobody is told when a run is aborted: by an error, by a second Ctrl-C. What its workers had in progress would then be so for
+ever, and no later run of the same crawler would end. But the pool asks a queue whether there is anything to do in a task of
+its own, its workers are made by that task and inherit its context, and it ends after the last of them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ pytest.importorskip("crawlee")
 
 from crawlee import Request, RequestState
 
-from frontier.adapters.crawlee.queue import _AT_ONCE, FrontierQueue
+from frontier.adapters.crawlee.incoming import AT_ONCE
+from frontier.adapters.crawlee.queue import FrontierQueue
 from frontier.errors import PolicyError, StoreInUse
 from frontier.models import BUSY, Candidate, Row, UrlState, Verdict
 
@@ -359,7 +360,7 @@ async def test_a_request_that_is_fetched_while_it_is_looked_up_stays_where_it_is
 
 async def test_many_requests_are_queued_in_their_order_and_the_loop_goes_on_meanwhile(queue: FrontierQueue) -> None:
     """A page of very many links stops nobody else for long."""
-    urls = [f"http://a.test/{number}" for number in range(2 * _AT_ONCE + 1)]
+    urls = [f"http://a.test/{number}" for number in range(2 * AT_ONCE + 1)]
     adding = asyncio.create_task(queue.add(requests(*urls), front=False))
     turns = 0
     while not adding.done():
