@@ -37,7 +37,7 @@ class FrontierQueue:
     """An open Frontier that speaks of Crawlee's requests; it belongs to the loop that uses it.
 
     Handled are requests whose handling ended, by success or for good; a request that is reclaimed is queued anew. A host's
-    rest is counted from the end of handling. What is handled is durable soon after, and all of it when `close` returns.
+    rest is counted from the end of handling. What is handled is durable when `until_durable` returns, or `close`.
     """
 
     def __init__(self, job: EmbeddedJob, waiting: Waiting, settings: Mapping[str, object]) -> None:
@@ -47,6 +47,7 @@ class FrontierQueue:
         self._runs: set[runs.Run] = set()
         self._incoming = Incoming(lambda: self._frontier, waiting.wake)
         self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
+        self._is_closed = False
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -165,6 +166,17 @@ class FrontierQueue:
         self._end(flight, OutcomeKind.DISREGARDED, (successor,))
         return ProcessedRequest(unique_key=request.unique_key, was_already_present=True, was_already_handled=False)
 
+    async def until_durable(self) -> None:
+        """Return when all that was said so far outlives the process. Raises: StoreUnavailable."""
+        self._waiting.enter()
+        frontier = self._frontier
+        said = frontier.said
+        while frontier is self._frontier and not self._is_closed:
+            frontier.take_answers()
+            if frontier.durable >= said:
+                return
+            await self._waiting.change(None)
+
     # The whole
 
     async def purge(self) -> None:
@@ -222,6 +234,8 @@ class FrontierQueue:
         self._waiting.wake()
 
     def _closed(self) -> None:
+        self._is_closed = True
+        self._waiting.wake()
         self._flights.clear()
         atexit.unregister(self._close_at_exit)
 

@@ -171,10 +171,9 @@ async def test_an_empty_queue_is_not_finished_while_a_request_is_in_progress(que
     assert not await queue.is_empty()
     request = await queue.fetch()
     assert request is not None
-    assert await queue.is_empty()
-    assert not queue.is_finished
+    assert (await queue.is_empty(), queue.is_finished) == (True, False)
     queue.mark_handled(request)
-    assert queue.is_finished
+    assert (await queue.is_empty(), queue.is_finished) == (True, True)
 
 
 async def test_a_purge_forgets_everything(queue: FrontierQueue) -> None:
@@ -241,6 +240,20 @@ async def test_what_was_in_progress_is_queued_again_at_the_next_opening(tmp_path
     assert not await again.is_empty()
     assert [request.url for request in await fetched(again)] == [in_progress.url, C]
     await again.close()
+
+
+async def test_what_was_said_is_durable_when_it_is_waited_for(queue: FrontierQueue) -> None:
+    """Every one of them is woken; a queue that is closed keeps nobody waiting."""
+    await queue.add(requests(A, B, C), front=False)
+    for request in await fetched(queue):
+        queue.mark_handled(request)
+    said = queue._frontier.said
+    await asyncio.gather(*(queue.until_durable() for _ in range(3)))
+    assert queue._frontier.durable >= said
+    await queue.add(requests("http://b.test/"), front=False)
+    waiting = asyncio.create_task(queue.until_durable())
+    await queue.close()
+    await waiting
 
 
 async def test_a_folder_is_held_by_one_queue(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from crawlee.storage_clients import MemoryStorageClient
 from frontier.adapters.crawlee import FrontierRequestManager
 from frontier.adapters.crawlee.runs import asked, current, is_over
 
-FAST = {"policy": "host", "min_delay": 0, "max_connections": 100, "per_queue": 100}
+FAST: dict[str, Any] = {"policy": "host", "min_delay": 0, "max_connections": 100, "per_queue": 100}
 URLS = [f"http://a.test/{number}" for number in range(8)]
 Handler = Callable[[BasicCrawlingContext], Awaitable[None]]
 
