@@ -1,17 +1,19 @@
 """What a host program says of its Frontier in plain values, and the order that comes of it. Pure.
 
 The names are those of `[frontier]` and `[politeness]` in a crawl order, all in one table, for no name stands in both.
-Durations are seconds. The same values make the `order.toml` by which `anabranch frontier` opens the job's folder.
+Durations are seconds. `override` is a list of such tables for parts of the web (`overrides.py`). The same values make the
+`order.toml` by which `anabranch frontier` opens the job's folder.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from frontier.embedding.overrides import override_lines, overrides_of
+from frontier.embedding.tables import NUMBER, TABLES, WHOLE, WORDS, check_table
 from frontier.errors import PolicyError
 from frontier.order import FrontierOrder
 from frontier.policies.assignment import PolitenessScope
@@ -19,70 +21,54 @@ from frontier.policies.budgets import Budgets
 from frontier.scheduling.backoff import Backoff
 from frontier.scheduling.gates import Politeness
 
-#: Text and numbers, by name; checked.
+#: Text, numbers and lists of overrides, by name; checked.
 Settings = Mapping[str, Any]
-
-_WORDS, _WHOLE, _NUMBER = "text", "a whole number", "a number that is not negative"
 
 #: section of an order -> name -> what stands there.
 _SECTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "frontier": {
-            "policy": _WORDS,
-            "politeness": _WORDS,
-            "balance_replenish": _WHOLE,
-            "total_budget": _WHOLE,
-            "error_penalty": _WHOLE,
-            "cost": _WORDS,
-            "uri_precedence": _WORDS,
-            "queue_precedence": _WORDS,
-            "precedence_floor": _WHOLE,
-            "per_queue": _WHOLE,
-            "checkpoint": _NUMBER,
-            "gates_in_memory": _WHOLE,
+            "policy": WORDS,
+            "politeness": WORDS,
+            "balance_replenish": WHOLE,
+            "total_budget": WHOLE,
+            "error_penalty": WHOLE,
+            "cost": WORDS,
+            "uri_precedence": WORDS,
+            "queue_precedence": WORDS,
+            "precedence_floor": WHOLE,
+            "per_queue": WHOLE,
+            "checkpoint": NUMBER,
+            "gates_in_memory": WHOLE,
         },
         "politeness": {
-            "delay_factor": _NUMBER,
-            "min_delay": _NUMBER,
-            "max_delay": _NUMBER,
-            "max_connections": _WHOLE,
-            "backoff_base": _NUMBER,
-            "backoff_cap": _NUMBER,
-            "backoff_jitter": _NUMBER,
-            "backoff_forgive": _NUMBER,
-            "max_retry_after": _NUMBER,
-            "group": _WORDS,
-            "group_delay_factor": _NUMBER,
-            "group_min_delay": _NUMBER,
-            "group_max_delay": _NUMBER,
-            "group_max_connections": _WHOLE,
+            "delay_factor": NUMBER,
+            "min_delay": NUMBER,
+            "max_delay": NUMBER,
+            "max_connections": WHOLE,
+            "backoff_base": NUMBER,
+            "backoff_cap": NUMBER,
+            "backoff_jitter": NUMBER,
+            "backoff_forgive": NUMBER,
+            "max_retry_after": NUMBER,
+            "group": WORDS,
+            "group_delay_factor": NUMBER,
+            "group_min_delay": NUMBER,
+            "group_max_delay": NUMBER,
+            "group_max_connections": WHOLE,
         },
     }
 )
 
+_OVERRIDE = "override"
 _KINDS: Mapping[str, str] = MappingProxyType(
-    {name: kind for section in _SECTIONS.values() for name, kind in section.items()}
-)
-
-_FITS: Mapping[str, Callable[[object], bool]] = MappingProxyType(
-    {
-        _WORDS: lambda value: isinstance(value, str) and bool(value) and not any(map(str.isspace, value)),
-        _WHOLE: lambda value: isinstance(value, int) and not isinstance(value, bool),
-        _NUMBER: lambda value: (
-            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        ),
-    }
+    {name: kind for section in _SECTIONS.values() for name, kind in section.items()} | {_OVERRIDE: TABLES}
 )
 
 
 def check_settings(settings: Mapping[str, object]) -> Settings:
     """The same, all names known and all values of the kind that belongs there. Raises: PolicyError, which names the first."""
-    for name, value in settings.items():
-        kind = _KINDS.get(name)
-        if kind is None:
-            raise PolicyError(f"{name!r} is no setting of the Frontier; choose from {', '.join(_KINDS)}")
-        if not _FITS[kind](value):
-            raise PolicyError(f"{name} {value!r}: give {kind}")
+    check_table(settings, _KINDS, "the Frontier")
     return settings
 
 
@@ -99,6 +85,7 @@ def order_of(settings: Mapping[str, object]) -> FrontierOrder:
         backoff=Backoff(**_named(given, _BACKOFF)),
         group_politeness=Politeness(**_named(given, _GROUP_POLITENESS)),
         budgets=Budgets(**_named(given, _BUDGETS)),
+        overrides=overrides_of(given.get(_OVERRIDE, ())),
         **_named(given, _PLAIN),
     )
 
@@ -111,7 +98,7 @@ def order_text(settings: Mapping[str, object]) -> str:
         lines.append(f"[{section}]")
         # JSON's strings and numbers are TOML's, as long as no value is without end.
         lines += [f"{name} = {json.dumps(given[name])}" for name in names if name in given]
-    return "\n".join((*lines, ""))
+    return "\n".join((*lines, *override_lines(given.get(_OVERRIDE, ())), ""))
 
 
 #: name of a setting -> field of the record that has it.

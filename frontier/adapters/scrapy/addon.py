@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from scrapy.exceptions import NotConfigured
-from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, default_settings
 from scrapy.utils.misc import load_object
 
 from frontier.adapters.scrapy.middleware import FrontierSpiderMiddleware
 from frontier.adapters.scrapy.scheduler import FrontierScheduler
-from frontier.adapters.scrapy.settings import FRONTIER, frontier_settings
+from frontier.adapters.scrapy.settings import FRONTIER, SLOTS, frontier_settings
 from frontier.errors import PolicyError
 
 #: Nearest to the engine: it sees what the other spider middlewares have left.
 _NEAREST = 10
 _ADDON = "addon"
+#: A delay of the downloader's that varies would go on when the gate's is over.
+_STEADY = {"jitter": 0} if hasattr(default_settings, "DOWNLOAD_DELAY_JITTER") else {"randomize_delay": False}  # 2.19
 #: Connections to a host for who sets no limit to all of them.
 _ALL = 1_000_000
 
@@ -40,6 +42,8 @@ class FrontierAddon:
         _overrule(settings, "DOWNLOAD_DELAY", 0)
         _overrule(settings, "CONCURRENT_REQUESTS_PER_DOMAIN", settings.getint("CONCURRENT_REQUESTS") or _ALL)
         _overrule(settings, "AUTOTHROTTLE_ENABLED", value=False)
+        if slots := settings.getdict(SLOTS):
+            _overrule(settings, SLOTS, {name: {**slot, **_STEADY} for name, slot in slots.items()})
 
 
 def _overrule(settings: BaseSettings, name: str, value: Any) -> None:

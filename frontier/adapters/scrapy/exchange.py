@@ -6,23 +6,28 @@ from scrapy import Request
 
 from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.inflight import Flight, InFlight
+from frontier.adapters.scrapy.known import Known
 from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
 from frontier.core import Frontier
-from frontier.models import Candidate, Outcome, OutcomeKind, Verdict, VerdictKind
+from frontier.models import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind
 
 _LOST = Outcome(OutcomeKind.DISREGARDED)
 #: Verdicts after which a candidate is not in the Frontier, and will not be.
 _NOT_TAKEN = frozenset({VerdictKind.SEEN, VerdictKind.REFUSED})
 
+#: Verdicts after which the same request is seen.
+_KNOWN = frozenset({VerdictKind.SEEN, VerdictKind.NEW})
+
 
 class Exchange:
     """Between one crawl and its Frontier."""
 
-    def __init__(self, frontier: Frontier, requests: Requests, engine: Engine) -> None:
+    def __init__(self, frontier: Frontier, requests: Requests, known: Known, engine: Engine) -> None:
         self.flights = InFlight()
         self.lost = 0  #: requests that an earlier run kept in its memory
         self._frontier = frontier
         self._requests = requests
+        self._known = known
         self._engine = engine
         self._owed: list[Candidate] = []  # the store was behind when they came, from no page
 
@@ -31,20 +36,13 @@ class Exchange:
 
     def put(self, request: Request, *, is_unique: bool) -> Verdict:
         """Queue it. One that comes for a request still at the downloader (retried, redirected) takes that one's place."""
-        flight, page = self._origin(request)
-        if flight is not None and flight.request is request:
-            request = request.copy()  # it is still out, and known by its number
-        request.meta.pop(NUMBER, None)
-        request.meta.pop(FOUND_ON, None)
-        candidate = self._requests.candidate(request, is_unique=is_unique)
-        if flight is not None and page is None:
-            verdict = self._end(flight, [candidate])[0]
-        else:
-            verdict = self._schedule([candidate], page)[0]
-        if verdict.kind is VerdictKind.BUSY:
-            (self._owed if page is None else page.owed).append(candidate)
-        elif verdict.kind in _NOT_TAKEN:
-            self._requests.forget(candidate)
+        if is_unique:
+            return self._put(request, is_unique=True)
+        if NUMBER not in request.meta and request in self._known:
+            return SEEN
+        verdict = self._put(request, is_unique=False)
+        if verdict.kind in _KNOWN:
+            self._known.add(request)
         return verdict
 
     def take(self) -> Request | None:
@@ -82,6 +80,23 @@ class Exchange:
         for flight in self.flights:
             self.flights.end(flight)
             self._frontier.release(flight.lease)
+
+    def _put(self, request: Request, *, is_unique: bool) -> Verdict:
+        flight, page = self._origin(request)
+        if flight is not None and flight.request is request:
+            request = request.copy()  # it is still out, and known by its number
+        request.meta.pop(NUMBER, None)
+        request.meta.pop(FOUND_ON, None)
+        candidate = self._requests.candidate(request, is_unique=is_unique)
+        if flight is not None and page is None:
+            verdict = self._end(flight, [candidate])[0]
+        else:
+            verdict = self._schedule([candidate], page)[0]
+        if verdict.kind is VerdictKind.BUSY:
+            (self._owed if page is None else page.owed).append(candidate)
+        elif verdict.kind in _NOT_TAKEN:
+            self._requests.forget(candidate)
+        return verdict
 
     def _origin(self, request: Request) -> tuple[Flight | None, Flight | None]:
         """The request in flight that this one was made from, if it was, and the page that it was found on."""

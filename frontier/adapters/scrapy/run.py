@@ -9,6 +9,7 @@ from scrapy import Spider
 
 from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.exchange import Exchange
+from frontier.adapters.scrapy.known import Known
 from frontier.adapters.scrapy.requests import Requests
 from frontier.adapters.scrapy.settings import folder, frontier_settings
 from frontier.adapters.scrapy.signals import Listener
@@ -37,7 +38,7 @@ class Run:
         frontier = self._job.frontier
         frontier.tell_troubles(_log_trouble)
         self.requests = Requests(spider, crawler.request_fingerprinter.fingerprint, is_durable=place is not None)
-        self.exchange = Exchange(frontier, self.requests, self._engine)
+        self.exchange = Exchange(frontier, self.requests, Known(crawler.request_fingerprinter), self._engine)
         by_host = settings.get("politeness", PolitenessScope.HOST.value) == PolitenessScope.HOST.value
         self._listener = Listener(self.exchange.flights, frontier, crawler, has_host_gates=by_host)
 

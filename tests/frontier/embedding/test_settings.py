@@ -39,6 +39,11 @@ ALL = {
     "group_min_delay": 2,
     "group_max_delay": 3,
     "group_max_connections": 4,
+    "override": [
+        {"surt": "slow.test", "min_delay": 5.0, "max_delay": 50, "delay_factor": 1, "max_connections": 1},
+        {"surt": ["(test,a,)/x", "b.test"], "key": "mine", "uri_precedence": 3},
+        {"surt": "c.test", "balance_replenish": 3, "total_budget": -1, "queue_precedence": 2, "key": "c"},
+    ],
 }
 
 
@@ -52,8 +57,18 @@ def test_what_is_said_is_what_the_same_words_mean_in_a_crawl_order() -> None:
     said = CrawlOrder.model_validate(tomllib.loads(order_text(ALL)))
     asked = frontier_order(said)
     mine = order_of(ALL)
-    for name in ("policy", "scope", "politeness", "backoff", "group_politeness", "budgets", "cost", "per_queue"):
+    for name in (
+        "policy",
+        "scope",
+        "politeness",
+        "backoff",
+        "group_politeness",
+        "budgets",
+        "cost",
+        "per_queue",
+    ):
         assert getattr(mine, name) == getattr(asked, name), name
+    assert list(mine.overrides) == list(asked.overrides)
     assert mine.scope is PolitenessScope.QUEUE
     assert (mine.checkpoint_s, mine.gates_in_memory, mine.precedence_floor) == (5.5, 77, 200)
 
@@ -67,6 +82,11 @@ def test_what_is_said_is_what_the_same_words_mean_in_a_crawl_order() -> None:
         ({"max_connections": 1.5}, "max_connections 1.5: give a whole number"),
         ({"max_connections": True}, "max_connections True: give a whole number"),
         ({"policy": ""}, "policy '': give text"),
+        ({"override": {"surt": "a.test"}}, "override {'surt': 'a.test'}: give a list of tables"),
+        ({"override": [{"surt": "a.test", "delay": 3}]}, "'delay' is no setting of override; choose from surt, "),
+        ({"override": [{"surt": [], "min_delay": 3}]}, "surt []: give text, or a list of texts"),
+        ({"override": [{"min_delay": 3}]}, "an override names no SURT prefix"),
+        ({"override": ["a.test"]}, "override 'a.test': give a table of names and values"),
         ({"politeness": "rude"}, "politeness 'rude': choose one of host, queue, off"),
     ],
 )

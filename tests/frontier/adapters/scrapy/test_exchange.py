@@ -9,9 +9,10 @@ import pytest
 pytest.importorskip("scrapy")
 
 from scrapy import Request, Spider
-from scrapy.utils.request import fingerprint
+from scrapy.utils.request import RequestFingerprinter, fingerprint
 
 from frontier.adapters.scrapy.exchange import Exchange
+from frontier.adapters.scrapy.known import Known
 from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
 from frontier.core import Frontier
 from frontier.embedding.job import EmbeddedJob
@@ -51,7 +52,8 @@ class Crawl:
             None, {"min_delay": 0, "max_connections": 9, "per_queue": 9, "delay_factor": 0, "max_delay": 0}
         ).frontier
         self.requests = Requests(Quiet(), fingerprint, is_durable=False)
-        self.exchange = Exchange(self.frontier, self.requests, self.engine)  # type: ignore[arg-type]
+        known = Known(RequestFingerprinter())
+        self.exchange = Exchange(self.frontier, self.requests, known, self.engine)  # type: ignore[arg-type]
 
     def put(self, request: Request, *, is_unique: bool = False) -> VerdictKind:
         return self.exchange.put(request, is_unique=is_unique).kind
@@ -157,3 +159,22 @@ def test_when_nothing_can_be_taken_the_engine_is_to_be_woken(crawl: Crawl) -> No
     """It would ask again in five seconds otherwise."""
     assert crawl.exchange.take() is None
     assert crawl.engine.asked_to_wake == 1
+
+
+def test_a_request_that_is_known_is_refused_without_a_candidate(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most links are known, and a payload is not made for them."""
+    assert crawl.put(Request(URL)) is VerdictKind.NEW
+    monkeypatch.delattr(Requests, "candidate")
+    assert crawl.put(Request(URL)) is VerdictKind.SEEN
+    with pytest.raises(AttributeError):
+        crawl.put(Request(URL), is_unique=True)
+
+
+def test_a_known_request_still_takes_the_place_of_the_one_it_comes_for(crawl: Crawl) -> None:
+    """A redirect to a page that is known ends the request that was redirected."""
+    assert crawl.put(Request(URL + "known")) is VerdictKind.NEW
+    first = crawl.exchange.take()
+    assert first is not None
+    second = crawl.out(URL + "moved")
+    assert crawl.put(second.replace(url=URL + "known")) is VerdictKind.SEEN
+    assert crawl.exchange.flights.of(second.meta[NUMBER]) is None

@@ -23,7 +23,42 @@ def project(**values: object) -> Settings:
 def test_where_the_frontier_is_silent_the_project_speaks() -> None:
     """Its delay and its connections, and no rest that grows with the fetch."""
     settings = frontier_settings(project(DOWNLOAD_DELAY=40, CONCURRENT_REQUESTS_PER_DOMAIN=3))
-    assert settings == {"min_delay": 40.0, "max_delay": 40.0, "delay_factor": 0.0, "max_connections": 3}
+    assert settings == {"min_delay": 40.0, "max_delay": 40.0, "delay_factor": 0.0, "max_connections": 1}
+
+
+def test_connections_are_the_projects_where_no_delay_is() -> None:
+    """Scrapy's delay is between any two requests of a host, a gate's rest is one connection's."""
+    assert frontier_settings(project(CONCURRENT_REQUESTS_PER_DOMAIN=3))["max_connections"] == 3
+    assert frontier_settings(project(FRONTIER={"min_delay": 1}))["max_connections"] == 1
+    assert frontier_settings(project(FRONTIER={"min_delay": 1, "max_connections": 4}))["max_connections"] == 4
+
+
+def test_download_slots_are_overrides_of_their_hosts() -> None:
+    """Before those of FRONTIER, so that these win; what a slot does not say is as for all."""
+    slots = {
+        "a.test": {"delay": 5},
+        "127.0.0.1": {"delay": 0, "concurrency": 7},
+        "b.test": {"concurrency": 2},
+        "no host": {"delay": 1},
+    }
+    own = {"surt": "a.test", "min_delay": 9.0}
+    said = frontier_settings(project(DOWNLOAD_DELAY=2, DOWNLOAD_SLOTS=slots, FRONTIER={"override": [own]}))
+    assert said["override"] == [
+        {"surt": "http://(test,a,)", "min_delay": 5, "max_connections": 1},
+        {"surt": "http://(127.0.0.1)", "min_delay": 0, "max_connections": 7},
+        {"surt": "http://(test,b,)", "min_delay": 2.0, "max_connections": 1},
+        own,
+    ]
+
+
+def test_the_addon_says_slots_once_and_makes_them_steady() -> None:
+    """A delay that varies would keep a request in the downloader when its gate is open."""
+    settings = project(DOWNLOAD_SLOTS={"a.test": {"delay": 5}})
+    FrontierAddon().update_settings(settings)
+    assert len(frontier_settings(settings)["override"]) == 1
+    (slot,) = settings.getdict("DOWNLOAD_SLOTS").values()
+    assert slot["delay"] == 5
+    assert slot.get("jitter", slot.get("randomize_delay")) in (0, False)
 
 
 def test_what_the_frontier_is_told_itself_holds() -> None:
@@ -59,7 +94,7 @@ def test_the_addon_takes_the_delays_from_the_downloader(priority: str) -> None:
     assert settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") == settings.getint("CONCURRENT_REQUESTS")
     assert not settings.getbool("AUTOTHROTTLE_ENABLED")
     said = frontier_settings(settings)
-    assert (said["min_delay"], said["max_connections"], said["policy"]) == (2.0, 5, "host")
+    assert (said["min_delay"], said["max_connections"], said["policy"]) == (2.0, 1, "host")
     assert settings["SCHEDULER"] is FrontierScheduler
     assert settings.getdict("SPIDER_MIDDLEWARES")[FrontierSpiderMiddleware] < 50
 
