@@ -104,7 +104,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         return await self._queue.fetch()
 
     async def mark_request_as_handled(self, request: Request) -> ProcessedRequest | None:
-        """As `FrontierQueue.mark_handled`, and it is durable: a process that is killed repeats what was in progress, no more."""
+        """As `FrontierQueue.mark_handled`, and it is durable: a process that is killed repeats only what is in progress."""
         self._touch()
         answer = self._queue.mark_handled(request)
         await self._queue.until_durable()

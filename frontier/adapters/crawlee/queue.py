@@ -44,7 +44,7 @@ class FrontierQueue:
         self._job = job
         self._waiting = waiting
         self._flights: dict[str, Flight] = {}
-        self._runs: set[runs.Run] = set()
+        self._runs = runs.Runs()
         self._incoming = Incoming(lambda: self._frontier, waiting.wake)
         self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
         self._is_closed = False
@@ -61,9 +61,8 @@ class FrontierQueue:
         given = {"delay_factor": 0.0, **settings}
         waiting = Waiting()
         waiting.enter()
-        job = await or_closed(
-            asyncio.to_thread(partial(EmbeddedJob, folder, given, on_change=waiting.wake_from_thread))
-        )
+        opening = partial(EmbeddedJob, folder, given, on_change=waiting.wake_from_thread)
+        job = await or_closed(asyncio.to_thread(opening))
         return cls(job, waiting, given)
 
     def __repr__(self) -> str:
@@ -162,15 +161,13 @@ class FrontierQueue:
             return None
         flight.request = request
         request.handled_at = None
-        successor = candidate_of(request, front=front, force=True)
-        self._end(flight, OutcomeKind.DISREGARDED, (successor,))
+        self._end(flight, OutcomeKind.DISREGARDED, (candidate_of(request, front=front, force=True),))
         return ProcessedRequest(unique_key=request.unique_key, was_already_present=True, was_already_handled=False)
 
     async def until_durable(self) -> None:
         """Return when all that was said so far outlives the process. Raises: StoreUnavailable."""
         self._waiting.enter()
-        frontier = self._frontier
-        said = frontier.said
+        frontier, said = self._frontier, self._frontier.said
         while frontier is self._frontier and not self._is_closed:
             frontier.take_answers()
             if frontier.durable >= said:
@@ -206,9 +203,7 @@ class FrontierQueue:
         try:
             request = request_of(lease.url, lease.key, lease.payload)
         except ValueError:
-            logger.exception(
-                "%s is given up: what is queued for it is no request of this version of Crawlee", lease.url
-            )
+            logger.exception("%s is given up: what is queued is no request of this version of Crawlee", lease.url)
             self._frontier.finish(lease, _FOREIGN)
             return None
         self._flights[request.unique_key] = Flight(lease, request, runs.current())
@@ -216,13 +211,8 @@ class FrontierQueue:
 
     def _take_back_abandoned(self) -> None:
         """What was in progress in a run that is over is queued again, at its old place; its host rests as after a fetch."""
-        if (run := runs.asked()) is not None:
-            self._runs.add(run)
-        over = {run for run in self._runs if runs.is_over(run)}
-        if not over:
-            return
-        self._runs -= over
-        abandoned = [flight for flight in self._flights.values() if flight.run in over]
+        over = self._runs.over()
+        abandoned = [flight for flight in self._flights.values() if flight.run in over] if over else []
         for flight in abandoned:
             self._end(flight, OutcomeKind.DEFERRED, ())
         if abandoned:

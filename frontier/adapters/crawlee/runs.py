@@ -35,3 +35,18 @@ def current() -> Run | None:
 def is_over(run: Run) -> bool:
     """Whether none of its workers lives any more."""
     return run.done() or run.get_loop().is_closed()
+
+
+class Runs:
+    """The runs that have asked one queue."""
+
+    def __init__(self) -> None:
+        self._known: set[Run] = set()
+
+    def over(self) -> set[Run]:
+        """Those that are over since the last call; the one that asks now is known from now on."""
+        if (run := asked()) is not None:
+            self._known.add(run)
+        over = {run for run in self._known if is_over(run)}
+        self._known -= over
+        return over
