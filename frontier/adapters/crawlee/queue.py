@@ -17,7 +17,7 @@ from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest
 from frontier.adapters.crawlee import runs
 from frontier.adapters.crawlee.hosts import Hosts
 from frontier.adapters.crawlee.incoming import Incoming
-from frontier.adapters.crawlee.requests import Flight, candidate_of, key_of, request_of
+from frontier.adapters.crawlee.requests import Flight, candidate_of, handled_request, key_of, request_of
 from frontier.adapters.crawlee.waiting import Waiting
 from frontier.cancellation import or_closed
 from frontier.core import Frontier
@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 #: Crawlee's pool asks again so often, so what opens later than this may be waited for by it.
 _POLL_S = 0.55
-#: `handled_at` of what is looked up: that it was handled is kept, when it was is not.
-_SOME_TIME = datetime.fromtimestamp(0, UTC)
 _FOREIGN = Outcome(OutcomeKind.FAILED)
 
 
@@ -138,7 +136,7 @@ class FrontierQueue:
         if record is None:
             return None
         if record.state is UrlState.ENDED:
-            return Request.from_url(record.url, unique_key=unique_key, handled_at=_SOME_TIME)
+            return handled_request(record, unique_key)
         return request_of(record.url, key_of(unique_key), record.payload)
 
     def mark_handled(self, request: Request) -> ProcessedRequest | None:

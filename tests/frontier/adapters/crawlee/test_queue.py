@@ -145,7 +145,7 @@ async def test_a_request_can_be_looked_up_wherever_it_is(queue: FrontierQueue) -
     queue.mark_handled(out)
     found = await queue.get(request.unique_key)
     assert found is not None
-    assert (found.url, found.was_already_handled) == (A, True)
+    assert (found.url, found.was_already_handled, found.state) == (A, True, RequestState.DONE)
 
 
 async def test_what_failed_for_good_counts_as_handled(queue: FrontierQueue) -> None:
@@ -156,6 +156,8 @@ async def test_what_failed_for_good_counts_as_handled(queue: FrontierQueue) -> N
     queue.mark_handled(failed)
     queue.mark_handled(skipped)
     assert (queue.handled, queue.is_finished) == (2, True)
+    looked_up = [await queue.get(request.unique_key) for request in (failed, skipped)]
+    assert [one.state for one in looked_up if one] == [RequestState.ERROR, RequestState.SKIPPED]
     records = [queue._frontier.get(request.unique_key.encode()) for request in (failed, skipped)]
     assert [(one.state, one.outcome, one.status) for one in records if one] == [
         (UrlState.ENDED, "failed", 0),
