@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from frontier.advancing import Advancing
 from frontier.checkpoints import Checkpoints
 from frontier.endings import check_outcome
 from frontier.errors import PolicyError
@@ -63,6 +64,7 @@ class Frontier:
         self._is_closed = False
         self.operations = Operations(store, seen, parts, clock)  #: what an operator asks and orders
         self.loading = Loading(store, parts, clock)  #: what a dump or a journal is loaded into
+        self.advancing = Advancing(store, parts)  #: what is queued, to the front of its queue
 
     def __enter__(self) -> Frontier:
         return self

@@ -165,7 +165,8 @@ class MemoryQuestions:
 def _queued_record(row: Row) -> UrlRecord:
     state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
     place = (row.queue, row.gate, row.due_s)
-    return UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops, row.payload)
+    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
+    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
 
 def _facts(row: QueueRow, lanes: Sequence[Lane]) -> QueueFacts:

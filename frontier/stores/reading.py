@@ -228,7 +228,8 @@ def _queued_record(values: Values) -> UrlRecord:
     row = Row._make(values)
     state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
     place = (row.queue, row.gate, row.due_s)
-    return UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops, row.payload)
+    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
+    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
 
 def _ended_record(row: Values) -> UrlRecord:

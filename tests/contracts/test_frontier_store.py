@@ -258,8 +258,12 @@ def test_look_up_knows_each_state(teller: Teller) -> None:
     teller.say(moved=[Moved(row(2), late)], ended=[Ended(row(3, key=b"k"), -2, OutcomeKind.FAILED)])
     assert teller.store.look_up(b"nobody") is None
     first, second = known(teller.store, b"http://a.test/1"), known(teller.store, b"http://a.test/2")
-    assert first == UrlRecord("http://a.test/1", UrlState.QUEUED, 0, "", 0, 1, *A_LANE, hops=row(1).hops)
-    assert second == UrlRecord("http://a.test/2", UrlState.WAITING, 0, "", 1, 2, *A_LANE, late.due_s, late.hops)
+    assert first == UrlRecord(
+        "http://a.test/1", UrlState.QUEUED, 0, "", 0, 1, *A_LANE, hops=row(1).hops, precedence=row(1).precedence
+    )
+    assert second == UrlRecord(
+        "http://a.test/2", UrlState.WAITING, 0, "", 1, 2, *A_LANE, late.due_s, late.hops, None, late.precedence
+    )
     assert known(teller.store, b"k") == UrlRecord("http://a.test/3", UrlState.ENDED, -2, "failed", 0, 3)
 
 

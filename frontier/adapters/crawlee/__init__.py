@@ -9,6 +9,8 @@ its row ends, and a new one takes its place in the same transaction, so `kill -9
 become.
 
     queue     FrontierQueue: requests in, requests out, how they end
+    incoming  Incoming: requests in, and what Crawlee is told of them
+    runs      which run has a request: what an aborted one had comes again
     hosts     what Crawlee says of hosts: 429, Retry-After, Crawl-delay
     manager   FrontierRequestManager: what a crawler is given; it alone hears of 429 and of Crawl-delay
     client    FrontierRequestQueueClient: the queue as Crawlee's RequestQueue asks for it

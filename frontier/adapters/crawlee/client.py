@@ -106,14 +106,18 @@ class FrontierRequestQueueClient(RequestQueueClient):
         return await self._queue.fetch()
 
     async def mark_request_as_handled(self, request: Request) -> ProcessedRequest | None:
-        """As `FrontierQueue.mark_handled`."""
+        """As `FrontierQueue.mark_handled`, and it is durable: a process that is killed repeats only what is in progress."""
         self._touch()
-        return self._queue.mark_handled(request)
+        answer = self._queue.mark_handled(request)
+        await self._queue.until_durable()
+        return answer
 
     async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
-        """As `FrontierQueue.reclaim`."""
+        """As `FrontierQueue.reclaim`, and it is durable."""
         self._touch()
-        return self._queue.reclaim(request, front=forefront)
+        answer = self._queue.reclaim(request, front=forefront)
+        await self._queue.until_durable()
+        return answer
 
     async def is_empty(self) -> bool:
         """As `FrontierQueue.is_empty`."""

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
+from crawlee import Request
 from crawlee.request_loaders import ThrottlingRequestManager
+from crawlee.storage_clients.models import ProcessedRequest
 from crawlee.storages import RequestQueue
 
 from frontier.adapters.crawlee.client import FrontierRequestQueueClient
 from frontier.adapters.crawlee.queue import FrontierQueue
+
+
+class _HowToAdd(TypedDict, total=False):
+    """How a `RequestQueue` adds many."""
+
+    batch_size: int
+    wait_time_between_batches: timedelta
+    wait_for_all_requests_to_be_added: bool
+    wait_for_all_requests_to_be_added_timeout: timedelta | None
 
 
 class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
@@ -64,6 +76,39 @@ class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
         A process that ends without it closes it at its exit; one that is killed loses nothing.
         """
         await self._client.close()
+
+    # One queue has all hosts, so nothing is shared out. Crawlee's own would ask its queues in tasks of their own, and `runs`
+    # would not know the pool's.
+
+    async def add_request(self, request: str | Request, *, forefront: bool = False) -> ProcessedRequest | None:
+        """As a `RequestQueue`."""
+        return await self.inner.add_request(request, forefront=forefront)
+
+    async def add_requests(
+        self, requests: Sequence[str | Request], *, forefront: bool = False, **how: Unpack[_HowToAdd]
+    ) -> None:
+        """As a `RequestQueue`."""
+        await self.inner.add_requests(requests, forefront=forefront, **how)
+
+    async def fetch_next_request(self) -> Request | None:
+        """As a `RequestQueue`; None while no host may be asked."""
+        return await self.inner.fetch_next_request()
+
+    async def mark_request_as_handled(self, request: Request) -> ProcessedRequest | None:
+        """As a `RequestQueue`."""
+        return await self.inner.mark_request_as_handled(request)
+
+    async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
+        """As a `RequestQueue`."""
+        return await self.inner.reclaim_request(request, forefront=forefront)
+
+    async def is_empty(self) -> bool:
+        """Whether no host may be asked now."""
+        return await self.inner.is_empty()
+
+    async def is_finished(self) -> bool:
+        """As a `RequestQueue`."""
+        return await self.inner.is_finished()
 
     # What crawlers tell and ask of hosts
 

@@ -12,22 +12,22 @@ from functools import partial
 from pathlib import Path
 
 from crawlee import Request, RequestState
-from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest, UnprocessedRequest
+from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest
 
+from frontier.adapters.crawlee import runs
 from frontier.adapters.crawlee.hosts import Hosts
-from frontier.adapters.crawlee.requests import Flight, candidate_of, key_of, request_of
+from frontier.adapters.crawlee.incoming import Incoming
+from frontier.adapters.crawlee.requests import Flight, candidate_of, handled_request, key_of, request_of
 from frontier.adapters.crawlee.waiting import Waiting
 from frontier.cancellation import or_closed
 from frontier.core import Frontier
 from frontier.embedding.job import EmbeddedJob
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind, UrlState, Verdict, VerdictKind, WaitsFor
+from frontier.models import Candidate, Lease, Outcome, OutcomeKind, UrlState, WaitsFor
 
 logger = logging.getLogger(__name__)
 
 #: Crawlee's pool asks again so often, so what opens later than this may be waited for by it.
 _POLL_S = 0.55
-#: `handled_at` of what is looked up: that it was handled is kept, when it was is not.
-_SOME_TIME = datetime.fromtimestamp(0, UTC)
 _FOREIGN = Outcome(OutcomeKind.FAILED)
 
 
@@ -35,14 +35,17 @@ class FrontierQueue:
     """An open Frontier that speaks of Crawlee's requests; it belongs to the loop that uses it.
 
     Handled are requests whose handling ended, by success or for good; a request that is reclaimed is queued anew. A host's
-    rest is counted from the end of handling. What is handled is durable soon after, and all of it when `close` returns.
+    rest is counted from the end of handling. What is handled is durable when `until_durable` returns, or `close`.
     """
 
     def __init__(self, job: EmbeddedJob, waiting: Waiting, settings: Mapping[str, object]) -> None:
         self._job = job
         self._waiting = waiting
         self._flights: dict[str, Flight] = {}
+        self._runs = runs.Runs()
+        self._incoming = Incoming(lambda: self._frontier, waiting.wake)
         self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
+        self._is_closed = False
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
 
@@ -56,9 +59,8 @@ class FrontierQueue:
         given = {"delay_factor": 0.0, **settings}
         waiting = Waiting()
         waiting.enter()
-        job = await or_closed(
-            asyncio.to_thread(partial(EmbeddedJob, folder, given, on_change=waiting.wake_from_thread))
-        )
+        opening = partial(EmbeddedJob, folder, given, on_change=waiting.wake_from_thread)
+        job = await or_closed(asyncio.to_thread(opening))
         return cls(job, waiting, given)
 
     def __repr__(self) -> str:
@@ -81,11 +83,13 @@ class FrontierQueue:
     @property
     def is_finished(self) -> bool:
         """Nothing is queued and nothing in progress; a retired queue keeps what it has."""
+        self._take_back_abandoned()
         return self._frontier.is_done
 
     async def is_empty(self) -> bool:
         """Whether no request may be fetched now. One that may be soon is waited for: the pool would ask too late again."""
         self._waiting.enter()
+        self._take_back_abandoned()
         frontier = self._frontier
         while not frontier.can_lease():
             wake = frontier.wake()
@@ -105,11 +109,8 @@ class FrontierQueue:
     # Requests
 
     async def add(self, requests: Sequence[Request], *, front: bool) -> AddRequestsResponse:
-        """Queue what is new. Waits while the store is behind."""
-        candidates = [candidate_of(request, front=front) for request in requests]
-        verdicts = await self._scheduled(candidates)
-        handled = await self._handled_of(candidates, verdicts)
-        return _answer(requests, verdicts, handled)
+        """As `Incoming.add`."""
+        return await self._incoming.add(requests, front=front)
 
     async def fetch(self) -> Request | None:
         """The next request that may be fetched now. Waits for the store, but for no host."""
@@ -135,7 +136,7 @@ class FrontierQueue:
         if record is None:
             return None
         if record.state is UrlState.ENDED:
-            return Request.from_url(record.url, unique_key=unique_key, handled_at=_SOME_TIME)
+            return handled_request(record, unique_key)
         return request_of(record.url, key_of(unique_key), record.payload)
 
     def mark_handled(self, request: Request) -> ProcessedRequest | None:
@@ -158,9 +159,18 @@ class FrontierQueue:
             return None
         flight.request = request
         request.handled_at = None
-        successor = candidate_of(request, front=front, force=True)
-        self._end(flight, OutcomeKind.DISREGARDED, (successor,))
+        self._end(flight, OutcomeKind.DISREGARDED, (candidate_of(request, front=front, force=True),))
         return ProcessedRequest(unique_key=request.unique_key, was_already_present=True, was_already_handled=False)
+
+    async def until_durable(self) -> None:
+        """Return when all that was said so far outlives the process. Raises: StoreUnavailable."""
+        self._waiting.enter()
+        frontier, said = self._frontier, self._frontier.said
+        while frontier is self._frontier and not self._is_closed:
+            frontier.take_answers()
+            if frontier.durable >= said:
+                return
+            await self._waiting.change(None)
 
     # The whole
 
@@ -186,34 +196,25 @@ class FrontierQueue:
     def _frontier(self) -> Frontier:
         return self._job.frontier
 
-    async def _scheduled(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        while True:
-            verdicts = self._frontier.schedule(candidates)
-            self._waiting.wake()
-            if not any(verdict.kind is VerdictKind.BUSY for verdict in verdicts):
-                return verdicts
-            await asyncio.to_thread(self._frontier.wait_until_durable)
-
-    async def _handled_of(self, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> set[bytes]:
-        """The keys of those that were handled before."""
-        pairs = zip(candidates, verdicts, strict=True)
-        seen = [one.dedup_key() for one, verdict in pairs if verdict.kind is VerdictKind.SEEN]
-        if not seen:
-            return set()
-        # A key stands for its latest row, so one that was reclaimed has not ended.
-        return set(await asyncio.to_thread(self._frontier.ended, seen))
-
     def _taken(self, lease: Lease) -> Request | None:
+        self._incoming.taken(lease.key)
         try:
             request = request_of(lease.url, lease.key, lease.payload)
         except ValueError:
-            logger.exception(
-                "%s is given up: what is queued for it is no request of this version of Crawlee", lease.url
-            )
+            logger.exception("%s is given up: what is queued is no request of this version of Crawlee", lease.url)
             self._frontier.finish(lease, _FOREIGN)
             return None
-        self._flights[request.unique_key] = Flight(lease, request)
+        self._flights[request.unique_key] = Flight(lease, request, runs.current())
         return request
+
+    def _take_back_abandoned(self) -> None:
+        """What was in progress in a run that is over is queued again, at its old place; its host rests as after a fetch."""
+        over = self._runs.over()
+        abandoned = [flight for flight in self._flights.values() if flight.run in over] if over else []
+        for flight in abandoned:
+            self._end(flight, OutcomeKind.DEFERRED, ())
+        if abandoned:
+            logger.warning("%d requests were in progress when a run ended; they are queued again", len(abandoned))
 
     def _end(self, flight: Flight, kind: OutcomeKind, successors: Sequence[Candidate]) -> None:
         self._frontier.finish(flight.lease, flight.outcome(kind, self._frontier.now_s()), successors)
@@ -221,6 +222,8 @@ class FrontierQueue:
         self._waiting.wake()
 
     def _closed(self) -> None:
+        self._is_closed = True
+        self._waiting.wake()
         self._flights.clear()
         atexit.unregister(self._close_at_exit)
 
@@ -228,20 +231,3 @@ class FrontierQueue:
         """A program that forgot to close it; a child that was forked has none of its threads."""
         if os.getpid() == self._process:
             self._job.close()
-
-
-def _answer(requests: Sequence[Request], verdicts: Sequence[Verdict], handled: set[bytes]) -> AddRequestsResponse:
-    """What Crawlee is told of requests that were added."""
-    answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
-    for request, verdict in zip(requests, verdicts, strict=True):
-        key = request.unique_key
-        if verdict.kind is VerdictKind.REFUSED:
-            logger.warning("%s cannot be queued: %s", request.url, verdict.reason)
-            refused = UnprocessedRequest(unique_key=key, url=request.url, method=request.method)
-            answer.unprocessed_requests.append(refused)
-            continue
-        is_seen, is_handled = verdict.kind is VerdictKind.SEEN, key_of(key) in handled
-        answer.processed_requests.append(
-            ProcessedRequest(unique_key=key, was_already_present=is_seen, was_already_handled=is_handled)
-        )
-    return answer

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from crawlee import Request, RequestState
 from yarl import URL
 
-from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
+from frontier.adapters.crawlee.runs import Run
+from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, UrlRecord
 from frontier.policies.authority import authority
 
 #: Heritrix's status of a URL that robots.txt forbids.
 ROBOTS_PRECLUDED = -9998
+#: `handled_at` of what is looked up: that it was handled is kept, when it was is not.
+_SOME_TIME = datetime.fromtimestamp(0, UTC)
 THROTTLED = 429
 
 
@@ -21,6 +25,7 @@ class Flight:
 
     lease: Lease
     request: Request
+    run: Run | None = None  #: whose worker has it
     trouble: HostTrouble = HostTrouble.NONE
     retry_after_s: float = 0.0
 
@@ -52,6 +57,15 @@ def request_of(url: str, key: bytes, payload: bytes | None) -> Request:
     if payload is None:
         return Request.from_url(url, unique_key=key.decode())
     return Request.model_validate_json(payload)
+
+
+def handled_request(record: UrlRecord, unique_key: str) -> Request:
+    """A request that was handled: its URL, its key, and how it ended."""
+    request = Request.from_url(record.url, unique_key=unique_key, handled_at=_SOME_TIME)
+    request.state = RequestState.ERROR if record.outcome == OutcomeKind.FAILED.value else RequestState.DONE
+    if record.status == ROBOTS_PRECLUDED:
+        request.state = RequestState.SKIPPED
+    return request
 
 
 def ascii_url(url: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ pytest.importorskip("crawlee")
 
 from crawlee import Request, RequestState
 
+from frontier.adapters.crawlee.incoming import AT_ONCE
 from frontier.adapters.crawlee.queue import FrontierQueue
 from frontier.errors import PolicyError, StoreInUse
-from frontier.models import BUSY, Candidate, UrlState, Verdict
+from frontier.models import BUSY, Candidate, Row, UrlState, Verdict
 
 FAST = {"policy": "host", "min_delay": 0, "max_connections": 100, "per_queue": 100}
 A, B, C = (f"http://a.test/{letter}" for letter in "abc")
@@ -143,7 +145,7 @@ async def test_a_request_can_be_looked_up_wherever_it_is(queue: FrontierQueue) -
     queue.mark_handled(out)
     found = await queue.get(request.unique_key)
     assert found is not None
-    assert (found.url, found.was_already_handled) == (A, True)
+    assert (found.url, found.was_already_handled, found.state) == (A, True, RequestState.DONE)
 
 
 async def test_what_failed_for_good_counts_as_handled(queue: FrontierQueue) -> None:
@@ -154,6 +156,8 @@ async def test_what_failed_for_good_counts_as_handled(queue: FrontierQueue) -> N
     queue.mark_handled(failed)
     queue.mark_handled(skipped)
     assert (queue.handled, queue.is_finished) == (2, True)
+    looked_up = [await queue.get(request.unique_key) for request in (failed, skipped)]
+    assert [one.state for one in looked_up if one] == [RequestState.ERROR, RequestState.SKIPPED]
     records = [queue._frontier.get(request.unique_key.encode()) for request in (failed, skipped)]
     assert [(one.state, one.outcome, one.status) for one in records if one] == [
         (UrlState.ENDED, "failed", 0),
@@ -169,10 +173,9 @@ async def test_an_empty_queue_is_not_finished_while_a_request_is_in_progress(que
     assert not await queue.is_empty()
     request = await queue.fetch()
     assert request is not None
-    assert await queue.is_empty()
-    assert not queue.is_finished
+    assert (await queue.is_empty(), queue.is_finished) == (True, False)
     queue.mark_handled(request)
-    assert queue.is_finished
+    assert (await queue.is_empty(), queue.is_finished) == (True, True)
 
 
 async def test_a_purge_forgets_everything(queue: FrontierQueue) -> None:
@@ -241,6 +244,20 @@ async def test_what_was_in_progress_is_queued_again_at_the_next_opening(tmp_path
     await again.close()
 
 
+async def test_what_was_said_is_durable_when_it_is_waited_for(queue: FrontierQueue) -> None:
+    """Every one of them is woken; a queue that is closed keeps nobody waiting."""
+    await queue.add(requests(A, B, C), front=False)
+    for request in await fetched(queue):
+        queue.mark_handled(request)
+    said = queue._frontier.said
+    await asyncio.gather(*(queue.until_durable() for _ in range(3)))
+    assert queue._frontier.durable >= said
+    await queue.add(requests("http://b.test/"), front=False)
+    waiting = asyncio.create_task(queue.until_durable())
+    await queue.close()
+    await waiting
+
+
 async def test_a_folder_is_held_by_one_queue(tmp_path: Path) -> None:
     """Until it is closed or dropped."""
     queue = await FrontierQueue.open(tmp_path / "job", FAST)
@@ -287,9 +304,83 @@ async def test_what_is_no_request_is_given_up(queue: FrontierQueue, caplog: pyte
     assert f"{A} is given up" in caplog.text
 
 
-async def test_what_the_frontier_refuses_is_unprocessed(queue: FrontierQueue, caplog: pytest.LogCaptureFixture) -> None:
-    """With the reason in the log, and the others are queued."""
+async def test_what_can_never_be_queued_is_logged_and_not_sent_again(
+    queue: FrontierQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line with the URL and the reason; unprocessed is what may be sent again, and the others are queued."""
     answer = await queue.add([Request.from_url("http://a.test/\0", unique_key="k"), *requests(A)], front=False)
-    assert [one.unique_key for one in answer.unprocessed_requests] == ["k"]
     assert [one.unique_key for one in answer.processed_requests] == [A]
-    assert "NUL" in caplog.text
+    assert answer.unprocessed_requests == []
+    assert [record.getMessage() for record in caplog.records] == [
+        "'http://a.test/\\x00' cannot be queued: it holds a NUL character"
+    ]
+
+
+async def test_forefront_moves_a_request_that_is_queued_and_changes_nothing_else(queue: FrontierQueue) -> None:
+    """As in Crawlee's own queues: what was queued first keeps its data."""
+    await queue.add([*requests(A, B), Request.from_url(C, user_data={"n": 1})], front=False)
+    (known,) = (await queue.add([Request.from_url(C)], front=True)).processed_requests
+    assert (known.was_already_present, known.was_already_handled) == (True, False)
+    assert queue.pending == 3
+    out = await fetched(queue)
+    assert [request.url for request in out] == [C, A, B]
+    assert out[0].user_data["n"] == 1
+
+
+async def test_forefront_changes_nothing_of_what_is_in_progress_or_handled(queue: FrontierQueue) -> None:
+    """Neither comes again."""
+    await queue.add(requests(A, B, C), front=False)
+    handled, in_progress = await queue.fetch(), await queue.fetch()
+    assert handled is not None
+    assert in_progress is not None
+    queue.mark_handled(handled)
+    answer = await queue.add(requests(A, B), front=True)
+    assert [one.was_already_handled for one in answer.processed_requests] == [True, False]
+    assert [request.url for request in await fetched(queue)] == [C]
+    assert (queue.handled, queue.pending) == (1, 2)
+
+
+async def test_a_request_that_is_fetched_while_it_is_looked_up_stays_where_it_is(
+    queue: FrontierQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may even be handled before the store has answered."""
+    await queue.add(requests(A, B, C), front=False)
+    rows = queue._frontier.advancing.rows
+    asked, may_answer = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def late(candidates: Sequence[Candidate]) -> Callable[[], list[Row]]:
+        question = rows(candidates)
+
+        def answer() -> list[Row]:
+            found = question()
+            loop.call_soon_threadsafe(asked.set)
+            may_answer.wait()
+            return found
+
+        return answer
+
+    monkeypatch.setattr(queue._frontier.advancing, "rows", late)
+    adding = asyncio.create_task(queue.add(requests(A, C), front=True))
+    await asked.wait()
+    first = await queue.fetch()
+    assert first is not None
+    assert first.url == A
+    queue.mark_handled(first)
+    may_answer.set()
+    await adding
+    assert [request.url for request in await fetched(queue)] == [C, B]
+    await asyncio.to_thread(queue._frontier.check)
+
+
+async def test_many_requests_are_queued_in_their_order_and_the_loop_goes_on_meanwhile(queue: FrontierQueue) -> None:
+    """A page of very many links stops nobody else for long."""
+    urls = [f"http://a.test/{number}" for number in range(2 * AT_ONCE + 1)]
+    adding = asyncio.create_task(queue.add(requests(*urls), front=False))
+    turns = 0
+    while not adding.done():
+        await asyncio.sleep(0)
+        turns += queue.pending < len(urls)
+    assert turns >= 2
+    assert [one.unique_key for one in (await adding).processed_requests] == urls
+    assert queue.pending == len(urls)
