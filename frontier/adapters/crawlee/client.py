@@ -22,7 +22,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
     def __init__(self, queue: FrontierQueue, identity: Identity, folder: Path | None) -> None:
         self._queue = queue
         self._identity = identity
-        self._folder = folder
+        self.folder = folder  #: where it is; None: in memory, dropped or closed
         self._accessed_at = self._modified_at = datetime.now(UTC)
         self._is_dropped = False
 
@@ -56,6 +56,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
 
     async def close(self) -> None:
         """Write all and let go of the folder."""
+        self.folder = None
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
@@ -76,8 +77,9 @@ class FrontierRequestQueueClient(RequestQueueClient):
     async def drop(self) -> None:
         """Remove the queue and what it wrote; its folder, too, if nothing else is in it."""
         self._is_dropped = True
-        if self._folder is not None:
-            await asyncio.to_thread((self._folder / IDENTITY_FILE).unlink, missing_ok=True)
+        folder, self.folder = self.folder, None
+        if folder is not None:
+            await asyncio.to_thread((folder / IDENTITY_FILE).unlink, missing_ok=True)
         await self._queue.drop()
 
     async def purge(self) -> None:
@@ -119,6 +121,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
 
     async def is_empty(self) -> bool:
         """As `FrontierQueue.is_empty`."""
+        self._accessed_at = datetime.now(UTC)
         return await self._queue.is_empty()
 
     async def is_finished(self) -> bool:

@@ -77,14 +77,20 @@ class FrontierStorageClient(StorageClient):
         alias: str | None = None,
         configuration: Configuration | None = None,
     ) -> FrontierRequestQueueClient:
-        """Open or create a queue. Raises: ValueError, PolicyError, FormatMismatch, StoreInUse, StoreUnavailable."""
+        """Open or create a queue; one that this client has open already is the same object.
+
+        Raises: ValueError, PolicyError, FormatMismatch, StoreInUse, StoreUnavailable.
+        """
         if sum(given is not None for given in (id, name, alias)) > 1:
             raise ValueError("give one of id, name and alias")
         configuration = configuration or Configuration.get_global_configuration()
         base = Path(configuration.storage_dir) / _QUEUES
         folder = _below(base, name or alias or _DEFAULT) if id is None else with_id(base, id)
-        client = await FrontierRequestQueueClient.open(folder, self._settings, name=name)
-        self._opened.append(client)
+        self._opened = [client for client in self._opened if client.folder is not None]
+        client = next((client for client in self._opened if client.folder == folder), None)
+        if client is None:
+            client = await FrontierRequestQueueClient.open(folder, self._settings, name=name)
+            self._opened.append(client)
         await self._purge_if_needed(client, configuration)
         return client
 

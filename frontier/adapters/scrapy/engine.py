@@ -78,8 +78,11 @@ class Engine:
 
 
 def scheduler_of(crawler: Crawler) -> Any:
-    """The scheduler of a running crawl; None before it has one. Scrapy tells it since 2.19."""
-    engine: Any = crawler.engine
+    """The scheduler of a running crawl; None before it has one. Scrapy tells it since 2.19, and raises without an engine."""
+    try:
+        engine: Any = crawler.engine
+    except RuntimeError:
+        return None
     if hasattr(engine, "scheduler"):
         return engine.scheduler
     return getattr(getattr(engine, "_slot", None), "scheduler", None)

@@ -62,7 +62,12 @@ class FrontierPriorityQueue:
         queue = self._queues.get(name)
         if queue is None:
             queue = self._made(name, ())
-        queue.push(request)
+        try:
+            queue.push(request)
+        except ValueError:
+            if name not in self._queues:
+                queue.close()  # or its file stays open
+            raise
         self._queues.setdefault(name, queue)
 
     def pop(self) -> Request | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,32 @@ async def test_a_storage_is_one_for_each_folder(storage: FrontierStorageClient, 
     other = configuration.model_copy(update={"storage_dir": "elsewhere"})
     keys = [storage.get_storage_client_cache_key(one) for one in (configuration, configuration, other)]
     assert keys[0] == keys[1] != keys[2]
+
+
+async def test_a_queue_that_is_open_already_is_the_same(
+    storage: FrontierStorageClient, configuration: Configuration
+) -> None:
+    """Crawlee asks again when it has forgotten its own object; one that was dropped is made anew."""
+    client = await storage.create_rq_client(name="mine", configuration=configuration)
+    await client.add_batch_of_requests([A])
+    assert await storage.create_rq_client(name="mine", configuration=configuration) is client
+    assert await storage.create_rq_client(id=client.id, configuration=configuration) is client
+    assert not await client.is_empty()
+    await client.drop()
+    again = await storage.create_rq_client(name="mine", configuration=configuration)
+    assert again is not client
+    assert await again.is_empty()
+
+
+async def test_asking_whether_a_queue_is_empty_is_an_access(
+    storage: FrontierStorageClient, configuration: Configuration
+) -> None:
+    """As with Crawlee's own clients; nothing was modified."""
+    client = await storage.create_rq_client(name="mine", configuration=configuration)
+    before = await client.get_metadata()
+    while datetime.now(UTC) <= before.accessed_at:  # a coarse clock
+        pass
+    await client.is_empty()
+    after = await client.get_metadata()
+    assert after.accessed_at > before.accessed_at
+    assert after.modified_at == before.modified_at

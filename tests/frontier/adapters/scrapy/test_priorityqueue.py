@@ -10,6 +10,7 @@ pytest.importorskip("scrapy")
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.pqueues import ScrapyPriorityQueue
 from scrapy.squeues import FifoMemoryQueue, PickleFifoDiskQueue
 from scrapy.utils.request import RequestFingerprinter
 
@@ -66,3 +67,18 @@ def test_what_is_on_disk_is_there_in_the_next_run(tmp_path: Path) -> None:
     again = FrontierPriorityQueue.from_crawler(made, PickleFifoDiskQueue, str(tmp_path), state)
     assert popped(again) == [A[0], B[0], A[1], B[1]]
     again.close()
+
+
+def test_a_queue_whose_first_request_cannot_be_serialised_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scrapy keeps that request in memory then; the next one makes the queue anew."""
+    closed: list[int] = []
+    close = ScrapyPriorityQueue.close
+    monkeypatch.setattr(ScrapyPriorityQueue, "close", lambda self: closed.append(len(self)) or close(self))
+    queue = FrontierPriorityQueue.from_crawler(crawler(), PickleFifoDiskQueue, str(tmp_path))
+    with pytest.raises(ValueError, match="lambda"):
+        queue.push(Request(A[0], meta={"callable": lambda: None}))
+    assert (closed, len(queue)) == ([0], 0)
+    pushed(queue, A[0])
+    assert popped(queue) == [A[0]]

@@ -84,6 +84,10 @@ def test_what_a_cache_answers_was_not_fetched(frontier: Frontier) -> None:
     assert (flight.status, flight.start_s, flight.end_s, flight.is_at_spider) == (200, None, None, True)
 
 
+TOLD = pytest.mark.skipif(not hasattr(signals, "robots_parsed"), reason="Scrapy tells of robots.txt from 2.18 on")
+
+
+@TOLD
 @pytest.mark.parametrize(
     ("delays", "kept_s"), [(["2"], 2.0), (["2", "1"], 2.0), (["1", "2"], 2.0), (["1e9"], 300.0), (["no"], None)]
 )
@@ -100,6 +104,7 @@ def test_a_crawl_delay_is_the_hosts_gates(
     assert told.get("a.test") == kept_s
 
 
+@TOLD
 def test_where_gates_are_no_hosts_a_crawl_delay_has_none(frontier: Frontier) -> None:
     """With the politeness `queue`."""
     heard = Heard(frontier, has_host_gates=False)
