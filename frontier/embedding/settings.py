@@ -66,15 +66,22 @@ _KINDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def check_settings(settings: Mapping[str, object]) -> Settings:
-    """The same, all names known and all values of the kind that belongs there. Raises: PolicyError, which names the first."""
+def settled(settings: Mapping[str, object]) -> Settings:
+    """The same, all names known and all values of the kind that belongs there. A queue gives as many URLs at a time as a host
+    has connections, unless `per_queue` is said: a host's one queue, as by the policy `host`, would leave the others idle.
+    Raises: PolicyError, which names the first that makes no sense.
+    """
     check_table(settings, _KINDS, "the Frontier")
-    return settings
+    given: dict[str, Any] = dict(settings)
+    tables = [table for table in given.get(_OVERRIDE, ()) if isinstance(table, Mapping)]
+    connections = [table["max_connections"] for table in (given, *tables) if "max_connections" in table]
+    whole = [number for number in connections if isinstance(number, int)]
+    return {"per_queue": max(whole), **given} if whole else given
 
 
 def order_of(settings: Mapping[str, object]) -> FrontierOrder:
     """The order; what is not said is as in a crawl. Raises: PolicyError."""
-    given = check_settings(settings)
+    given = settled(settings)
     scope = given.get("politeness", PolitenessScope.HOST.value)
     scopes = [each.value for each in PolitenessScope]
     if scope not in scopes:
@@ -92,7 +99,7 @@ def order_of(settings: Mapping[str, object]) -> FrontierOrder:
 
 def order_text(settings: Mapping[str, object]) -> str:
     """The same as an order file (TOML) for `anabranch frontier`. Raises: PolicyError."""
-    given = check_settings(settings)
+    given = settled(settings)
     lines: list[str] = []
     for section, names in _SECTIONS.items():
         lines.append(f"[{section}]")

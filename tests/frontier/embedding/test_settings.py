@@ -74,6 +74,21 @@ def test_what_is_said_is_what_the_same_words_mean_in_a_crawl_order() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "per_queue"),
+    [
+        ({}, 1),
+        ({"max_connections": 8}, 8),
+        ({"max_connections": 8, "per_queue": 2}, 2),
+        ({"max_connections": 2, "override": [{"surt": "a.test", "max_connections": 9}]}, 9),
+    ],
+)
+def test_a_queue_gives_as_many_urls_as_a_host_has_connections(settings: dict[str, object], per_queue: int) -> None:
+    """Else the one queue of a host would leave connections idle; and the order file says the same."""
+    assert order_of(settings).per_queue == per_queue
+    assert CrawlOrder.model_validate(tomllib.loads(order_text(settings))).frontier.per_queue == per_queue
+
+
+@pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"delay": 3}, "'delay' is no setting of the Frontier; choose from policy, "),
