@@ -114,7 +114,7 @@ def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> No
 
 
 class _Transactions:
-    """Begins them, and says how long the log may become first. Cost: three system calls, some microseconds."""
+    """Begins them, and says how long the log may become first. Cost: three system calls, 5 to 20 microseconds."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
