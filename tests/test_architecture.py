@@ -93,6 +93,8 @@ HOMELESS = {"common", "helpers", "misc", "util", "utils"}
 
 #: What `--help` must not wait for.
 HEAVY = {"aiohttp", "numpy", "sqlalchemy", "structlog"}
+#: Hosts of the Frontier, which is of use without them.
+HOSTS = {"scrapy", "crawlee"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,8 +394,15 @@ def function_of(x: int): ...
 
 
 def test_help_waits_for_no_heavy_library() -> None:
-    """`--help` answers at once: it imports no HTTP, store, array or log library."""
-    assert modules_imported_by("-m", "crawler", "--help") & HEAVY == set()
+    """`--help` answers at once: it imports no HTTP, store, array or log library, and no host of the Frontier."""
+    assert modules_imported_by("-m", "crawler", "--help") & (HEAVY | HOSTS) == set()
+
+
+def test_the_frontier_knows_its_hosts_in_their_adapters_only() -> None:
+    """Who embeds it elsewhere, looks into a host's job or lists the adapters needs none of them installed."""
+    others = "import frontier, frontier.embedding.job, frontier.adapters, crawler.jobs.embedded"
+    assert modules_imported_by("-c", others) & HOSTS == set()
+    assert "scrapy" in modules_imported_by("-c", "import frontier.adapters.scrapy")
 
 
 def test_a_heavy_library_is_seen_when_it_is_imported() -> None:

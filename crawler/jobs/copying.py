@@ -1,4 +1,7 @@
-"""Copies to look at, of jobs that can only be read: archived on a medium that takes no writing, or another user's."""
+"""Copies of jobs to look at: of those that can only be read (archived on a medium that takes no writing, or another user's).
+
+Where a copy stands, and how its errors are told, is the same for that of a job whose host runs (`embedded`).
+"""
 
 from __future__ import annotations
 

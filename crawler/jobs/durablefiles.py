@@ -13,8 +13,10 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from frontier.embedding import folder as job_folder
+
 #: Ending of files that are being written; such a file means nothing and may be removed.
-UNFINISHED = ".new"
+UNFINISHED = job_folder.UNFINISHED
 
 #: How much is read at once while the end of the last whole line is looked for.
 _BLOCK_BYTES = 1 << 16

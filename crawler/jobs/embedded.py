@@ -22,7 +22,7 @@ from crawler.outcomes.errors import JobInUse, UsageError
 from frontier.composition import STORE_FILE, has_store, open_frontier
 from frontier.core import Frontier
 from frontier.embedding.folder import LEASES_FILE, STATE
-from frontier.embedding.leaseboard import InFlight, read_board
+from frontier.embedding.leaseboard import OutElsewhere, read_board
 from frontier.stores.livecopy import StoreDecides, copy_live
 
 
@@ -31,7 +31,7 @@ class Snapshot(NamedTuple):
 
     process: int | None  #: that holds the job; None if it has not said so yet
     taken_s: float  #: epoch seconds
-    in_flight: InFlight | None  #: None = not known
+    in_flight: OutElsewhere | None  #: None = not known
 
 
 class Opened(NamedTuple):

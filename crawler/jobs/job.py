@@ -40,6 +40,7 @@ from frontier.embedding.folder import (
     Held,
     format_text,
     holder,
+    is_being_made,
     is_embedded,
     is_job,
     take_lock,
@@ -101,6 +102,7 @@ class JobFolder:
             _make_folder(directory / "state")
             lock = take_job_lock(directory)
             try:
+                refuse_embedded(directory)  # a host may have made it before it was held
                 if (fresh or again) and not even_unfinished:
                     _refuse_unfinished(directory, fresh=fresh)
                 existed = _settle(directory, fresh=fresh, again=again)
@@ -202,15 +204,9 @@ def _refuse_strangers(directory: Path) -> None:
     entries = {entry.name for entry in directory.iterdir()}
     if not entries or (directory / "state" / FORMAT_FILE).is_file():
         return
-    if entries == {"state"} and _is_being_made(directory / "state"):
+    if entries == {"state"} and is_being_made(directory / "state"):
         return
     raise NotAJobFolder(f"{directory}: is not a job folder; choose another --job")
-
-
-def _is_being_made(state: Path) -> bool:
-    """The state of a job whose making was broken off, or goes on elsewhere: it has its lock and little else."""
-    names = {entry.name for entry in state.iterdir()} if state.is_dir() else {""}
-    return names <= {LOCK_FILE, FORMAT_FILE, FORMAT_FILE + UNFINISHED}
 
 
 def refuse_embedded(directory: Path) -> None:

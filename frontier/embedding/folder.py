@@ -4,8 +4,9 @@
 
 Of a job that a host program made, `format.json` says so: it has no seeds and no scope, and only that program can go on with it.
 
-One process at a time holds a job, by a lock on a file that is never removed: a lock on a file without a name keeps nobody out.
-The lock ends with its process, however that ends.
+One process at a time holds a job, by a lock on a file. A lock on a file without a name keeps nobody out: so a crawl never
+removes the file, and whoever gets the lock of a file that was removed, as a host program's job may be, takes that of the next
+one. The lock ends with its process, however that ends.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ FORMAT_FILE = "format.json"
 LOCK_FILE = "lock"
 #: What a host that runs has in flight.
 LEASES_FILE = "leases"
+#: Ending of files that are being written; such a file means nothing and may be removed.
+UNFINISHED = ".new"
 
 _EMBEDDED = "embedded"  # in the format file
 
@@ -47,11 +50,22 @@ def is_job(directory: Path) -> bool:
 
 def is_embedded(directory: Path) -> bool:
     """The job is a host program's. A file that says nothing of it, or cannot be read, is none's."""
-    try:
-        said = json.loads((directory / STATE / FORMAT_FILE).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(said, dict) and said.get(_EMBEDDED) is True
+    return _said(directory).get(_EMBEDDED) is True
+
+
+def is_of_this_format(directory: Path) -> bool:
+    """The job was written in the format that this program reads."""
+    said = _said(directory)
+    return (said.get("format"), said.get("version")) == (FORMAT, VERSION)
+
+
+def is_being_made(state: Path) -> bool:
+    """The state of a job whose making was broken off, or goes on elsewhere: it has its lock and little else.
+
+    Raises: OSError.
+    """
+    names = {entry.name for entry in state.iterdir()} if state.is_dir() else {""}
+    return names <= {LOCK_FILE, FORMAT_FILE, FORMAT_FILE + UNFINISHED}
 
 
 def format_text(*, embedded: bool = False) -> bytes:
@@ -62,6 +76,14 @@ def format_text(*, embedded: bool = False) -> bytes:
 
 def take_lock(directory: Path) -> int:
     """The lock's descriptor, held until it is closed. Raises: Held, OSError."""
+    while True:
+        lock = _locked(directory)
+        if _has_name(lock, directory):
+            return lock
+        os.close(lock)
+
+
+def _locked(directory: Path) -> int:
     lock = os.open(directory / STATE / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +99,25 @@ def take_lock(directory: Path) -> int:
     return lock
 
 
+def _has_name(lock: int, directory: Path) -> bool:
+    """The file was not removed between its opening and its lock."""
+    try:
+        named = (directory / STATE / LOCK_FILE).stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(lock), named)
+
+
 def holder(lock: int) -> int | None:
     """The process that wrote its id into the lock's file. It counts for nothing as long as nobody holds the lock."""
     said = os.pread(lock, 32, 0).strip()
     return int(said) if said.isdigit() else None
+
+
+def _said(directory: Path) -> dict[str, object]:
+    """What the format file says; nothing if it cannot be read."""
+    try:
+        said = json.loads((directory / STATE / FORMAT_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

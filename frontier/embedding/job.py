@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -11,24 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from frontier.clocks import Clock
-from frontier.composition import SEEN_FOLDER, STORE_FILE, has_store, open_frontier
+from frontier.composition import has_store, open_frontier
 from frontier.core import Frontier
-from frontier.embedding.folder import (
-    FORMAT_FILE,
-    LEASES_FILE,
-    LOCK_FILE,
-    ORDER_FILE,
-    STATE,
-    Held,
-    format_text,
-    take_lock,
-)
+from frontier.embedding.folder import STATE
+from frontier.embedding.hostfolder import HostFolder
 from frontier.embedding.leaseboard import LeaseBoard
 from frontier.embedding.settings import order_of, order_text
-from frontier.errors import StoreInUse, StoreUnavailable
-
-#: Ending of a file that is being written.
-_UNFINISHED = ".new"
 
 
 class EmbeddedJob:
@@ -36,8 +22,8 @@ class EmbeddedJob:
 
     The folder is a job's: `anabranch frontier ls FOLDER` and `anabranch why FOLDER URL` look into it, while it is open here,
     too. `on_change` is called from the store's thread and may only wake the host. `max_unacknowledged` ends of leases may be
-    lost with the process: as many as the host works on at once. Opening blocks. Raises: PolicyError, FormatMismatch,
-    StoreInUse, StoreUnavailable.
+    lost with the process: as many as the host works on at once. Opening blocks. Raises: PolicyError, FormatMismatch (also for a
+    folder that is another's), StoreInUse, StoreUnavailable.
     """
 
     def __init__(
@@ -57,7 +43,7 @@ class EmbeddedJob:
         self._open = partial(
             open_frontier, None if folder is None else folder / STATE, order, on_change=on_change, clock=clock
         )
-        self._lock: int | None = None if folder is None else _taken(folder)
+        self._place = None if folder is None else HostFolder(folder)
         self._board: LeaseBoard | None = None
         try:
             self.frontier: Frontier = self._opened()
@@ -68,17 +54,16 @@ class EmbeddedJob:
     def empty(self) -> None:
         """Forget all and begin anew, the folder still held (blocks). Raises: StoreUnavailable."""
         self._close()
-        if self.folder is not None:
-            _forget(self.folder)
+        if self._place is not None:
+            self._place.forget()
         self.frontier = self._opened()
 
     def remove(self) -> None:
         """Close it and remove what it wrote, and the folder if nothing else is in it (blocks). Raises: StoreUnavailable."""
         try:
             self._close()
-            if self.folder is not None and self._lock is not None:
-                _forget(self.folder)
-                _remove(self.folder)
+            if self._place is not None:
+                self._place.remove()
         finally:
             self._let_go()
 
@@ -90,19 +75,19 @@ class EmbeddedJob:
             self._let_go()
 
     def _opened(self) -> Frontier:
-        if self.folder is not None:
-            with suppress(OSError):  # what a run that was killed had in flight
-                (self.folder / STATE / LEASES_FILE).unlink()
-        if self.folder is not None and not has_store(self.folder / STATE):
-            _forget(
-                self.folder
-            )  # a filter without rows, left by an end in the middle of `empty`, would refuse what it has seen
+        place = self._place
+        if place is None:
+            return self._open()
+        with suppress(OSError):  # what a run that was killed had in flight
+            place.leases.unlink()
+        if not has_store(place.state):
+            # A filter without rows, left by an end in the middle of `empty`, would refuse what it has seen.
+            place.forget()
         frontier = self._open()
         try:
-            if self.folder is not None:
-                _describe(self.folder, self._text)
-                self._board = LeaseBoard(self.folder / STATE / LEASES_FILE)
-                frontier.show_leases(self._board)
+            place.describe(self._text)
+            self._board = LeaseBoard(place.leases)
+            frontier.show_leases(self._board)
         except BaseException:
             frontier.close()
             raise
@@ -116,60 +101,5 @@ class EmbeddedJob:
                 self._board.close()
 
     def _let_go(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
-
-
-def _taken(folder: Path) -> int:
-    """The folder's lock. Raises: StoreInUse, StoreUnavailable."""
-    try:
-        (folder / STATE).mkdir(parents=True, exist_ok=True)
-        return take_lock(folder)
-    except Held as held:
-        who = "another process" if held.process is None else f"process {held.process}"
-        raise StoreInUse(f"{folder}: {who} uses this job; end it first, or choose another folder") from held
-    except OSError as error:
-        raise StoreUnavailable(f"{folder}: {error.strerror}; choose a folder that can be written") from error
-
-
-def _forget(folder: Path) -> None:
-    """Remove the rows, then the filter; the lock stays. Raises: StoreUnavailable."""
-    state = folder / STATE
-    try:
-        for file in sorted(state.glob(f"{STORE_FILE}*")):
-            file.unlink()
-        if (state / SEEN_FOLDER).exists():
-            shutil.rmtree(state / SEEN_FOLDER)
-    except OSError as error:
-        raise StoreUnavailable(f"{folder}: {error.strerror}; it cannot be emptied") from error
-
-
-def _remove(folder: Path) -> None:
-    """Remove what else says that it is a job, and the folder if nothing else is in it. Raises: StoreUnavailable."""
-    try:
-        for file in (folder / STATE / FORMAT_FILE, folder / ORDER_FILE, folder / STATE / LOCK_FILE):
-            file.unlink(missing_ok=True)
-        for empty in (folder / STATE, folder):
-            if not any(empty.iterdir()):
-                empty.rmdir()
-    except OSError as error:
-        raise StoreUnavailable(f"{folder}: {error.strerror}; it cannot be removed") from error
-
-
-def _describe(folder: Path, order: str) -> None:
-    """Say that the folder is a job's, and by which order. Raises: StoreUnavailable."""
-    try:
-        _replace(folder / ORDER_FILE, order.encode())
-        _replace(folder / STATE / FORMAT_FILE, format_text(embedded=True))
-    except OSError as error:
-        raise StoreUnavailable(f"{folder}: {error.strerror}; make room, or choose another folder") from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Rewrite a file that may be half written by a run that was killed; it holds nothing that the next run does not know."""
-    if path.is_file() and path.read_bytes() == data:
-        return
-    unfinished = path.with_name(path.name + _UNFINISHED)
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
+        if self._place is not None:
+            self._place.let_go()

@@ -27,7 +27,7 @@ _SLOT = struct.Struct("<qqqd")  # ordinal, queue, gate, time_s
 _LONGEST_REST_S = 3600.0
 
 
-class InFlight(NamedTuple):
+class OutElsewhere(NamedTuple):
     """What a board says."""
 
     leases: list[LeaseElsewhere]
@@ -92,7 +92,7 @@ class LeaseBoard:
             self.close()
 
 
-def read_board(file: Path) -> InFlight | None:
+def read_board(file: Path) -> OutElsewhere | None:
     """What the board of a process that runs says; None if there is none."""
     try:
         data = file.read_bytes()
@@ -105,4 +105,4 @@ def read_board(file: Path) -> InFlight | None:
             leases.append(LeaseElsewhere(ordinal, queue, gate, time_s))
         elif time_s > 0:
             rests[gate] = max(rests.get(gate, 0.0), time_s)
-    return InFlight(leases, rests)
+    return OutElsewhere(leases, rests)

@@ -116,15 +116,11 @@ class Looking:
         self._parts.leases.elsewhere = {lease.ordinal: lease for lease in leases}
         self._views.beside(leases)
         out = Counter(lease.gate for lease in leases)
-        maker = self._parts.schedule.window.maker
-        host_gate = maker.host_gate
 
-        def standing(key: GateKey) -> Gate:
-            gate = host_gate(key)
+        def stand(gate: Gate) -> None:
             stand_as(gate, out[gate.id], rests.get(gate.id, 0.0))
-            return gate
 
-        maker.host_gate = standing
+        self._parts.schedule.window.maker.stand = stand
 
     def facts(self, queue: QueueKey) -> Steps[QueueFacts]:
         """What the store has of a queue. Raises: UnknownQueue."""

@@ -42,9 +42,8 @@ class Views:
         self._seen = seen
         self._parts = parts
         self._clock = clock
-        self._elsewhere: Counter[int] = (
-            Counter()
-        )  #: URLs by queue that the process has out of whose state this is a copy
+        #: URLs by queue that the process has out of whose state this is a copy.
+        self._elsewhere: Counter[int] = Counter()
 
     def beside(self, leases: Iterable[LeaseElsewhere]) -> None:
         """From now on these are leases that are out, though not from here."""

@@ -142,7 +142,7 @@ class FrontierStore(Protocol):
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
         """The latest rows of the keys under which this URL is known, by ordinal: as many as a host has requests of it.
 
-        Costs a look at every row.
+        Of the queued rows and of the ended ones the latest `limit` each are looked at. Costs a look at every row.
         """
         ...
 

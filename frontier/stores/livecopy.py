@@ -6,26 +6,29 @@ anew, which changes its header; and the file itself is written only with pages t
 and the log, copied then, are together the store as it was at the end of some transaction, if the log was not begun anew
 meanwhile: its header is the same before and after. What a checkpoint wrote into the file while it was copied is in the log,
 too, and a transaction that was being written to the log has no commit there, and is left out.
+
+The log is begun anew every 64 MiB, in seconds on a busy crawl. So a copy holds a shared `flock` on it, which ends with its
+process, and as long as it is there the owner begins the log anew every 256 MiB only.
 (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)
 """
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from frontier.checkpoints import CHECKPOINT, FILTER
 from frontier.errors import StoreInUse
 from frontier.stores.opening import NOTE
-from frontier.stores.sqlite import translated
+from frontier.stores.sqlite import log_of, translated
 
-#: Copies until one is whole. The log is begun anew every 64 MiB.
+#: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5
 _HEADER_BYTES = 32
-_LOG = "-wal"
 #: What the note says of the filter: the position of `StoreDecides`.
 POSITION = "copy-1"
 
@@ -33,20 +36,25 @@ POSITION = "copy-1"
 def copy_live(file: Path, copy: Path) -> None:
     """Copy the store in `file` to `copy`, marked as closed in order by an owner whose filter is `StoreDecides`.
 
-    Takes no lock and waits for nobody; as much room and time as the file takes. Raises: StoreInUse if the owner writes so much
-    that no copy becomes whole; StoreUnavailable, FormatMismatch; OSError.
+    The owner goes on meanwhile; as much room and time as the file takes. Raises: StoreInUse if the owner writes so much that no
+    copy becomes whole; StoreUnavailable, FormatMismatch; OSError.
     """
-    log, log_copy = _log(file), _log(copy)
+    with _kept(log_of(file)):
+        _copy(file, copy)
+    try:
+        _mark(copy)
+    except sqlite3.Error as error:
+        raise translated(file, error) from error
+
+
+def _copy(file: Path, copy: Path) -> None:
+    log, log_copy = log_of(file), log_of(copy)
     for _ in range(_TRIES):
         before = _header(log)
         shutil.copyfile(file, copy)
         if before:
             shutil.copyfile(log, log_copy)
         if _header(log) == before:
-            try:
-                _mark(copy)
-            except sqlite3.Error as error:
-                raise translated(file, error) from error
             return
         log_copy.unlink(missing_ok=True)
     raise StoreInUse(f"{file}: it is being written too fast to be looked at; try again, or wait until its owner ends")
@@ -79,8 +87,18 @@ class StoreDecides:
         return {}
 
 
-def _log(file: Path) -> Path:
-    return file.with_name(file.name + _LOG)
+@contextmanager
+def _kept(log: Path) -> Iterator[None]:
+    """Ask the owner of the log to begin it anew later."""
+    try:
+        opened = log.open("rb")
+    except FileNotFoundError:  # there is nothing to begin anew
+        yield
+        return
+    with opened:
+        with suppress(OSError):  # a file system without such locks: the log may be begun anew
+            fcntl.flock(opened, fcntl.LOCK_SH)
+        yield
 
 
 def _header(log: Path) -> bytes:

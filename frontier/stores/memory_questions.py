@@ -61,8 +61,10 @@ class MemoryQuestions:
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
         """O(rows)."""
         queued = (row for lane in self._lanes.all() for row in lane.rows() if row.url == url)
-        records = [(row.dedup_key(), _queued_record(row)) for row in islice(queued, limit)]
-        records += islice(self._ended.of_url(url), limit)
+        records = [
+            (row.dedup_key(), _queued_record(row)) for row in nlargest(limit, queued, key=lambda row: row.ordinal)
+        ]
+        records += nlargest(limit, self._ended.of_url(url), key=lambda known: known[1].ordinal)
         found = (record for key, record in records if self._seen.get(identity_of(key)) == record.ordinal)
         return sorted(found, key=lambda record: record.ordinal)
 

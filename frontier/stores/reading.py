@@ -181,7 +181,7 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
 
 
 def of_url(connection: Connection, url: str, limit: int) -> list[UrlRecord]:
-    """The latest rows of the keys under which this URL is known, by ordinal; at most `limit` of each kind are looked at.
+    """The latest rows of the keys under which this URL is known, by ordinal; of each kind the latest `limit` are looked at.
 
     Cost: a scan of `url` and `done`: half a second a million rows that are in memory, else as long as reading the file. Where
     a URL is its own key it is found by that; of a host's request the key cannot be told by its URL. An index would cost each

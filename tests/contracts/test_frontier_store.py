@@ -1,6 +1,7 @@
 """What every store of the Frontier promises about URLs, whatever keeps its rows."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -306,6 +307,22 @@ def test_no_more_rows_of_a_url_are_looked_at_than_were_asked_for(teller: Teller)
     """One that is asked for again and again may have very many."""
     teller.say([row(number, "http://a.test/", key=b"key %d" % number) for number in range(1, 9)])
     assert len(teller.store.of_url("http://a.test/", 3)) == 3
+
+
+def test_of_many_rows_of_a_url_the_latest_are_looked_at(teller: Teller) -> None:
+    """A host that gives one request back again and again makes a row each time; the oldest say nothing any more."""
+    url = "http://a.test/"
+    rows = [row(number, url, key=b"key") for number in range(1, 122)]
+    teller.say(rows[:1])
+    for before, after in pairwise(rows):
+        teller.say([after], forced=[after.ordinal], ended=[Ended(before, 0, OutcomeKind.DISREGARDED)])
+    found = teller.store.of_url(url, 100)
+    assert [(record.ordinal, record.state) for record in found] == [(121, UrlState.QUEUED)]
+    teller.say(ended=[done(rows[-1])])
+    found = teller.store.of_url(url, 100)
+    assert [(record.ordinal, record.state) for record in found] == [(121, UrlState.ENDED)]
+    teller.say([row(number, url, key=b"%d" % number) for number in range(200, 208)])
+    assert [record.ordinal for record in teller.store.of_url(url, 3)] == [121, 205, 206, 207]
 
 
 def test_ended_knows_what_has_ended_and_nothing_else(teller: Teller) -> None:

@@ -15,6 +15,9 @@ become.
     manager   FrontierRequestManager: what a crawler is given; it alone hears of 429 and of Crawl-delay
     client    FrontierRequestQueueClient: the queue as Crawlee's RequestQueue asks for it
     storage   FrontierStorageClient: such queues as Crawlee's storages, by name
+    identity  by which id and name Crawlee knows a queue, kept in its folder
+    requests  requests as candidates, and back
+    waiting   tasks that wait until something has changed
 """
 
 from frontier.adapters.crawlee.client import FrontierRequestQueueClient

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frontier.embedding.leaseboard import InFlight, LeaseBoard, read_board
+from frontier.embedding.leaseboard import LeaseBoard, OutElsewhere, read_board
 from frontier.errors import StoreUnavailable
 from frontier.leases import LeaseElsewhere
 
@@ -20,7 +20,7 @@ def test_a_lease_is_told_until_it_ends(tmp_path: Path) -> None:
     board.out(7, -1, 2, NOW_S)
     board.out(8, -1, 2, NOW_S + 1)
     board.back(7, 2, NOW_S + 9, NOW_S + 2)
-    assert read_board(tmp_path / "leases") == InFlight([LeaseElsewhere(8, -1, 2, NOW_S + 1)], {2: NOW_S + 9})
+    assert read_board(tmp_path / "leases") == OutElsewhere([LeaseElsewhere(8, -1, 2, NOW_S + 1)], {2: NOW_S + 9})
     board.close()
     board.close()
     assert read_board(tmp_path / "leases") is None
@@ -32,7 +32,7 @@ def test_a_gate_that_is_open_busy_or_blocked_is_none_that_rests(tmp_path: Path) 
     for ordinal, opens_s in ((1, 0.0), (2, math.inf), (3, NOW_S + 1e6)):
         board.out(ordinal, 1, ordinal, NOW_S)
         board.back(ordinal, ordinal, opens_s, NOW_S)
-    assert read_board(tmp_path / "leases") == InFlight([], {})
+    assert read_board(tmp_path / "leases") == OutElsewhere([], {})
     board.close()
 
 
@@ -50,7 +50,7 @@ def test_what_a_killed_process_left_is_forgotten_by_the_next(tmp_path: Path) -> 
     """Its leases are over."""
     LeaseBoard(tmp_path / "leases").out(7, 1, 2, NOW_S)
     LeaseBoard(tmp_path / "leases")
-    assert read_board(tmp_path / "leases") == InFlight([], {})
+    assert read_board(tmp_path / "leases") == OutElsewhere([], {})
 
 
 def test_a_board_that_cannot_be_made_is_told(tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_half_a_slot_is_left_out(tmp_path: Path) -> None:
     LeaseBoard(tmp_path / "leases").out(7, 1, 2, NOW_S)
     with (tmp_path / "leases").open("ab") as file:
         file.write(b"half")
-    assert read_board(tmp_path / "leases") == InFlight([LeaseElsewhere(7, 1, 2, NOW_S)], {})
+    assert read_board(tmp_path / "leases") == OutElsewhere([LeaseElsewhere(7, 1, 2, NOW_S)], {})
