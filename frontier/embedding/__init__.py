@@ -11,6 +11,7 @@ look into it.
     folder      what any job's folder has, a crawl's too: its mark, its lock
     hostfolder  HostFolder: whose job a folder is, and what may be removed from it
     leaseboard  what is in flight, for other processes to see
+    aio         open_job: such a job for a program with asyncio
 
 How requests of Scrapy and of Crawlee become candidates, and leases become their requests, is `frontier.adapters`' business.
 """
