@@ -148,6 +148,33 @@ async def test_an_errback_finds_pages_as_a_callback_does() -> None:
         assert set(run.called()) == {at(web, "/"), at(web, "/gone?again"), at(web, "/gone?other")}, run.err
 
 
+async def test_what_a_middleware_asks_for_beside_a_page_waits_for_its_gate() -> None:
+    """It has copied the page's meta, and the page is still fetched."""
+    pages = {f"/{number}{query}": Page(delay_s=0.05) for number in range(4) for query in ("", "?beside")}
+    async with site(pages) as web:
+        settings = {
+            **frontier(policy="bkdr:7", max_connections=1),
+            "DOWNLOADER_MIDDLEWARES": {"tests.acceptance.scrapy_spider.Beside": 100},
+        }
+        run = await crawl([at(web, f"/{number}") for number in range(4)], settings)
+        assert run.called() == {at(web, path): 1 for path in pages}, run.err
+        assert web.ledger.max_in_service(HOST) == 1
+
+
+async def test_a_request_whose_callback_is_gone_is_dropped(tmp_path: Path) -> None:
+    """The next version of the spider has no such method; one line names the URL and the reason, and the crawl ends."""
+    async with site({"/": Page(links=go("/old", "/new")), "/old": Page(), "/new": Page()}) as web:
+        options = {"until": at(web, "/")}
+        first = await crawl([at(web, "/")], frontier(), job=tmp_path / "job", spider="older", options=options)
+        assert first.stats["finish_reason"] == "enough", first.err
+        second = await crawl([at(web, "/")], frontier(), job=tmp_path / "job")
+        assert second.called() == {at(web, "/"): 1, at(web, "/new"): 1}, second.err
+    assert (second.stats["finish_reason"], second.stats["scheduler/dropped"]) == ("finished", 1)
+    (line,) = (line for line in second.err.splitlines() if " ERROR: " in line)
+    assert f"{at(web, '/old')} is dropped, no request can be made of it: Method 'old' not found" in line
+    assert "Traceback" not in second.err
+
+
 @pytest.mark.parametrize("job", [None, "job"])
 async def test_dont_filter_asks_again(tmp_path: Path, job: str | None) -> None:
     """A copy of a request, with all its meta, and the request itself."""
