@@ -15,7 +15,7 @@ from typing import Any
 
 import scrapy
 from aiohttp import ThreadedResolver, connector
-from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
+from scrapy.crawler import AsyncCrawlerProcess, Crawler, CrawlerProcess
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 
@@ -123,6 +123,19 @@ class Closing(Everything):
             raise CloseSpider("enough")
 
 
+class Older(Closing):
+    """Has a callback that its other versions do not have."""
+
+    name = "older"
+
+    def parse(self, response: Response, **_: Any) -> Iterator[Any]:
+        for each in super().parse(response):
+            yield each.replace(callback=self.old) if each.url.endswith("/old") else each
+
+    def old(self, response: Response) -> None:
+        said("CALLED", response.url, response.status)
+
+
 class Raising(Everything):
     """Each callback fails after its links."""
 
@@ -180,6 +193,22 @@ class Middleware:
         if request.url.endswith("/ignored"):
             raise IgnoreRequest("not this one")
         return None
+
+
+class Beside:
+    """Asks for a second page beside each, with the same meta, before the first is fetched."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Beside:
+        return cls(crawler)
+
+    def process_request(self, request: scrapy.Request) -> None:
+        if "?" not in request.url:
+            assert self.crawler.engine is not None
+            self.crawler.engine.crawl(scrapy.Request(request.url + "?beside", meta=request.meta))
 
 
 def main(order: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ REACTORS: dict[str, dict[str, object]] = {
     "none": {"TWISTED_REACTOR_ENABLED": False},
     "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
 }
-CONCURRENCY = 16
+CONCURRENCY = 4
 
 HOST = "one.test"
 #: One page for each thing that may happen to a request.
@@ -89,7 +89,7 @@ async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blo
 async def test_a_crawl_that_is_killed_misses_nothing(tmp_path: Path, slow_blog: SmallWeb, policy: str) -> None:
     """After three `kill -9` every callback has run, twice only for those in flight; the gate was kept throughout."""
     starts, options = blog(slow_blog)
-    settings = frontier(policy=policy)
+    settings = {**frontier(policy=policy), "CONCURRENT_REQUESTS": CONCURRENCY}
     runs: list[Crawl] = []
     for kill in range(1, 4):
         process = await start(starts, settings, job=tmp_path / "job", options=options)
@@ -101,7 +101,7 @@ async def test_a_crawl_that_is_killed_misses_nothing(tmp_path: Path, slow_blog: 
     assert runs[-1].code == 0, runs[-1].err
     called = sum((run.called() for run in runs[1:]), runs[0].called())
     assert set(called) == all_of_blog(slow_blog)
-    assert called.total() - len(called) <= 3 * 2 * CONCURRENCY
+    assert called.total() - len(called) <= 3 * 2 * CONCURRENCY, "what is out, and as many whose end is not durable yet"
     assert slow_blog.ledger.max_in_service("blog.alpha.test") <= 4 + 4, "a dead process's end by themselves"
     listed = await anabranch("frontier", "ls", tmp_path / "job" / "frontier", cwd=tmp_path)
     assert listed.code == 0, listed.err
@@ -146,6 +146,33 @@ async def test_an_errback_finds_pages_as_a_callback_does() -> None:
     async with site({"/": Page(links=go("/gone")), "/gone?again": Page(), "/gone?other": Page()}) as web:
         run = await crawl([at(web, "/")], frontier(), spider="recovering")
         assert set(run.called()) == {at(web, "/"), at(web, "/gone?again"), at(web, "/gone?other")}, run.err
+
+
+async def test_what_a_middleware_asks_for_beside_a_page_waits_for_its_gate() -> None:
+    """It has copied the page's meta, and the page is still fetched."""
+    pages = {f"/{number}{query}": Page(delay_s=0.05) for number in range(4) for query in ("", "?beside")}
+    async with site(pages) as web:
+        settings = {
+            **frontier(policy="bkdr:7", max_connections=1),
+            "DOWNLOADER_MIDDLEWARES": {"tests.acceptance.scrapy_spider.Beside": 100},
+        }
+        run = await crawl([at(web, f"/{number}") for number in range(4)], settings)
+        assert run.called() == {at(web, path): 1 for path in pages}, run.err
+        assert web.ledger.max_in_service(HOST) == 1
+
+
+async def test_a_request_whose_callback_is_gone_is_dropped(tmp_path: Path) -> None:
+    """The next version of the spider has no such method; one line names the URL and the reason, and the crawl ends."""
+    async with site({"/": Page(links=go("/old", "/new")), "/old": Page(), "/new": Page()}) as web:
+        options = {"until": at(web, "/")}
+        first = await crawl([at(web, "/")], frontier(), job=tmp_path / "job", spider="older", options=options)
+        assert first.stats["finish_reason"] == "enough", first.err
+        second = await crawl([at(web, "/")], frontier(), job=tmp_path / "job")
+        assert second.called() == {at(web, "/"): 1, at(web, "/new"): 1}, second.err
+    assert (second.stats["finish_reason"], second.stats["scheduler/dropped"]) == ("finished", 1)
+    (line,) = (line for line in second.err.splitlines() if " ERROR: " in line)
+    assert f"{at(web, '/old')} is dropped, no request can be made of it: Method 'old' not found" in line
+    assert "Traceback" not in second.err
 
 
 @pytest.mark.parametrize("job", [None, "job"])

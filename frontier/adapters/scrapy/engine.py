@@ -67,10 +67,10 @@ class Engine:
         inprogress = getattr(getattr(self._engine, "_slot", None), "inprogress", None)
         return None if inprogress is None else request not in inprogress
 
-    def is_at_spider(self, request: Request) -> bool:
-        """Whether its callback or its errback runs."""
+    def is_under_way(self, request: Request) -> bool:
+        """Whether it is in the downloader, its middlewares included, or its callback or its errback runs."""
         slot = getattr(getattr(self._engine, "scraper", None), "slot", None)
-        return request in getattr(slot, "active", ())
+        return request in self._engine.downloader.active or request in getattr(slot, "active", ())
 
     def _rung(self) -> None:
         self._timer = None

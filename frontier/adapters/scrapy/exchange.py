@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from scrapy import Request
 
 from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.inflight import Flight, InFlight
 from frontier.adapters.scrapy.known import Known
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
+from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests, Unmade
 from frontier.core import Frontier
 from frontier.models import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind
 
-_LOST = Outcome(OutcomeKind.DISREGARDED)
+#: Heritrix's status of what went wrong inside the crawler.
+_INSIDE = -5
+#: How leases end of which no request can be made: an earlier run kept it in its memory; its payload is of no use.
+_GONE, _USELESS = Outcome(OutcomeKind.DISREGARDED), Outcome(OutcomeKind.FAILED, _INSIDE)
+#: As many of those end in one call: a queue full of them must not hold up the loop.
+_MOST_UNMADE = 64
+
 #: Verdicts after which a candidate is not in the Frontier, and will not be.
 _NOT_TAKEN = frozenset({VerdictKind.SEEN, VerdictKind.REFUSED})
 
@@ -19,12 +27,26 @@ _NOT_TAKEN = frozenset({VerdictKind.SEEN, VerdictKind.REFUSED})
 _KNOWN = frozenset({VerdictKind.SEEN, VerdictKind.NEW})
 
 
+class Put(NamedTuple):
+    """What has become of a request that was to be queued."""
+
+    verdict: Verdict
+    trouble: Exception | None = None  #: why it is in this process's memory alone
+
+
+class Taken(NamedTuple):
+    """A request that may be fetched now, or none."""
+
+    request: Request | None
+    is_kept: bool  #: it is in this process's memory alone
+    unmade: list[Unmade]  #: what had its turn before, and has come to its end without a request
+
+
 class Exchange:
     """Between one crawl and its Frontier."""
 
     def __init__(self, frontier: Frontier, requests: Requests, known: Known, engine: Engine) -> None:
         self.flights = InFlight()
-        self.lost = 0  #: requests that an earlier run kept in its memory
         self._frontier = frontier
         self._requests = requests
         self._known = known
@@ -34,35 +56,36 @@ class Exchange:
     def __len__(self) -> int:
         return self._frontier.pending + len(self._owed)
 
-    def put(self, request: Request, *, is_unique: bool) -> Verdict:
-        """Queue it. One that comes for a request still at the downloader (retried, redirected) takes that one's place."""
+    def put(self, request: Request, *, is_unique: bool) -> Put:
+        """Queue it. One that comes for a request that has left the downloader (retried, redirected) takes that one's place."""
         if is_unique:
             return self._put(request, is_unique=True)
         if NUMBER not in request.meta and request in self._known:
-            return SEEN
-        verdict = self._put(request, is_unique=False)
-        if verdict.kind in _KNOWN:
+            return Put(SEEN)
+        put = self._put(request, is_unique=False)
+        if put.verdict.kind in _KNOWN:
             self._known.add(request)
-        return verdict
+        return put
 
-    def take(self) -> Request | None:
-        """The next request that may be fetched now."""
+    def take(self) -> Taken:
+        """The next request that may be fetched now; the engine is woken when there is one."""
         self._put_owed()
-        while (lease := self._frontier.lease()) is not None:
-            request = self._requests.request(lease)
-            if request is not None:
-                request.meta[NUMBER] = lease.ordinal
-                self.flights.add(lease, request)
-                return request
-            self.lost += 1
-            self._frontier.finish(lease, _LOST)
-        self._engine.wake_at(self._frontier)
-        return None
-
-    def is_kept(self, request: Request) -> bool:
-        """A request that was taken is in this process's memory alone."""
-        flight = self.flights.of(request.meta[NUMBER])
-        return flight is not None and self._requests.is_kept(flight.lease)
+        unmade: list[Unmade] = []
+        while len(unmade) < _MOST_UNMADE:
+            lease = self._frontier.lease()
+            if lease is None:
+                self._engine.wake_at(self._frontier)
+                break
+            made = self._requests.request(lease)
+            if isinstance(made, Request):
+                made.meta[NUMBER] = lease.ordinal
+                self.flights.add(lease, made)
+                return Taken(made, self._requests.is_kept(lease), unmade)
+            unmade.append(made)
+            self._frontier.finish(lease, _GONE if made.reason is None else _USELESS)
+        else:
+            self._engine.wake()
+        return Taken(None, is_kept=False, unmade=unmade)
 
     def end_consumed(self) -> None:
         """End the leases of all requests that the engine is done with."""
@@ -81,13 +104,13 @@ class Exchange:
             self.flights.end(flight)
             self._frontier.release(flight.lease)
 
-    def _put(self, request: Request, *, is_unique: bool) -> Verdict:
+    def _put(self, request: Request, *, is_unique: bool) -> Put:
         flight, page = self._origin(request)
         if flight is not None and flight.request is request:
             request = request.copy()  # it is still out, and known by its number
         request.meta.pop(NUMBER, None)
         request.meta.pop(FOUND_ON, None)
-        candidate = self._requests.candidate(request, is_unique=is_unique)
+        candidate, trouble = self._requests.candidate(request, is_unique=is_unique)
         if flight is not None and page is None:
             verdict = self._end(flight, [candidate])[0]
         else:
@@ -96,12 +119,16 @@ class Exchange:
             (self._owed if page is None else page.owed).append(candidate)
         elif verdict.kind in _NOT_TAKEN:
             self._requests.forget(candidate)
-        return verdict
+        return Put(verdict, trouble)
 
     def _origin(self, request: Request) -> tuple[Flight | None, Flight | None]:
-        """The request in flight that this one was made from, if it was, and the page that it was found on."""
+        """The request in flight that this one was made from, if it was, and the page that it was found on.
+
+        One made from a request that is still under way was found on it; only one that has left the downloader and comes to no
+        callback is replaced.
+        """
         flight, page = self.flights.of(request.meta.get(NUMBER)), self.flights.of(request.meta.get(FOUND_ON))
-        if flight is not None and page is None and (flight.is_at_spider or self._engine.is_at_spider(flight.request)):
+        if flight is not None and page is None and (flight.is_at_spider or self._engine.is_under_way(flight.request)):
             page = flight
         return flight, page
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -66,7 +68,7 @@ class FrontierPriorityQueue:
             queue.push(request)
         except ValueError:
             if name not in self._queues:
-                queue.close()  # or its file stays open
+                self._remove(queue)  # or its file stays open
             raise
         self._queues.setdefault(name, queue)
 
@@ -79,7 +81,7 @@ class FrontierPriorityQueue:
             if len(queue):
                 self._queues[name] = queue  # behind the others
             else:
-                queue.close()
+                self._remove(queue)
             if request is not None:
                 return request
         return None
@@ -100,6 +102,13 @@ class FrontierPriorityQueue:
 
     def __contains__(self, name: object) -> bool:
         return name in self._queues
+
+    def _remove(self, queue: ScrapyPriorityQueue) -> None:
+        """Close one that is empty. Its folder goes, too, for a crawl may see more hosts than a disk should have folders."""
+        queue.close()
+        if self._key:  # without, the queue is in memory
+            with suppress(OSError):  # a queue class that leaves files there
+                Path(queue.key).rmdir()
 
     def _made(self, name: QueueKey, priorities: Iterable[int]) -> ScrapyPriorityQueue:
         """Its folder is named by a digest: a queue's name may hold anything."""

@@ -37,8 +37,8 @@ class Run:
         )
         frontier = self._job.frontier
         frontier.tell_troubles(_log_trouble)
-        self.requests = Requests(spider, crawler.request_fingerprinter.fingerprint, is_durable=place is not None)
-        self.exchange = Exchange(frontier, self.requests, Known(crawler.request_fingerprinter), self._engine)
+        requests = Requests(spider, crawler.request_fingerprinter.fingerprint, is_durable=place is not None)
+        self.exchange = Exchange(frontier, requests, Known(crawler.request_fingerprinter), self._engine)
         by_host = settings.get("politeness", PolitenessScope.HOST.value) == PolitenessScope.HOST.value
         self._listener = Listener(self.exchange.flights, frontier, crawler, has_host_gates=by_host)
 

@@ -14,7 +14,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
 from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.inflight import Flight
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER
+from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Unmade
 from frontier.adapters.scrapy.run import Run
 from frontier.adapters.scrapy.settings import UNAVAILABLE
 from frontier.errors import FrontierError
@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 #: Dupe filters whose work the Frontier's own filter does.
 _REPLACED = (RFPDupeFilter, FrontierDupeFilter)
+#: Counts requests of an earlier run that only its memory had.
+_LOST = "scheduler/unserializable/lost"
+#: Counts rows of which no request can be made: their callback has another name now, or their payload is not Scrapy's.
+_DROPPED = "scheduler/dropped"
 
 
 class FrontierScheduler:
@@ -49,7 +53,8 @@ class FrontierScheduler:
         self._hostless: deque[Request] = deque()
         self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
-        self._filter: BaseDupeFilter | None = None if kind in _REPLACED else build_from_crawler(kind, crawler)
+        self._own: BaseDupeFilter | None = None if kind in _REPLACED else build_from_crawler(kind, crawler)
+        self._filter: BaseDupeFilter | None = None  # the same, once it is open
         # It logs what the Frontier says of duplicates, and knows those that have no host.
         self._log = RFPDupeFilter(
             debug=crawler.settings.getbool("DUPEFILTER_DEBUG"), fingerprinter=crawler.request_fingerprinter
@@ -75,7 +80,11 @@ class FrontierScheduler:
             return None
         if len(self):
             self._say(logging.INFO, "Resuming crawl (%d requests scheduled)", len(self))
-        return None if self._filter is None else self._filter.open()
+        if self._own is None:
+            return None
+        opening = self._own.open()
+        self._filter = self._own
+        return opening
 
     def close(self, reason: str) -> Any:
         """End what is consumed, give the rest back, close the Frontier (blocks until all is durable)."""
@@ -109,7 +118,9 @@ class FrontierScheduler:
         if self._run is None:
             return False
         try:
-            verdict = self._run.exchange.put(request, is_unique=request.dont_filter or self._filter is not None)
+            verdict, trouble = self._run.exchange.put(
+                request, is_unique=request.dont_filter or self._filter is not None
+            )
         except FrontierError as error:
             self._fail(error)
             return False
@@ -119,7 +130,6 @@ class FrontierScheduler:
         if verdict.kind is VerdictKind.REFUSED:
             self._say(logging.WARNING, "%s cannot be queued: %s", request, verdict.reason)
             return False
-        trouble = self._run.requests.trouble
         if trouble is not None:
             self._unserializable(request, trouble)
         self._count("enqueued", "memory" if trouble is not None else self._run.place)
@@ -136,14 +146,14 @@ class FrontierScheduler:
             if self._hostless:
                 self._count("dequeued", "memory")
                 return self._hostless.popleft()
-            request = run.exchange.take()
+            request, is_kept, unmade = run.exchange.take()
         except FrontierError as error:
             self._fail(error)
             return None
-        if run.exchange.lost:
-            self._lost(run)
+        for each in unmade:
+            self._unmade(each)
         if request is not None:
-            self._count("dequeued", "memory" if run.exchange.is_kept(request) else run.place)
+            self._count("dequeued", "memory" if is_kept else run.place)
         return request
 
     # What Scrapy's status report asks of its own scheduler
@@ -184,13 +194,14 @@ class FrontierScheduler:
             words = "Unable to serialize request: %s - reason: %s - no more unserializable requests will be logged"
             self._say(logging.WARNING, words, request, error)
 
-    def _lost(self, run: Run) -> None:
-        """Said once a run."""
-        if not self._crawler.stats.get_value(_LOST):
+    def _unmade(self, unmade: Unmade) -> None:
+        """What is lost is said once a run."""
+        if unmade.reason is not None:
+            self._say(logging.ERROR, "%s is dropped, no request can be made of it: %s", unmade.url, unmade.reason)
+        elif not self._crawler.stats.get_value(_LOST):
             words = "requests that could not be serialised were lost with the process that kept them in its memory"
             self._say(logging.WARNING, words)
-        self._crawler.stats.inc_value(_LOST, run.exchange.lost)
-        run.exchange.lost = 0
+        self._crawler.stats.inc_value(_LOST if unmade.reason is None else _DROPPED)
 
     def _fail(self, error: FrontierError) -> None:
         """The Frontier cannot go on; every further call of it would say so, too."""
@@ -209,7 +220,3 @@ class FrontierScheduler:
     def _count(self, what: str, place: str) -> None:
         self._crawler.stats.inc_value(f"scheduler/{what}/{place}")
         self._crawler.stats.inc_value(f"scheduler/{what}")
-
-
-#: Requests of an earlier run that only its memory had.
-_LOST = "scheduler/unserializable/lost"

@@ -90,4 +90,6 @@ class Listener:
         self._frontier.set_delay(gate, longest_s)
 
     def _of(self, request: Request) -> Flight | None:
-        return self._flights.of(request.meta.get(NUMBER))
+        """Not of a request that has only copied its page's meta, and may be for another host."""
+        flight = self._flights.of(request.meta.get(NUMBER))
+        return flight if flight is not None and flight.request is request else None

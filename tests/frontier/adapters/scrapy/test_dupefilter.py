@@ -8,24 +8,12 @@ import pytest
 
 pytest.importorskip("scrapy")
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
-from scrapy.utils.request import RequestFingerprinter
+from scrapy import Request
 
 from frontier.adapters.scrapy import FrontierDupeFilter
+from tests.frontier.adapters.scrapy.project import crawler
 
 URL = "http://a.test/1"
-
-
-class Quiet(Spider):
-    name = "quiet"
-
-
-def crawler(**settings: object) -> Crawler:
-    made = Crawler(Quiet, settings)
-    made.request_fingerprinter = RequestFingerprinter()
-    made.spider = Quiet.from_crawler(made)
-    return made
 
 
 def test_a_fingerprint_is_seen_in_the_next_run_too(tmp_path: Path) -> None:

@@ -8,24 +8,12 @@ import pytest
 
 pytest.importorskip("scrapy")
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
+from scrapy import Request
 from scrapy.pqueues import ScrapyPriorityQueue
 from scrapy.squeues import FifoMemoryQueue, PickleFifoDiskQueue
-from scrapy.utils.request import RequestFingerprinter
 
 from frontier.adapters.scrapy import FrontierPriorityQueue
-
-
-class Quiet(Spider):
-    name = "quiet"
-
-
-def crawler(**settings: object) -> Crawler:
-    made = Crawler(Quiet, settings)
-    made.request_fingerprinter = RequestFingerprinter()
-    made.spider = Quiet.from_crawler(made)
-    return made
+from tests.frontier.adapters.scrapy.project import crawler
 
 
 def pushed(queue: FrontierPriorityQueue, *urls: str, priority: int = 0) -> None:
@@ -67,6 +55,7 @@ def test_what_is_on_disk_is_there_in_the_next_run(tmp_path: Path) -> None:
     again = FrontierPriorityQueue.from_crawler(made, PickleFifoDiskQueue, str(tmp_path), state)
     assert popped(again) == [A[0], B[0], A[1], B[1]]
     again.close()
+    assert not list(tmp_path.iterdir()), "a queue that is empty leaves no folder"
 
 
 def test_a_queue_whose_first_request_cannot_be_serialised_leaves_no_file_open(

@@ -6,17 +6,14 @@ import pytest
 
 pytest.importorskip("scrapy")
 
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.utils.request import fingerprint
 
-from frontier.adapters.scrapy.requests import Requests, precedence
+from frontier.adapters.scrapy.requests import Requests, Unmade, precedence
 from frontier.models import Candidate, GateKey, Lease, QueueKey
+from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"
-
-
-class Quiet(Spider):
-    name = "quiet"
 
 
 def requests(*, is_durable: bool = True) -> Requests:
@@ -32,21 +29,21 @@ def lease(candidate: Candidate) -> Lease:
 def test_a_request_comes_back_as_it_went() -> None:
     """In another run, too."""
     request = Request(URL, method="POST", body=b"x", headers={"A": "b"}, meta={"depth": 2, "own": [1]}, priority=3)
-    again = requests().request(lease(requests().candidate(request, is_unique=False)))
-    assert again is not None
+    again = requests().request(lease(requests().candidate(request, is_unique=False).candidate))
+    assert isinstance(again, Request)
     assert again.to_dict() == request.to_dict()
 
 
 def test_a_candidate_is_known_by_the_fingerprint_and_its_depth() -> None:
     """So REQUEST_FINGERPRINTER_CLASS decides what is the same."""
-    candidate = requests().candidate(Request(URL, meta={"depth": 3}), is_unique=False)
+    candidate, _ = requests().candidate(Request(URL, meta={"depth": 3}), is_unique=False)
     assert (candidate.key, candidate.hops) == (fingerprint(Request(URL)), "LLL")
 
 
 def test_a_unique_request_is_like_no_other() -> None:
     """Not of this run, nor of another."""
     one, other = requests(), requests()
-    keys = [each.candidate(Request(URL), is_unique=True).key for each in (one, one, other, other)]
+    keys = [each.candidate(Request(URL), is_unique=True).candidate.key for each in (one, one, other, other)]
     assert len({*keys, fingerprint(Request(URL))}) == 5
 
 
@@ -54,32 +51,24 @@ def test_what_cannot_be_serialised_stays_here() -> None:
     """The same object comes back, in this run alone, until it has ended."""
     here, later = requests(), requests()
     request = Request(URL, callback=lambda response: None)
-    candidate = here.candidate(request, is_unique=False)
-    assert isinstance(here.trouble, ValueError)
+    candidate, trouble = here.candidate(request, is_unique=False)
+    assert isinstance(trouble, ValueError)
     assert here.request(lease(candidate)) is request
     assert here.is_kept(lease(candidate))
-    assert later.request(lease(candidate)) is None
+    assert later.request(lease(candidate)) == Unmade(URL, None)
     here.ended(lease(candidate))
-    assert here.request(lease(candidate)) is None
+    assert here.request(lease(candidate)) == Unmade(URL, None)
 
 
 def test_in_memory_nothing_is_serialised() -> None:
     """And nothing is a trouble; what is not taken is forgotten."""
     here = requests(is_durable=False)
     request = Request(URL, callback=lambda response: None)
-    candidate = here.candidate(request, is_unique=False)
-    assert here.trouble is None
+    candidate, trouble = here.candidate(request, is_unique=False)
+    assert trouble is None
     assert here.request(lease(candidate)) is request
     here.forget(candidate)
-    assert here.request(lease(candidate)) is None
-
-
-def test_a_trouble_is_of_the_last_request_alone() -> None:
-    """The next one that can be serialised has none."""
-    here = requests()
-    here.candidate(Request(URL, callback=lambda response: None), is_unique=False)
-    here.candidate(Request(URL), is_unique=False)
-    assert here.trouble is None
+    assert here.request(lease(candidate)) == Unmade(URL, None)
 
 
 @pytest.mark.parametrize(

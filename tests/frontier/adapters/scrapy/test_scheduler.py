@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("scrapy")
 
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
+from scrapy.dupefilters import BaseDupeFilter
 from scrapy.http import Response
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.request import RequestFingerprinter
@@ -20,15 +21,13 @@ from scrapy.utils.request import RequestFingerprinter
 from frontier.adapters.scrapy import FrontierScheduler, FrontierSpiderMiddleware
 from frontier.adapters.scrapy import run as run_module
 from frontier.adapters.scrapy import scheduler as scheduler_module
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER
+from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests, Unmade
 from frontier.core import Frontier
 from frontier.errors import StoreUnavailable
+from frontier.models import Lease
+from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"
-
-
-class Quiet(Spider):
-    name = "quiet"
 
 
 class HandEngine:
@@ -43,7 +42,9 @@ class HandEngine:
 
     def sleep(self) -> None: ...
 
-    def is_at_spider(self, request: Request) -> bool:
+    def wake(self) -> None: ...
+
+    def is_under_way(self, request: Request) -> bool:
         return False
 
     def is_done_with(self, request: Request) -> bool:
@@ -153,6 +154,53 @@ def test_a_frontier_that_cannot_be_opened_closes_the_spider_at_its_first_request
     assert not made.has_pending_requests()
     made.close("frontier_unavailable")
     assert crawler.closed == ["frontier_unavailable"]  # type: ignore[attr-defined]
+
+
+class Opened(BaseDupeFilter):
+    """A filter of a project, which has what it needs once it is open."""
+
+    def open(self) -> None:
+        self.seen: set[str] = set()
+
+    def request_seen(self, request: Request) -> bool:
+        return request.url in self.seen
+
+    def close(self, reason: str) -> None:
+        self.seen.clear()
+
+
+def test_a_filter_that_was_never_opened_is_neither_asked_nor_closed(
+    crawler: Crawler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not opened where the Frontier cannot be; one line says so."""
+    crawler.settings.set("FRONTIER", {"polite": True})
+    crawler.settings.set("DUPEFILTER_CLASS", Opened)
+    made = FrontierScheduler.from_crawler(crawler)
+    made.open(crawler.spider)  # type: ignore[arg-type]
+    assert not made.enqueue_request(Request(URL))
+    assert made.next_request() is None
+    made.close("frontier_unavailable")
+    assert crawler.closed == ["frontier_unavailable"]  # type: ignore[attr-defined]
+    assert len(caplog.records) == 1
+
+
+def test_what_no_request_can_be_made_of_is_dropped(
+    scheduler: FrontierScheduler, crawler: Crawler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line has its URL and the reason; it is counted, and the next one is served."""
+    scheduler.enqueue_request(Request(URL + "old"))
+    scheduler.enqueue_request(Request(URL))
+    request_of = Requests.request
+
+    def made(self: Requests, lease: Lease) -> Request | Unmade:
+        return Unmade(lease.url, ValueError("no callback")) if lease.url.endswith("old") else request_of(self, lease)
+
+    monkeypatch.setattr(Requests, "request", made)
+    request = scheduler.next_request()
+    assert request is not None
+    assert request.url == URL
+    assert stats(crawler)["scheduler/dropped"] == 1
+    assert f"{URL}old is dropped, no request can be made of it: no callback" in caplog.text
 
 
 def test_a_filter_of_the_project_decides(crawler: Crawler) -> None:

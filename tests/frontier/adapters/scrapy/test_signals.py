@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("scrapy")
 
-from scrapy import Request, Spider, signals
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser
@@ -19,12 +19,9 @@ from frontier.adapters.scrapy.signals import Listener
 from frontier.core import Frontier
 from frontier.embedding.job import EmbeddedJob
 from frontier.models import Candidate, HostTrouble
+from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"
-
-
-class Quiet(Spider):
-    name = "quiet"
 
 
 class Heard:
@@ -82,6 +79,17 @@ def test_what_a_cache_answers_was_not_fetched(frontier: Frontier) -> None:
     """It has a status and no times, so its host need not rest."""
     flight = Heard(frontier).send(signals.response_received, response=Response(URL, status=200))
     assert (flight.status, flight.start_s, flight.end_s, flight.is_at_spider) == (200, None, None, True)
+
+
+def test_a_request_that_has_copied_its_pages_meta_is_another(frontier: Frontier) -> None:
+    """What a callback downloads beside, from another host it may be, tells nothing of the page or of its gate."""
+    heard = Heard(frontier)
+    heard.send(signals.response_received, response=Response(URL))
+    heard.request = Request("http://b.test/", meta=heard.request.meta)
+    heard.send(signals.request_reached_downloader)
+    heard.send(signals.response_downloaded, response=Response("http://b.test/", status=429))
+    flight = heard.send(signals.request_left_downloader)
+    assert (flight.status, flight.trouble, flight.start_s, flight.end_s) == (200, HostTrouble.NONE, None, None)
 
 
 TOLD = pytest.mark.skipif(not hasattr(signals, "robots_parsed"), reason="Scrapy tells of robots.txt from 2.18 on")
