@@ -93,6 +93,11 @@ class Frontier:
         self._books.say()
         return verdicts
 
+    def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """What `schedule` would answer now; changes nothing. LATER of all with a filter that blocks."""
+        self._drain()
+        return self._parts.intake.judge(candidates)[0]
+
     # URLs out
 
     def lease(self) -> Lease | None:

@@ -9,9 +9,9 @@ from scrapy import Request
 from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.inflight import Flight, InFlight
 from frontier.adapters.scrapy.known import Known
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests, Unmade
+from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Packed, Requests, Unmade
 from frontier.core import Frontier
-from frontier.models import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind
+from frontier.models import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor
 
 #: Heritrix's status of what went wrong inside the crawler.
 _INSIDE = -5
@@ -25,6 +25,9 @@ _NOT_TAKEN = frozenset({VerdictKind.SEEN, VerdictKind.REFUSED})
 
 #: Verdicts after which the same request is seen.
 _KNOWN = frozenset({VerdictKind.SEEN, VerdictKind.NEW})
+
+#: A rest that is so long is told.
+_LONG_S = 300.0
 
 
 class Put(NamedTuple):
@@ -87,6 +90,14 @@ class Exchange:
             self._engine.wake()
         return Taken(None, is_kept=False, unmade=unmade)
 
+    def stands_still(self) -> bool:
+        """Requests are queued and none is out, and an operator must let them go on, or minutes must pass."""
+        if len(self.flights) or not len(self):
+            return False
+        at_s, waits_for = self._frontier.wake()
+        is_far = at_s is not None and at_s > self._frontier.now_s() + _LONG_S
+        return is_far or WaitsFor.OPERATOR in waits_for
+
     def end_consumed(self) -> None:
         """End the leases of all requests that the engine is done with."""
         for flight in self.flights.landing():
@@ -110,9 +121,15 @@ class Exchange:
             request = request.copy()  # it is still out, and known by its number
         request.meta.pop(NUMBER, None)
         request.meta.pop(FOUND_ON, None)
-        candidate, trouble = self._requests.candidate(request, is_unique=is_unique)
-        if flight is not None and page is None:
-            verdict = self._end(flight, [candidate])[0]
+        packed = self._requests.candidate(request, is_unique=is_unique)
+        candidate, trouble, _ = packed
+        ends = flight if page is None else None
+        if self._is_known(packed):
+            verdict = SEEN
+            if ends is not None:
+                self._end(ends)
+        elif ends is not None:
+            verdict = self._end(ends, [candidate])[0]
         else:
             verdict = self._schedule([candidate], page)[0]
         if verdict.kind is VerdictKind.BUSY:
@@ -143,6 +160,18 @@ class Exchange:
         self._forget(flight.owed, verdicts[len(successors) :])
         self._requests.ended(flight.lease)
         return verdicts
+
+    def _is_known(self, packed: Packed) -> bool:
+        """The same request is known, and one of both cannot be serialised, so that the Frontier's filter does not tell."""
+        candidate, trouble, key = packed
+        if key is None:
+            return False
+        if self._requests.was_kept(key):
+            return True
+        if trouble is None:
+            return False
+        self._requests.keep_known(key)
+        return self._frontier.judge([candidate._replace(key=key)])[0].kind is VerdictKind.SEEN
 
     def _put_owed(self) -> None:
         """Send again what the store was behind for; it is refused all or none."""

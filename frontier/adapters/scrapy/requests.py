@@ -38,6 +38,7 @@ class Packed(NamedTuple):
 
     candidate: Candidate
     trouble: Exception | None  #: why it cannot be serialised, and is kept here; None: it is, or need not be
+    key: bytes | None  #: by which a request that is the same is known; None: none is
 
 
 class Unmade(NamedTuple):
@@ -57,19 +58,31 @@ class Requests:
         self._run = secrets.token_bytes(8)  # no other run has it
         self._numbers = count()
         self._kept: dict[bytes, Request] = {}
+        self._unserializable: set[bytes] = set()  # keys of those that were kept
 
     def candidate(self, request: Request, *, is_unique: bool) -> Packed:
-        """The request for the Frontier. `is_unique`: no other is the same, whatever its fingerprint."""
+        """The request for the Frontier. `is_unique`: no other is the same, whatever its fingerprint.
+
+        What dies with the process is no longer known when that has died: its fingerprint is not for the filter on disk.
+        """
         key = self._fingerprint(request)
         payload, trouble = self._payload(request)
         candidate = Candidate(
             request.url,
-            key=key + self._nonce() if is_unique else key,
+            key=key if trouble is None and not is_unique else key + self._nonce(),
             hops="L" * min(request.meta.get("depth", 0), _MOST_HOPS),
             payload=payload,
             precedence=precedence(request),
         )
-        return Packed(candidate, trouble)
+        return Packed(candidate, trouble, None if is_unique else key)
+
+    def was_kept(self, key: bytes) -> bool:
+        """A request with this key could not be serialised."""
+        return key in self._unserializable
+
+    def keep_known(self, key: bytes) -> None:
+        """From now on one was."""
+        self._unserializable.add(key)
 
     def forget(self, candidate: Candidate) -> None:
         """It was not taken."""

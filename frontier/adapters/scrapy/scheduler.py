@@ -16,7 +16,7 @@ from frontier.adapters.scrapy.engine import Engine
 from frontier.adapters.scrapy.inflight import Flight
 from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Unmade
 from frontier.adapters.scrapy.run import Run
-from frontier.adapters.scrapy.settings import UNAVAILABLE
+from frontier.adapters.scrapy.settings import UNAVAILABLE, stock_queue
 from frontier.errors import FrontierError
 from frontier.models import VerdictKind
 from frontier.policies.authority import authority
@@ -32,6 +32,14 @@ _REPLACED = (RFPDupeFilter, FrontierDupeFilter)
 _LOST = "scheduler/unserializable/lost"
 #: Counts rows of which no request can be made: their callback has another name now, or their payload is not Scrapy's.
 _DROPPED = "scheduler/dropped"
+_STANDSTILL = (
+    "none of the %d queued requests may be fetched: they are paused or blocked by `anabranch frontier`, or their hosts "
+    "rest for more than five minutes; `anabranch frontier ls` tells"
+)
+_STOCK = (
+    "%s: Scrapy's own scheduler has left requests here that are not taken over; the crawl begins anew. To end the old one "
+    "first, leave FrontierScheduler out"
+)
 
 
 class FrontierScheduler:
@@ -50,6 +58,7 @@ class FrontierScheduler:
         self._crawler = crawler
         self._run: Run | None = None
         self._is_closing = False  # because the Frontier cannot go on
+        self._stands_still = False  # and that is told
         self._hostless: deque[Request] = deque()
         self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -73,6 +82,8 @@ class FrontierScheduler:
         A scheduler that raises CloseSpider here keeps Scrapy from opening the rest, and from closing it without an error.
         """
         self._spider = spider
+        if (stock := stock_queue(self._crawler.settings)) is not None:
+            self._say(logging.WARNING, _STOCK, stock)
         try:
             self._run = Run(self._crawler, spider)
         except FrontierError as error:
@@ -154,6 +165,7 @@ class FrontierScheduler:
             self._unmade(each)
         if request is not None:
             self._count("dequeued", "memory" if is_kept else run.place)
+        self._tell_standstill(run, has_ended=request is not None)
         return request
 
     # What Scrapy's status report asks of its own scheduler
@@ -193,6 +205,14 @@ class FrontierScheduler:
             self._logs_unserializable = False
             words = "Unable to serialize request: %s - reason: %s - no more unserializable requests will be logged"
             self._say(logging.WARNING, words, request, error)
+
+    def _tell_standstill(self, run: Run, *, has_ended: bool) -> None:
+        """Said once, until a request is served again."""
+        if has_ended:
+            self._stands_still = False
+        elif not self._stands_still and run.exchange.stands_still():
+            self._stands_still = True
+            self._say(logging.WARNING, _STANDSTILL, len(self))
 
     def _unmade(self, unmade: Unmade) -> None:
         """What is lost is said once a run."""

@@ -17,6 +17,8 @@ from frontier.policies.surt import SurtPrefix
 FRONTIER = "FRONTIER"
 #: The Frontier's folder in JOBDIR.
 FOLDER = "frontier"
+#: Scrapy's own scheduler's.
+_STOCK_QUEUE = "requests.queue"
 #: Why a spider is closed whose Frontier cannot be opened, or fails.
 UNAVAILABLE = "frontier_unavailable"
 #: Scrapy's delays and connections of single hosts, and what they are in an override.
@@ -78,3 +80,12 @@ def folder(settings: BaseSettings) -> Path | None:
     """Where the Frontier lives; None without JOBDIR: in memory."""
     jobs = job_dir(settings)
     return None if jobs is None else Path(jobs, FOLDER)
+
+
+def stock_queue(settings: BaseSettings) -> Path | None:
+    """Where Scrapy's own scheduler has left requests in JOBDIR, if the Frontier has not been there."""
+    jobs = job_dir(settings)
+    if jobs is None or Path(jobs, FOLDER).exists():
+        return None
+    queue = Path(jobs, _STOCK_QUEUE)
+    return queue if queue.is_dir() and any(queue.iterdir()) else None

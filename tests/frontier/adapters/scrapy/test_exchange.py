@@ -17,7 +17,7 @@ from frontier.adapters.scrapy.known import Known
 from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
 from frontier.core import Frontier
 from frontier.embedding.job import EmbeddedJob
-from frontier.models import BUSY, Candidate, VerdictKind
+from frontier.models import BUSY, Candidate, GateKey, VerdictKind
 from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"
@@ -48,12 +48,12 @@ class HandEngine:
 class Crawl:
     """An exchange over a Frontier in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
         self.engine = HandEngine()
         self.frontier = EmbeddedJob(
             None, {"min_delay": 0, "max_connections": 9, "per_queue": 9, "delay_factor": 0, "max_delay": 0}
         ).frontier
-        self.requests = Requests(Quiet(), fingerprint, is_durable=False)
+        self.requests = Requests(Quiet(), fingerprint, is_durable=is_durable)
         known = Known(RequestFingerprinter())
         self.exchange = Exchange(self.frontier, self.requests, known, self.engine)  # type: ignore[arg-type]
 
@@ -226,3 +226,32 @@ def test_a_queue_full_of_them_does_not_hold_up_the_loop(crawl: Crawl) -> None:
     queued(crawl, *[b"pnonsense"] * 70)
     assert [len(crawl.exchange.take().unmade) for _ in range(3)] == [64, 6, 0]
     assert crawl.engine.woken == 1
+
+
+def test_what_cannot_be_serialised_is_known_to_this_process_alone() -> None:
+    """A later one would never get it, for its callback is gone. Here it is a duplicate in every combination."""
+    crawl = Crawl(is_durable=True)
+    odd, plain = Request(URL + "odd", callback=lambda _: None), Request(URL + "odd")
+    assert [crawl.put(each) for each in (odd, odd.copy(), plain)] == [
+        VerdictKind.NEW,
+        VerdictKind.SEEN,
+        VerdictKind.SEEN,
+    ]
+    assert crawl.put(Request(URL)) is VerdictKind.NEW
+    assert crawl.put(Request(URL, callback=lambda _: None)) is VerdictKind.SEEN
+    known = crawl.frontier.judge([Candidate(each.url, fingerprint(each)) for each in (odd, Request(URL))])
+    assert [verdict.kind for verdict in known] == [VerdictKind.NEW, VerdictKind.SEEN]
+    crawl.frontier.close()
+
+
+def test_a_standstill_is_one_that_only_an_operator_ends_or_minutes(crawl: Crawl) -> None:
+    """Not a host's usual rest, and not as long as something is out."""
+    assert not crawl.exchange.stands_still(), "nothing is queued"
+    crawl.put(Request(URL))
+    assert not crawl.exchange.stands_still()
+    crawl.frontier.block(GateKey("a.test"), crawl.frontier.now_s() + 30)
+    assert not crawl.exchange.stands_still()
+    crawl.frontier.block(GateKey("a.test"), crawl.frontier.now_s() + 3600)
+    assert crawl.exchange.stands_still()
+    crawl.out("http://b.test/")
+    assert not crawl.exchange.stands_still()

@@ -36,7 +36,7 @@ def test_a_request_comes_back_as_it_went() -> None:
 
 def test_a_candidate_is_known_by_the_fingerprint_and_its_depth() -> None:
     """So REQUEST_FINGERPRINTER_CLASS decides what is the same."""
-    candidate, _ = requests().candidate(Request(URL, meta={"depth": 3}), is_unique=False)
+    candidate, _, _ = requests().candidate(Request(URL, meta={"depth": 3}), is_unique=False)
     assert (candidate.key, candidate.hops) == (fingerprint(Request(URL)), "LLL")
 
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_serialised_stays_here() -> None:
     """The same object comes back, in this run alone, until it has ended."""
     here, later = requests(), requests()
     request = Request(URL, callback=lambda response: None)
-    candidate, trouble = here.candidate(request, is_unique=False)
+    candidate, trouble, _ = here.candidate(request, is_unique=False)
     assert isinstance(trouble, ValueError)
     assert here.request(lease(candidate)) is request
     assert here.is_kept(lease(candidate))
@@ -64,7 +64,7 @@ def test_in_memory_nothing_is_serialised() -> None:
     """And nothing is a trouble; what is not taken is forgotten."""
     here = requests(is_durable=False)
     request = Request(URL, callback=lambda response: None)
-    candidate, trouble = here.candidate(request, is_unique=False)
+    candidate, trouble, _ = here.candidate(request, is_unique=False)
     assert trouble is None
     assert here.request(lease(candidate)) is request
     here.forget(candidate)

@@ -12,7 +12,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.settings import Settings
 
 from frontier.adapters.scrapy import FrontierAddon, FrontierScheduler, FrontierSpiderMiddleware
-from frontier.adapters.scrapy.settings import FRONTIER, folder, frontier_settings
+from frontier.adapters.scrapy.settings import FRONTIER, folder, frontier_settings, stock_queue
 from frontier.errors import PolicyError
 
 
@@ -113,3 +113,15 @@ def test_without_a_limit_to_all_there_is_none_to_a_host() -> None:
     settings = project(CONCURRENT_REQUESTS=0)
     FrontierAddon().update_settings(settings)
     assert settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") > 1000
+
+
+def test_what_scrapys_own_scheduler_has_left_is_found_before_the_frontier_is_there(tmp_path: Path) -> None:
+    """An empty folder is nothing, and once the Frontier has its own the other is history."""
+    settings = project(JOBDIR=str(tmp_path))
+    (tmp_path / "requests.queue").mkdir()
+    assert stock_queue(settings) is None
+    (tmp_path / "requests.queue" / "active.json").write_text("[]")
+    assert stock_queue(settings) == tmp_path / "requests.queue"
+    (tmp_path / "frontier").mkdir()
+    assert stock_queue(settings) is None
+    assert stock_queue(project()) is None
