@@ -60,8 +60,9 @@ def _complete(module: ModuleType) -> None:
         made(self, *arguments)
         kind = load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"])  # type: ignore[attr-defined]
         self.request_fingerprinter = kind(self)  # type: ignore[attr-defined]
-        self.engine._slot.inprogress = set()  # type: ignore[attr-defined]  # noqa: SLF001
-        self.engine.scraper.slot.active = set()  # type: ignore[attr-defined]
+        if hasattr(self.engine, "_slot"):  # type: ignore[attr-defined]  # a Mock, which has everything; in 2.14 a tuple
+            self.engine._slot.inprogress = set()  # type: ignore[attr-defined]  # noqa: SLF001
+            self.engine.scraper.slot.active = set()  # type: ignore[attr-defined]
 
     crawler.__init__, crawler.anabranch = completed, True
 
