@@ -8,7 +8,7 @@
     [[suites.NAME.tests]]
     reason = "one line"
     ids = ["FILE::TEST", "FILE::CLASS::TEST[PARAMETER]"]   # an id without a parameter stands for all its parameters
-    hangs = true                                       # or they are not even run: they hang, harm the tests after them, or end by chance
+    hangs = true                                       # or they are not even run: they hang, harm others, or end by chance
     only = ["asyncio"]                                 # in these variants of the suite; all without
     before = "2.18"                                    # in hosts older than this; or `since`
 
