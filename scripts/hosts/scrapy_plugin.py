@@ -28,7 +28,8 @@ _FRONTIER = {"policy": "host", "per_queue": 100, "backoff_base": 0, "backoff_cap
 def _set_defaults() -> None:
     """Settings of a project that names nothing."""
     defaults: ModuleType = default_settings
-    vars(defaults).update(TELNETCONSOLE_PORT=[])  # any: a port that another process holds is a warning, which some tests count
+    # Any: a port that another process holds is a warning, which some tests count.
+    vars(defaults).update(TELNETCONSOLE_PORT=[])
     if _SUITE == "scrapy-scheduler":
         middlewares = {**defaults.SPIDER_MIDDLEWARES_BASE, f"{_OURS}.FrontierSpiderMiddleware": 10}
         vars(defaults).update(
