@@ -70,7 +70,7 @@ def _results(asked: argparse.Namespace) -> Iterator[Result]:
     for suite in SUITES:
         if not asked.suite or suite.name in asked.suite:
             place = _place(suite, asked)
-            for variant in suite.variants:
+            for variant in suite.variants_of(place.version):
                 yield _result(suite, variant, place, tables[suite.name], asked.workers)
 
 
@@ -107,7 +107,8 @@ def _result(suite: Suite, variant: str, place: Environment, said: table.Suite, w
     files = sorted(
         str(path.relative_to(place.tests)) for path in (place.tests / suite.folder).rglob("*.py") if _has_tests(path)
     )
-    chosen = [file for file in files if said.reason_outside(file) is None]
+    version = table.numbers(place.version)
+    chosen = [file for file in files if said.reason_outside(file, version) is None]
     print(f"{suite.name} {variant}: {len(chosen)} of {len(files)} files ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="anabranch.") as scratch:
         report = Path(scratch, "report.json")
@@ -135,7 +136,7 @@ def _result(suite: Suite, variant: str, place: Environment, said: table.Suite, w
             raise CannotMake(f"{suite.name}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}")
         found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     gone = dict.fromkeys(found["unknown"], "stands in the table, but no such test is there")
-    unused = dict.fromkeys(said.unused(files), "stands in the table, but no such file is there")
+    unused = dict.fromkeys(said.unused(files, version), "stands in the table, but no such file is there")
     return Result(
         suite.name, variant, place.version, found["counts"], found["reasons"], found["failed"] | gone | unused
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scripts.hosts.table import numbers
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -72,6 +74,12 @@ class Suite:
     folder: str  #: where the tests are
     #: variant -> pytest's options for it
     variants: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"default": ()})
+    #: variant -> the first version of the host that knows it; the others are in all.
+    since: dict[str, str] = field(default_factory=dict)
+
+    def variants_of(self, version: str) -> list[str]:
+        """Those that a host of this version knows."""
+        return [name for name in self.variants if numbers(self.since.get(name, "0")) <= numbers(version)]
 
 
 #: By Twisted's asyncio reactor, by its own default one, and without Twisted's.
@@ -83,7 +91,7 @@ _REACTORS = {
 }
 
 SUITES = (
-    Suite("scrapy-scheduler", SCRAPY, "scripts.hosts.scrapy_plugin", "tests", _REACTORS),
+    Suite("scrapy-scheduler", SCRAPY, "scripts.hosts.scrapy_plugin", "tests", _REACTORS, {"none": "2.15"}),
     Suite("scrapy-dupefilter", SCRAPY, "scripts.hosts.scrapy_plugin", "tests", _ASYNCIO),
     Suite("scrapy-pqueue", SCRAPY, "scripts.hosts.scrapy_plugin", "tests", _ASYNCIO),
     Suite("crawlee-storage", CRAWLEE, "scripts.hosts.crawlee_plugin", "tests/unit"),

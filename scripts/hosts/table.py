@@ -2,12 +2,13 @@
 
     [suites.NAME]
     outside = { "GLOB" = "reason" }                    # files that are not run: all others are
+    outside = { "GLOB" = { reason = "reason", since = "2.18" } }   # in these hosts; the others have no such file
     inside = ["GLOB"]                                  # or files that are run
     others = "reason"                                  # and why the others are not
     [[suites.NAME.tests]]
     reason = "one line"
     ids = ["FILE::TEST", "FILE::CLASS::TEST[PARAMETER]"]   # an id without a parameter stands for all its parameters
-    hangs = true                                       # or they are not even run: they hang, or harm the tests after them
+    hangs = true                                       # or they are not even run: they hang, harm others, or end by chance
     only = ["asyncio"]                                 # in these variants of the suite; all without
     before = "2.18"                                    # in hosts older than this; or `since`
 
@@ -24,11 +25,24 @@ from pathlib import Path
 from typing import Any
 
 PATH = Path(__file__).with_name("notapplicable.toml")
-_KNOWN = {"reason", "ids", "hangs", "only", "before", "since"}
+_LIMITS = ("since", "before")
+_KNOWN = {"reason", "ids", "hangs", "only", *_LIMITS}
 
 
 class TableError(Exception):
     """The table says what it cannot mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Of a host: from the first one on, and before the other; all without."""
+
+    since: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
+
+    def hold(self, version: tuple[int, ...]) -> bool:
+        """Whether this version is one of them."""
+        return self.since <= version and (not self.before or version < self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +53,11 @@ class Exemption:
     reason: str
     hangs: bool = False
     only: frozenset[str] = frozenset()  #: variants; all if empty
-    since: tuple[int, ...] = ()
-    before: tuple[int, ...] = ()
+    versions: Versions = Versions()
 
     def holds(self, variant: str, version: tuple[int, ...]) -> bool:
         """Whether it is one of a run's."""
-        in_variant = not self.only or variant in self.only
-        return in_variant and self.since <= version and (not self.before or version < self.before)
+        return (not self.only or variant in self.only) and self.versions.hold(version)
 
     def covers(self, test: str) -> bool:
         """Whether the test is the one that it names, or one of its parameters."""
@@ -53,24 +65,35 @@ class Exemption:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """Files that are not run."""
+
+    glob: str
+    reason: str
+    versions: Versions = Versions()
+
+
+@dataclass(frozen=True, slots=True)
 class Suite:
     """What the table says of one suite."""
 
-    outside: Mapping[str, str]  #: glob of files -> why they are not run
+    outside: tuple[Outside, ...]
     inside: tuple[str, ...]  #: globs of files that are run; all others if empty
     others: str  #: why what is not inside is not run
     exemptions: tuple[Exemption, ...]
 
-    def reason_outside(self, file: str) -> str | None:
-        """Why a file is not run; None if it is."""
+    def reason_outside(self, file: str, version: tuple[int, ...]) -> str | None:
+        """Why a file is not run with this version; None if it is."""
         if self.inside and not any(fnmatchcase(file, glob) for glob in self.inside):
             return self.others
-        return next((reason for glob, reason in self.outside.items() if fnmatchcase(file, glob)), None)
+        outside = (one for one in self.outside if one.versions.hold(version))
+        return next((one.reason for one in outside if fnmatchcase(file, one.glob)), None)
 
-    def unused(self, files: Iterable[str]) -> list[str]:
-        """The globs that no file has any more."""
+    def unused(self, files: Iterable[str], version: tuple[int, ...]) -> list[str]:
+        """The globs that no file of this version has."""
         names = list(files)
-        return [glob for glob in (*self.outside, *self.inside) if not any(fnmatchcase(name, glob) for name in names)]
+        globs = (*(one.glob for one in self.outside if one.versions.hold(version)), *self.inside)
+        return [glob for glob in globs if not any(fnmatchcase(name, glob) for name in names)]
 
     def of(self, variant: str, version: tuple[int, ...]) -> tuple[Exemption, ...]:
         """The exemptions of one run."""
@@ -104,15 +127,22 @@ def _suite(name: str, table: Mapping[str, Any]) -> Suite:
         if strange := set(entry) - _KNOWN:
             raise TableError(f"{name}: {', '.join(sorted(strange))} means nothing here")
         for one in _exemptions(name, entry):
-            if found.setdefault((one.id, (one.only, one.since, one.before)), one) is not one:
+            if found.setdefault((one.id, (one.only, one.versions)), one) is not one:
                 raise TableError(f"{name}: {one.id} stands there twice")
-    outside = table.get("outside", {})
-    for glob, reason in outside.items():
-        _check_reason(name, glob, reason)
+    outside = tuple(_outside(name, glob, said) for glob, said in table.get("outside", {}).items())
     inside, others = tuple(table.get("inside", ())), table.get("others", "")
     if inside:
         _check_reason(name, "others", others)
     return Suite(outside, inside, others, tuple(found.values()))
+
+
+def _outside(name: str, glob: str, said: object) -> Outside:
+    """A reason alone stands for all versions."""
+    entry = said if isinstance(said, dict) else {"reason": said}
+    if strange := set(entry) - {"reason", *_LIMITS}:
+        raise TableError(f"{name}: {', '.join(sorted(strange))} means nothing here")
+    _check_reason(name, glob, entry.get("reason"))
+    return Outside(glob, entry["reason"], _versions(entry))
 
 
 def _exemptions(name: str, entry: Mapping[str, Any]) -> list[Exemption]:
@@ -120,13 +150,16 @@ def _exemptions(name: str, entry: Mapping[str, Any]) -> list[Exemption]:
     ids = entry.get("ids", [])
     if not ids:
         raise TableError(f"{name}: {reason!r} names no test")
-    limits = {key: numbers(entry[key]) for key in ("since", "before") if key in entry}
     for test in ids:
         _check_reason(name, test, reason)
         if "::" not in test:
             raise TableError(f"{name}: {test} names no test; a whole file stands under `outside`")
     only = frozenset(entry.get("only", ()))
-    return [Exemption(test, reason, hangs=entry.get("hangs", False), only=only, **limits) for test in ids]
+    return [Exemption(test, reason, entry.get("hangs", False), only, _versions(entry)) for test in ids]
+
+
+def _versions(entry: Mapping[str, Any]) -> Versions:
+    return Versions(**{key: numbers(entry[key]) for key in _LIMITS if key in entry})
 
 
 def _check_reason(name: str, what: str, reason: object) -> None:

@@ -11,6 +11,7 @@ from scripts.hosts.suites import SUITES
 from scripts.hosts.table import Exemption, TableError
 
 A = Exemption("tests/test_a.py::test_one", "why")
+V = (2, 14, 2)  # a host's version
 
 
 def written(folder: Path, text: str) -> dict[str, table.Suite]:
@@ -54,14 +55,31 @@ def test_an_exemption_may_hold_for_some_variants_and_versions(tmp_path: Path) ->
 
 
 def test_a_file_is_outside_with_its_reason(tmp_path: Path) -> None:
-    """By a glob; one that no file has any more is told."""
+    """By a glob; one that no file has is told."""
     suite = written(tmp_path, '[suites.a.outside]\n"tests/test_x*" = "why"\n"tests/gone.py" = "why"\n')["a"]
-    assert suite.reason_outside("tests/test_xy.py") == "why"
-    assert suite.reason_outside("tests/test_y.py") is None
-    assert suite.unused(["tests/test_xy.py"]) == ["tests/gone.py"]
+    assert suite.reason_outside("tests/test_xy.py", V) == "why"
+    assert suite.reason_outside("tests/test_y.py", V) is None
+    assert suite.unused(["tests/test_xy.py"], V) == ["tests/gone.py"]
     suite = written(tmp_path, '[suites.a]\ninside = ["tests/b*"]\nothers = "because"\n')["a"]
-    assert suite.reason_outside("tests/bc.py") is None
-    assert suite.reason_outside("tests/c.py") == "because"
+    assert suite.reason_outside("tests/bc.py", V) is None
+    assert suite.reason_outside("tests/c.py", V) == "because"
+
+
+def test_a_file_may_be_outside_in_some_versions(tmp_path: Path) -> None:
+    """In a host that has no such file yet, it is not missed."""
+    text = '[suites.a.outside]\n"tests/new.py" = { reason = "why", since = "2.18" }\n'
+    suite = written(tmp_path, text)["a"]
+    assert suite.reason_outside("tests/new.py", (2, 18, 0)) == "why"
+    assert suite.reason_outside("tests/new.py", V) is None
+    assert suite.unused([], V) == []
+    assert suite.unused([], (2, 18, 0)) == ["tests/new.py"]
+
+
+def test_a_variant_is_run_with_hosts_that_know_it() -> None:
+    """Scrapy runs without a reactor since 2.15."""
+    suite = next(one for one in SUITES if one.name == "scrapy-scheduler")
+    assert suite.variants_of("2.14.2") == ["asyncio", "default"]
+    assert suite.variants_of("2.15.0") == ["asyncio", "default", "none"]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +94,8 @@ def test_a_file_is_outside_with_its_reason(tmp_path: Path) -> None:
         ('[[suites.a.tests]]\nreason = "why"\nids = ["f::t"]\nsince = "new"', "version"),
         ('[suites.a]\ninside = ["f"]', "reason"),
         ('[suites.a.outside]\n"f" = ""', "reason"),
+        ('[suites.a.outside]\n"f" = { since = "2" }', "reason"),
+        ('[suites.a.outside]\n"f" = { reason = "why", only = "2" }', "only"),
     ],
 )
 def test_a_table_that_means_nothing_is_refused(tmp_path: Path, text: str, words: str) -> None:
