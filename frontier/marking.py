@@ -34,7 +34,8 @@ class Marking:
         self.has_shared = False  #: the store asks a filter beside this one, and lets rows die that other crawls have
         self._unsynced: deque[tuple[int, int, list[bytes]]] = deque()
         self._due: deque[bytes] = deque()  # of rows that are durable
-        self._ends: deque[tuple[int, int]] = deque()  # so many keys of `_due`, all ever, and every row up to this is known
+        # When so many keys of all that were ever due are marked, the rows up to this one are known.
+        self._ends: deque[tuple[int, int]] = deque()
         self._ever_due = 0
         self._came = 0  # keys since the last slice
         self._left = LeftKeys()  # keys that died so

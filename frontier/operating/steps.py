@@ -59,8 +59,8 @@ def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
             break
     # Slice by slice, and with a step between them: whoever has a loop to keep turning does so.
     for _ in range(parts.intake.marking.slices):
-        parts.books.drain()
         yield from asked(_nothing)
+        parts.books.drain()
 
 
 def _nothing() -> None:
