@@ -67,20 +67,22 @@ _KINDS: Mapping[str, str] = MappingProxyType(
 
 
 def settled(settings: Mapping[str, object]) -> Settings:
-    """The same, all names known and all values of the kind that belongs there. A queue gives as many URLs at a time as a host
-    has connections, unless `per_queue` is said: a host's one queue, as by the policy `host`, would leave the others idle.
-    Raises: PolicyError, which names the first that makes no sense.
+    """The same, all names known and all values of the kind that belongs there, with two that are not as in a crawl.
+
+    The policy is `host`, so that what a host program says of order (a priority, a place in front) holds for all of a site; and
+    a queue gives as many URLs at a time as a host has connections, since the one queue of a host would else leave the others
+    idle. Raises: PolicyError, which names the first that makes no sense.
     """
     check_table(settings, _KINDS, "the Frontier")
     given: dict[str, Any] = dict(settings)
     tables = [table for table in given.get(_OVERRIDE, ()) if isinstance(table, Mapping)]
     connections = [table["max_connections"] for table in (given, *tables) if "max_connections" in table]
     whole = [number for number in connections if isinstance(number, int)]
-    return {"per_queue": max(whole), **given} if whole else given
+    return {"policy": "host", **({"per_queue": max(whole)} if whole else {}), **given}
 
 
 def order_of(settings: Mapping[str, object]) -> FrontierOrder:
-    """The order; what is not said is as in a crawl. Raises: PolicyError."""
+    """The order; what `settled` leaves open is as in a crawl. Raises: PolicyError."""
     given = settled(settings)
     scope = given.get("politeness", PolitenessScope.HOST.value)
     scopes = [each.value for each in PolitenessScope]

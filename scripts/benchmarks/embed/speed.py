@@ -95,7 +95,7 @@ def _speeds(race: Race, setting: Setting) -> dict[str, list[float]]:
     speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
     with served(race.site) as seed:
         for number in range(1 if setting.is_quick else _ROUNDS):
-            for kind, asked in kinds.items():
+            for kind, asked in sorted(kinds.items(), reverse=bool(number % 2)):  # each goes first in turn
                 place = setting.folder / f"{race.name}-{kind}-{number}"
                 speeds[kind].append(pages_per_s(seed, {**asked, **({"JOBDIR": str(place)} if race.is_durable else {})}))
                 setting.say(f"{kind} {speeds[kind][-1]:.0f} pages/s")

@@ -48,8 +48,8 @@ ALL = {
 
 
 def test_nothing_said_is_the_frontiers_own_order() -> None:
-    """A host need not know any of it."""
-    assert order_of({}) == FrontierOrder()
+    """A host need not know any of it; only the policy is one that keeps a site's order."""
+    assert order_of({}) == FrontierOrder(policy="host")
 
 
 def test_what_is_said_is_what_the_same_words_mean_in_a_crawl_order() -> None:
