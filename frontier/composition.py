@@ -87,7 +87,7 @@ def open_frontier(
         seen = _open_filter(state, order, store, opening, seen)
         opened.callback(seen.close)
         parts = _parts(order, sheets, store, seen, opening, clock)
-        parts.intake.has_shared = shared is not None
+        parts.intake.marking.has_shared = shared is not None
         checkpoints = Checkpoints(
             store,
             seen,
@@ -154,7 +154,7 @@ def _parts(
     endings.waiting = opening.counters.waiting
     assign = parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
     intake = Intake(assign, order.scope, rules, seen, schedule, outbox)
-    intake.marked_ordinal = opening.counters.last_ordinal
+    intake.marking.ordinal = opening.counters.last_ordinal
     receivers = Receivers(intake=intake, schedule=schedule, retries=retries, endings=endings, outbox=outbox)
     books = Books(store, receivers, opening.counters, order.max_unacknowledged, clock)
     leases = Leases(order.lease_s)

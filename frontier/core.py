@@ -1,9 +1,9 @@
 """The Frontier: which URL may be fetched next, and when.
 
 A synchronous core that waits for no store and no time: it reads one injected clock, keeps decisions in memory and says
-every change to its store as one batch per call. What the store answers is drained at the start of each call; for what became
-durable that marks the filter, which writes to its buffers and mapped files (and splits a full leaf) there and then. All
-other I/O is in the methods whose docstring says that they block.
+every change to its store as one batch per call. What the store answers is drained at the start of each call; of what became
+durable each marks a slice in the filter, which writes to its buffers and mapped files (and splits a full leaf) there and
+then. All other I/O is in the methods whose docstring says that they block.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Frontier:
         self._schedule = parts.schedule
         self._leases = parts.leases
         self._endings = parts.endings
+        self._marking = parts.intake.marking
         self._rules = parts.rules
         self._checkpoints = checkpoints
         self._clock = clock
@@ -294,10 +295,9 @@ class Frontier:
         books, failure = self._books, self._checkpoints.failure
         if failure is not None and books.failure is None:
             books.failure = failure
-        if not books.drain():
-            return False
-        self._checkpoints.marked(self._parts.intake.marked_ordinal)
-        return True
+        has_answers = books.drain()
+        self._checkpoints.marked(self._marking.ordinal)
+        return has_answers
 
     def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
         self._drain()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -19,22 +19,37 @@ from frontier.adapters.crawlee.queue import FrontierQueue
 class FrontierRequestQueueClient(RequestQueueClient):
     """What Crawlee's `RequestQueue` asks; everything is `queue`'s. Its times are of this opening, but for `created_at`."""
 
-    def __init__(self, queue: FrontierQueue, identity: Identity, folder: Path | None) -> None:
+    def __init__(
+        self,
+        queue: FrontierQueue,
+        identity: Identity,
+        folder: Path | None,
+        on_close: Callable[[FrontierRequestQueueClient], None] = lambda _: None,
+    ) -> None:
+        """`on_close` hears when it was dropped or closed."""
         self._queue = queue
         self._identity = identity
+        self._on_close = on_close
         self.folder = folder  #: where it is; None: in memory, dropped or closed
         self._accessed_at = self._modified_at = datetime.now(UTC)
         self._is_dropped = False
 
     @classmethod
-    async def open(cls, folder: Path | None, settings: Mapping[str, object], *, name: str | None = None) -> Self:
+    async def open(
+        cls,
+        folder: Path | None,
+        settings: Mapping[str, object],
+        *,
+        name: str | None = None,
+        on_close: Callable[[FrontierRequestQueueClient], None] = lambda _: None,
+    ) -> Self:
         """Open or create the queue in a folder, None: in memory. Raises: as `FrontierQueue.open`."""
         if folder is None:
             return cls(await FrontierQueue.open(None, settings), Identity.new(name), None)
         await asyncio.to_thread(check_free, folder)
         queue = await FrontierQueue.open(folder, settings)
         try:
-            return cls(queue, await asyncio.to_thread(identity_in, folder, name), folder)
+            return cls(queue, await asyncio.to_thread(identity_in, folder, name), folder, on_close)
         except BaseException:
             await queue.close()
             raise
@@ -57,6 +72,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
     async def close(self) -> None:
         """Write all and let go of the folder."""
         self.folder = None
+        self._on_close(self)
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
@@ -78,6 +94,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         """Remove the queue and what it wrote; its folder, too, if nothing else is in it."""
         self._is_dropped = True
         folder, self.folder = self.folder, None
+        self._on_close(self)
         if folder is not None:
             await asyncio.to_thread((folder / IDENTITY_FILE).unlink, missing_ok=True)
         await self._queue.drop()

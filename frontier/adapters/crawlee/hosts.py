@@ -75,10 +75,13 @@ class Hosts:
             self._refused_since_s = None
 
     def refused(self, longest_s: float) -> tuple[float, Sequence[str]] | None:
-        """For how many seconds every request was answered by 429, and by whom; None if shorter, or one may go now."""
+        """For how many seconds every request was answered by 429, and by whom.
+
+        None if shorter, if one may go now, or if one is out: its handler, however long, may end well and bring new ones.
+        """
         frontier = self._frontier()
         refused_s = 0.0 if self._refused_since_s is None else frontier.now_s() - self._refused_since_s
-        if refused_s <= longest_s or frontier.is_done or frontier.can_lease():
+        if refused_s <= longest_s or frontier.in_flight or frontier.is_done or frontier.can_lease():
             return None
         return refused_s, list(self._until_s)
 

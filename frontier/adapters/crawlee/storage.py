@@ -41,7 +41,7 @@ class FrontierStorageClient(StorageClient):
     async def close(self) -> None:
         """Write all and let go of the queues' folders. They cannot be used any more."""
         while self._opened:
-            await self._opened.pop().close()
+            await self._opened[-1].close()
 
     def get_storage_client_cache_key(self, configuration: Configuration) -> Hashable:
         """One instance of each storage for a folder."""
@@ -86,13 +86,16 @@ class FrontierStorageClient(StorageClient):
         configuration = configuration or Configuration.get_global_configuration()
         base = Path(configuration.storage_dir) / _QUEUES
         folder = _below(base, name or alias or _DEFAULT) if id is None else with_id(base, id)
-        self._opened = [client for client in self._opened if client.folder is not None]
         client = next((client for client in self._opened if client.folder == folder), None)
         if client is None:
-            client = await FrontierRequestQueueClient.open(folder, self._settings, name=name)
+            client = await FrontierRequestQueueClient.open(folder, self._settings, name=name, on_close=self._forget)
             self._opened.append(client)
         await self._purge_if_needed(client, configuration)
         return client
+
+    def _forget(self, client: FrontierRequestQueueClient) -> None:
+        if client in self._opened:
+            self._opened.remove(client)
 
 
 def _below(base: Path, name: str) -> Path:

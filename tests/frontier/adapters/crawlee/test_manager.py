@@ -134,6 +134,27 @@ async def test_a_crawl_is_stalled_when_nothing_but_429_comes(manager: FrontierRe
     assert await manager.get_stall_reason() is None
 
 
+async def test_a_crawl_is_not_stalled_while_a_request_is_being_handled(
+    manager: FrontierRequestManager, clock: Clock
+) -> None:
+    """One handler takes longer than `max_domain_stall`, and meanwhile another host answers 429 alone."""
+    await manager.add_requests([A, OTHER])
+    requests = {request.url: request for _ in "ab" if (request := await manager.fetch_next_request()) is not None}
+    for _ in range(7):
+        manager.record_domain_delay(A, retry_after=timedelta(seconds=2))
+        await manager.reclaim_request(requests[A])
+        assert await manager.get_stall_reason() is None
+        clock.now_s += 2
+        again = await manager.fetch_next_request()
+        assert again is not None
+        requests[A] = again
+    manager.record_domain_delay(A, retry_after=timedelta(seconds=2))
+    await manager.reclaim_request(requests[A])
+    assert await manager.get_stall_reason() is None
+    await manager.reclaim_request(requests[OTHER])
+    assert await manager.fetch_next_request() is not None
+
+
 async def test_success_forgives_nothing_by_itself(manager: FrontierRequestManager) -> None:
     """A cooldown is not cut short."""
     await manager.add_request(A)

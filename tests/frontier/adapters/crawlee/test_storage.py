@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,3 +164,27 @@ async def test_asking_whether_a_queue_is_empty_is_an_access(
     after = await client.get_metadata()
     assert after.accessed_at > before.accessed_at
     assert after.modified_at == before.modified_at
+
+
+async def test_a_queue_that_was_dropped_is_not_kept(
+    storage: FrontierStorageClient, configuration: Configuration
+) -> None:
+    """A program that makes one for each task would keep all of them until its end."""
+    client = await storage.create_rq_client(name="mine", configuration=configuration)
+    kept = weakref.ref(client)
+    await client.drop()
+    del client
+    gc.collect()
+    assert kept() is None
+
+
+async def test_a_queue_that_was_closed_is_not_kept(
+    storage: FrontierStorageClient, configuration: Configuration
+) -> None:
+    """Whoever opened it may close it himself."""
+    client = await storage.create_rq_client(name="mine", configuration=configuration)
+    kept = weakref.ref(client)
+    await client.close()
+    del client
+    gc.collect()
+    assert kept() is None
