@@ -9,10 +9,11 @@ from typing import NamedTuple
 from crawler.archiving.exchanges import Exchange
 from crawler.extracting.links import Link
 from crawler.fetching.response import Response
-from crawler.outcomes.failures import HOST_BUSY, FetchError
+from crawler.outcomes.failures import FetchError
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import FetchStatus
 from crawler.robots.directives import NOTHING, Directives
+from frontier.hosttroubles import HOST_BUSY
 from frontier.models import Candidate, Lease
 
 

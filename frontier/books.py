@@ -134,19 +134,28 @@ class Books:
         return True
 
     def drain(self) -> bool:
-        """Take the store's answers; True if there were any. Raises what the store or the filter failed with."""
+        """Take the store's answers; True if there were any. Marks a slice of what is durable.
+
+        Raises what the store or the filter failed with.
+        """
         if self.failure is not None:
             raise self.failure
         answers = self._store.take_answers()
-        if not answers:
-            return False
         try:
             for answer in answers:
                 self._take(answer)
+            self.mark_some()
         except FrontierError as error:
             self.failure = error  # the other answers are lost: nothing can go on from here
             raise
-        return True
+        return bool(answers)
+
+    def mark_some(self) -> None:
+        """Mark a slice of what is durable. Raises: StoreUnavailable."""
+        try:
+            self._intake.marking.mark_some()
+        except OSError as error:
+            raise unwritable("the filter", error) from error
 
     def counters(self) -> Counters:
         """The totals as they stand in memory."""
@@ -213,10 +222,7 @@ class Books:
             self.queued -= len(duplicates)
         if self._loaded:
             self._loaded_synced(answer)
-        try:
-            self._intake.mark_synced(number, duplicates)
-        except OSError as error:
-            raise unwritable("the filter", error) from error
+        self._intake.marking.synced(number, duplicates)
 
     def _loaded_synced(self, answer: Synced) -> None:
         """Make good what dead rows counted for that are no plain ones; those that wait may come due from now on."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ __all__ = ["DedupFilter", "FrontierOrder", "check_order", "has_store", "open_fro
 
 #: The store's file in the state folder.
 STORE_FILE = "frontier.db"
+#: The filter's folder in it.
+SEEN_FOLDER = "seen"
 #: What the order said of budgets when the store was last opened: a change may wake queues.
 _BUDGETS = "budgets"
 #: When the store was last opened after an owner had died.
@@ -85,7 +87,7 @@ def open_frontier(
         seen = _open_filter(state, order, store, opening, seen)
         opened.callback(seen.close)
         parts = _parts(order, sheets, store, seen, opening, clock)
-        parts.intake.has_shared = shared is not None
+        parts.intake.marking.has_shared = shared is not None
         checkpoints = Checkpoints(
             store,
             seen,
@@ -152,7 +154,7 @@ def _parts(
     endings.waiting = opening.counters.waiting
     assign = parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
     intake = Intake(assign, order.scope, rules, seen, schedule, outbox)
-    intake.marked_ordinal = opening.counters.last_ordinal
+    intake.marking.ordinal = opening.counters.last_ordinal
     receivers = Receivers(intake=intake, schedule=schedule, retries=retries, endings=endings, outbox=outbox)
     books = Books(store, receivers, opening.counters, order.max_unacknowledged, clock)
     leases = Leases(order.lease_s)
@@ -235,25 +237,32 @@ def _open_filter(
     """The filter, knowing all that the store knows."""
     if isinstance(given, SharedFilter):
         return _open_beside(state, order, store, opening, given)
-    place = "the filter" if state is None or given is not None else f"the filter in {state / 'seen'}"
-    seen: SeenFilter
-    try:
-        if given is not None:
-            seen = given
-        elif state is None:
-            seen = ExactFilter()
-        else:
-            seen = DedupFilter(UniqFilter.open(state / "seen", checked_uniq(order.uniq)))
+    folder = None if state is None else state / SEEN_FOLDER
+    with _filter_errors(None if given is not None else folder):
+        seen = open_filter(folder, order.uniq) if given is None else given
         _catch_up(seen, store, opening)
+    return seen
+
+
+def open_filter(folder: Path | None, uniq: object | None = None) -> SeenFilter:
+    """The filter in a folder, None: in memory, exact; blocks. Raises: PolicyError, FormatMismatch, StoreUnavailable."""
+    with _filter_errors(folder):
+        return ExactFilter() if folder is None else DedupFilter(UniqFilter.open(folder, checked_uniq(uniq)))
+
+
+@contextmanager
+def _filter_errors(folder: Path | None) -> Iterator[None]:
+    """What goes wrong with a filter, in this room's words."""
+    try:
+        yield
     except FilterMismatch as error:
         raise FormatMismatch(str(error)) from error
     except BadParameters as error:
         raise PolicyError(str(error)) from error
     except OSError as error:
-        raise unwritable(str(place), error) from error
+        raise unwritable("the filter" if folder is None else f"the filter in {folder}", error) from error
     except DedupError as error:
         raise StoreUnavailable(str(error)) from error
-    return seen
 
 
 def _open_beside(

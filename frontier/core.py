@@ -1,9 +1,9 @@
 """The Frontier: which URL may be fetched next, and when.
 
 A synchronous core that waits for no store and no time: it reads one injected clock, keeps decisions in memory and says
-every change to its store as one batch per call. What the store answers is drained at the start of each call; for what became
-durable that marks the filter, which writes to its buffers and mapped files (and splits a full leaf) there and then. All
-other I/O is in the methods whose docstring says that they block.
+every change to its store as one batch per call. What the store answers is drained at the start of each call; of what became
+durable each marks a slice in the filter, which writes to its buffers and mapped files (and splits a full leaf) there and
+then. All other I/O is in the methods whose docstring says that they block.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from frontier.advancing import Advancing
 from frontier.checkpoints import Checkpoints
 from frontier.endings import check_outcome
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
+from frontier.leases import Board
 from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
 from frontier.operating.audit import audit
 from frontier.operating.dump import dump_lines
@@ -56,12 +58,14 @@ class Frontier:
         self._schedule = parts.schedule
         self._leases = parts.leases
         self._endings = parts.endings
+        self._marking = parts.intake.marking
         self._rules = parts.rules
         self._checkpoints = checkpoints
         self._clock = clock
         self._is_closed = False
         self.operations = Operations(store, seen, parts, clock)  #: what an operator asks and orders
         self.loading = Loading(store, parts, clock)  #: what a dump or a journal is loaded into
+        self.advancing = Advancing(store, parts)  #: what is queued, to the front of its queue
 
     def __enter__(self) -> Frontier:
         return self
@@ -89,6 +93,11 @@ class Frontier:
             verdicts = self._books.accept(candidates, found_on.ordinal, found_on.url)
         self._books.say()
         return verdicts
+
+    def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """What `schedule` would answer now; changes nothing. LATER of all with a filter that blocks."""
+        self._drain()
+        return self._parts.intake.judge(candidates)[0]
 
     # URLs out
 
@@ -212,6 +221,10 @@ class Frontier:
         """From now on `tell` hears why the store or the filter cannot write and tries again; an empty text: it has written."""
         self._books.tell = tell
 
+    def show_leases(self, board: Board) -> None:
+        """From now on `board` is told what is leased here."""
+        self._leases.board = self._endings.board = board
+
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
         self._drain()
@@ -282,10 +295,9 @@ class Frontier:
         books, failure = self._books, self._checkpoints.failure
         if failure is not None and books.failure is None:
             books.failure = failure
-        if not books.drain():
-            return False
-        self._checkpoints.marked(self._parts.intake.marked_ordinal)
-        return True
+        has_answers = books.drain()
+        self._checkpoints.marked(self._marking.ordinal)
+        return has_answers
 
     def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
         self._drain()

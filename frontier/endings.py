@@ -6,12 +6,13 @@ import math
 from typing import Final
 
 from frontier.errors import PolicyError
-from frontier.leases import Held
+from frontier.leases import Board, Held
 from frontier.models import ENDING, WAITING, HostTrouble, Lease, Outcome, OutcomeKind, Row
 from frontier.outbox import Outbox
 from frontier.policies.budgets import NOTHING_MORE
 from frontier.policies.queuerules import Charge, QueueRules, pay
 from frontier.scheduling.gatelines import Line
+from frontier.scheduling.gates import Gate
 from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
 from frontier.scheduling.workqueues import WorkQueue
@@ -43,6 +44,7 @@ class Endings:
         self._retries = retries
         self._rules = rules
         self.waiting = 0  #: rows that wait for a retry
+        self.board: Board | None = None
 
     def end(self, held: Held, outcome: Outcome, charge: Charge, now_s: float) -> None:
         """A lease ends with this outcome; everything that changes is in the batch."""
@@ -59,6 +61,8 @@ class Endings:
             if self._rules.is_over_total(queue) and not queue.standing:
                 self._schedule.halting.retire(queue)
         self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
+        if self.board is not None:
+            self._show(self.board, lane.line.gate, head[0], now_s)
 
     def release(self, held: Held, now_s: float) -> None:
         """The URL is first again, the slot does not rest."""
@@ -68,6 +72,8 @@ class Endings:
         if line.group is not None:
             line.group.gate.give_back(now_s)
         self._schedule.come_back(lane, head, FREE, now_s, keep=True)
+        if self.board is not None:
+            self._show(self.board, line.gate, head[0], now_s)
 
     def expire(self, held: Held, now_s: float) -> None:
         """A lease is lost: its fetch may be going on up to now, so the slot rests; the URL is first again."""
@@ -77,6 +83,9 @@ class Endings:
         """Rows whose time has come go back to their place among those that can be served."""
         for row in self._retries.take_due(now_s):
             self._come_due(row)
+
+    def _show(self, board: Board, gate: Gate, row: Row, now_s: float) -> None:
+        board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
 
     def _come_due(self, row: Row) -> None:
         batch, schedule = self._outbox.batch, self._schedule

@@ -1,18 +1,12 @@
-"""From candidates to rows: ask the filter, assign, number.
-
-The filter is marked only after a row is committed and synced; in between the key is in a pending set. So the filter may know
-less than the store, never more.
-"""
+"""From candidates to rows: ask the filter, assign, number."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final
 
 from frontier.fingerprints import name_id
-from frontier.leftkeys import LeftKeys
+from frontier.marking import Marking
 from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
 from frontier.outbox import Outbox
 from frontier.policies.assignment import Assign, PolitenessScope
@@ -79,11 +73,7 @@ class Intake:
         self._schedule = schedule
         self._outbox = outbox
         self._ids: dict[str, int] = {}
-        self._pending: set[bytes] = set()
-        self._unmarked: deque[tuple[int, int, list[bytes]]] = deque()
-        self.marked_ordinal = 0  #: every row up to this one is known to the filter
-        self.has_shared = False  #: the store asks a filter beside this one, and lets rows die that other crawls have
-        self._left = LeftKeys()  #: keys that died so
+        self.marking = Marking(seen)  #: what the filter does not know yet
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
@@ -125,23 +115,6 @@ class Intake:
             # A filter that blocks is marked by the store, before it calls the rows durable.
             self._remember(rows[-1].ordinal, [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]])
 
-    def mark_synced(self, number: int, died: Sequence[Row] = ()) -> None:
-        """Batches up to `number` are durable, but for the rows that `died`: tell the filter. Raises: OSError of the filter."""
-        unmarked = self._unmarked
-        if not unmarked:
-            return
-        keys: list[bytes] = []
-        while unmarked and unmarked[0][0] <= number:
-            _, self.marked_ordinal, added = unmarked.popleft()
-            keys.extend(added)
-        if keys:
-            own, known = self._without_dead(keys, died) if died and self.has_shared else (keys, keys)
-            self._seen.mark(own)
-            self._pending.difference_update(known)
-
-    def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> tuple[list[bytes], set[bytes]]:
-        return self._left.sort_out(keys, died, lambda: chain.from_iterable(added for _, _, added in self._unmarked))
-
     def gate_of(self, queue: QueueKey, host: str) -> GateKey:
         """The gate of a URL with this queue and host."""
         return GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
@@ -158,8 +131,8 @@ class Intake:
         """Most links are known, so the filter is asked first and only what is new is looked at closely."""
         keys = _keys(candidates)
         unseen = self._unseen(keys)
-        new = LATER if self._seen.blocks or self.has_shared else NEW
-        pending = self._pending
+        new = LATER if self._seen.blocks or self.marking.has_shared else NEW
+        pending = self.marking.pending
         in_batch: set[bytes] = set()
         verdicts: list[Verdict] = []
         fresh = Fresh()
@@ -187,9 +160,7 @@ class Intake:
 
     def _remember(self, ordinal: int, keys: list[bytes]) -> None:
         """The rows of the batch up to this one have these keys; a filter that blocks marks them itself."""
-        added = [] if self._seen.blocks else keys
-        self._pending.update(added)
-        self._unmarked.append((self._outbox.batch.number, ordinal, added))
+        self.marking.remember(self._outbox.batch.number, ordinal, [] if self._seen.blocks else keys)
 
     def _precedences(self, fresh: list[Candidate], via_url: str | None) -> list[int]:
         plain = self._rules.plain_precedence

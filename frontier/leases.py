@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from frontier.errors import LeaseLost
 from frontier.models import Head, Lease
@@ -22,6 +23,27 @@ MAX_PAGES = 1000
 Held = tuple[Lease, Lane, Head]
 
 
+class LeaseElsewhere(NamedTuple):
+    """A lease of the process whose state this one has a copy of."""
+
+    ordinal: int
+    queue: int
+    gate: int
+    since_s: float
+
+
+class Board(Protocol):
+    """Where other processes see what is leased here. Neither verb waits or raises."""
+
+    def out(self, ordinal: int, queue: int, gate: int, since_s: float) -> None:
+        """A lease is handed out."""
+        ...
+
+    def back(self, ordinal: int, gate: int, opens_s: float, now_s: float) -> None:
+        """It has ended, and its gate lets nothing through before `opens_s` (infinity: as long as others are out)."""
+        ...
+
+
 class Leases:
     """Leases by the ordinal of their URL. Every operation is O(1), with an expiry O(log leases).
 
@@ -36,21 +58,25 @@ class Leases:
         self._expiries: list[tuple[float, int]] = []  #: heap; may hold stale entries
         self._pages: dict[int, str] = {}  #: URLs of pages whose links may be read before their end is written
         self.lost = 0  #: leases that expired
+        self.board: Board | None = None
+        self.elsewhere: Mapping[int, LeaseElsewhere] = MappingProxyType({})  #: by ordinal; only looked at
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + len(self.elsewhere)
 
     def __iter__(self) -> Iterator[Held]:
         return iter(self._held.values())
 
     def ordinals(self) -> set[int]:
         """The URLs that are leased."""
-        return set(self._held)
+        return {*self._held, *self.elsewhere}
 
-    def get(self, ordinal: int) -> Lease | None:
-        """The lease of this URL, if it is out."""
-        held = self._held.get(ordinal)
-        return None if held is None else held[0]
+    def since_s(self, ordinal: int) -> float | None:
+        """When this URL was leased, if it is out."""
+        held = self._held.get(ordinal) or self.elsewhere.get(ordinal)
+        if held is None:
+            return None
+        return held.since_s if isinstance(held, LeaseElsewhere) else held[0].since_s
 
     def remember(self, page: Lease) -> None:
         """Some links of this page go ahead of its end: until that is written, the store does not know the page's URL."""
@@ -71,6 +97,8 @@ class Leases:
         # Half the price of Lease(...): one is made for every page.
         lease = _new(Lease, (ordinal, url, key, hops, via, attempts, payload, lane.queue.key, gate, now_s, until_s))
         self._held[ordinal] = (lease, lane, head)
+        if self.board is not None:
+            self.board.out(ordinal, row[0], row[1], now_s)
         if self._lease_s is not None:
             heappush(self._expiries, (until_s, ordinal))
         return lease

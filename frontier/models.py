@@ -181,3 +181,6 @@ class UrlRecord(NamedTuple):
     gate: int = 0  #: id of its gate, while it is queued
     due_s: float | None = None  #: the earliest next try of one that waits
     hops: str | None = None  #: the path from the seed, while it is queued; None = not kept
+    payload: bytes | None = None  #: while it is queued
+    precedence: int = 0  #: of its row, while it is queued
+    via: int = 0  #: ordinal of the page it was found on, while it is queued; 0 = none

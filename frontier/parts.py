@@ -129,7 +129,7 @@ class Parts:
                 open_ones.callback(lambda: checkpoints.close(final=self.books.failure is None))
                 if self.books.failure is None:
                     self._write_all(store, now_s)
-                    checkpoints.marked(self.intake.marked_ordinal)
+                    checkpoints.marked(self.intake.marking.ordinal)
             clean = self.books.failure is None
         except OSError as error:
             raise unwritable("the filter", error) from error

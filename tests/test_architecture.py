@@ -44,6 +44,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/network/socks.py",
         "crawler/network/wire.py",
     ),
+    "crawlee": ("frontier/adapters/crawlee/*",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetching/answers.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
@@ -54,6 +55,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "pydantic_settings": ("crawler/orders/*",),
     "redis": ("dedup/leaves/redis.py",),
     "rich": ("crawler/cli/*", "crawler/reporting/progress*"),
+    "scrapy": ("frontier/adapters/scrapy/*",),
     "selectolax": ("crawler/extracting/html.py",),
     "sqlalchemy": (
         "frontier/stores/*",
@@ -69,6 +71,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/orders/*",),
+    "twisted": ("frontier/adapters/scrapy/engine.py",),  # how another thread wakes a reactor that is not asyncio's
     "typer": ("crawler/cli/*",),
     "xxhash": (
         "crawler/lab/web/shape.py",
@@ -81,7 +84,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetching/exchange.py",
         "crawler/fetching/fetcher.py",
         "crawler/fetching/requests.py",
-    ),  # the type of aiohttp's URLs
+        "frontier/adapters/crawlee/requests.py",
+    ),  # the type of aiohttp's URLs, and of Crawlee's
 }
 
 #: Names under which things without a home gather: a helper lives with its user.
@@ -89,6 +93,8 @@ HOMELESS = {"common", "helpers", "misc", "util", "utils"}
 
 #: What `--help` must not wait for.
 HEAVY = {"aiohttp", "numpy", "sqlalchemy", "structlog"}
+#: Hosts of the Frontier, which is of use without them.
+HOSTS = {"scrapy", "crawlee"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,8 +394,15 @@ def function_of(x: int): ...
 
 
 def test_help_waits_for_no_heavy_library() -> None:
-    """`--help` answers at once: it imports no HTTP, store, array or log library."""
-    assert modules_imported_by("-m", "crawler", "--help") & HEAVY == set()
+    """`--help` answers at once: it imports no HTTP, store, array or log library, and no host of the Frontier."""
+    assert modules_imported_by("-m", "crawler", "--help") & (HEAVY | HOSTS) == set()
+
+
+def test_the_frontier_knows_its_hosts_in_their_adapters_only() -> None:
+    """Who embeds it elsewhere, looks into a host's job or lists the adapters needs none of them installed."""
+    others = "import frontier, frontier.embedding.job, frontier.adapters, crawler.jobs.embedded"
+    assert modules_imported_by("-c", others) & HOSTS == set()
+    assert "scrapy" in modules_imported_by("-c", "import frontier.adapters.scrapy")
 
 
 def test_a_heavy_library_is_seen_when_it_is_imported() -> None:

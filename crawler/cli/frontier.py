@@ -1,7 +1,7 @@
 """`anabranch frontier …` and `anabranch why`: what an operator asks of a job and orders it to do.
 
 A job that is running answers through its control socket. One that is stopped is opened, as a crawl opens it, and closed in
-order. Any foreseeable error is one line and an exit code.
+order. That of a host program that runs is looked at by a snapshot. Any foreseeable error is one line and an exit code.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, 
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
-from crawler.jobs.job import ORDER_FILE, JobFolder, is_job
+from crawler.jobs.embedded import Snapshot, opened_embedded
+from crawler.jobs.job import ORDER_FILE, JobFolder, is_embedded, is_job
 from crawler.jobs.opening import open_job
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
-from crawler.operating.verbs import answer
+from crawler.operating.verbs import WHATEVER_KEY, answer
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
@@ -35,7 +36,7 @@ from frontier.composition import has_store
 from frontier.core import Frontier
 from frontier.models import QueueKey
 from frontier.operating.load import LoadReport
-from frontier.operating.timewords import counted
+from frontier.operating.timewords import clock_words, counted
 
 #: Verbs that change nothing, so that a job which cannot be written will do.
 _READING = frozenset({"ls", "show", "why", "dump"})
@@ -60,6 +61,9 @@ def run_frontier(command: FrontierCommand) -> int:
 
 def _run(command: FrontierCommand) -> None:
     directory = find_job(command.job)
+    if is_embedded(directory):
+        _run_embedded(command, directory)
+        return
     facts = ask(directory / "state", command.verb, command.arguments)
     if facts is not None:
         _show(command, facts, is_running=True)
@@ -72,6 +76,29 @@ def _run(command: FrontierCommand) -> None:
             prepared(frontier, order)
         else:
             _show(command, _answered(command, place, frontier, order), is_running=False)
+
+
+def _run_embedded(command: FrontierCommand, directory: Path) -> None:
+    """On the job of a host program, which is looked at by a snapshot while the host holds it."""
+    prepared = _prepared(command)
+    reads = command.verb in _READING
+    if not reads:
+        refuse_unwritable(directory)
+    with opened_embedded(directory, reads=reads) as (frontier, order, snapshot):
+        if snapshot is not None:
+            say(_told(directory, snapshot))
+        if prepared is not None:
+            prepared(frontier, order)
+        else:
+            facts = answer(frontier, command.verb, {**command.arguments, WHATEVER_KEY: True})
+            _show(command, facts, is_running=snapshot is not None)
+
+
+def _told(directory: Path, snapshot: Snapshot) -> str:
+    holder = "another process" if snapshot.process is None else f"process {snapshot.process}"
+    unknown = "" if snapshot.in_flight is not None else "; what is in flight is not known"
+    taken = clock_words(snapshot.taken_s, snapshot.taken_s)
+    return f"anabranch: {directory}: {holder} runs it; this is a snapshot of what was durable at {taken}{unknown}"
 
 
 def _answered(command: FrontierCommand, directory: Path, frontier: Frontier, order: CrawlOrder) -> Facts:

@@ -48,10 +48,8 @@ def totals_lines(totals: Facts, *, is_running: bool) -> Iterator[str]:
 
 
 def explained(facts: Facts) -> str:
-    """The explanation of a URL or a queue, and the gates of a queue."""
-    said: Mapping[str, Any] = facts["explanation"]
-    given: dict[str, Any] = {key: escaped(value) if isinstance(value, str) else value for key, value in said.items()}
-    text = text_of(Explanation(**given), facts["now_s"])
+    """The explanation of a URL, or of all requests of it, or of a queue, and the gates of a queue."""
+    text = "\n".join(_explanation(said, facts["now_s"]) for said in (facts["explanation"], *facts.get("others", ())))
     if "scope" in facts:
         text = "\n  ".join([text, *map(escaped, facts["scope"].splitlines())])
     gates: Sequence[Facts] = facts.get("gates", ())
@@ -60,6 +58,11 @@ def explained(facts: Facts) -> str:
     hidden = facts["queue"]["gates"] - len(gates)
     more = [f"and {counted(hidden, 'more gate')}"] if hidden > 0 else []
     return "\n".join([text, "", *_table(_GATE_HEADS, [_gate_cells(gate) for gate in gates]), *more])
+
+
+def _explanation(said: Mapping[str, Any], now_s: float) -> str:
+    given: dict[str, Any] = {key: escaped(value) if isinstance(value, str) else value for key, value in said.items()}
+    return text_of(Explanation(**given), now_s)
 
 
 def gate_line(facts: Facts) -> str:

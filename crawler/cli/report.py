@@ -11,6 +11,7 @@ from typing import Any
 from crawler.cli.frontier import find_job, opened
 from crawler.cli.guarding import guarded
 from crawler.jobs.copying import to_be_read
+from crawler.jobs.job import refuse_embedded
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import SeedBook
 from crawler.operating.control import ask
@@ -31,6 +32,7 @@ def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
 
 def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Of the running crawl, or of the job as it was left."""
+    refuse_embedded(directory)
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
         return answer

@@ -1,4 +1,10 @@
 """A job on disk: its folder and lock (`job`), its logs (`journal`), its seeds (`seeds`, `seeding`), its Frontier (`opening`).
 
-`durablefiles` says when what is written counts, `databases` how SQLite files are opened.
+choosing     which order a crawl runs by, in which folder; `checking` says what is wrong with it
+rounds       one crawl after another over the same seeds
+sourcetags   which seed led to a URL
+scheduling   many URLs into the Frontier
+writing      what visits are written to
+embedded     jobs of host programs; `copying` makes the copies that are looked at
+durablefiles, databases   when what is written counts, and how SQLite files are opened
 """

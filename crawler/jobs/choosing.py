@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.job import job_name, order_to_go_on_by
+from crawler.jobs.job import job_name, order_to_go_on_by, refuse_embedded
 from crawler.jobs.opening import has_seeds
 from crawler.jobs.seeds import COMMAND_LINE, ORDER
 from crawler.orders.layers import Layer, named_in
@@ -53,10 +53,11 @@ class Chosen:
 
 
 def choose(wanted: Wanted) -> Chosen:
-    """Read the order; touches nothing. Raises: OrderError, UsageError, ForeignJobFormat."""
+    """Read the order; touches nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat."""
     layers = read_layers(wanted.order_file, wanted.flags, wanted.settings)
     job = job_of(layers)
     directory = _directory(wanted, job)
+    refuse_embedded(directory)
     own = None if wanted.fresh or wanted.order_file is not None else order_to_go_on_by(directory)
     named = [Named(wanted.sources, COMMAND_LINE, COMMAND_LINE)] if wanted.sources else _of_order(layers, job)
     if own is not None:

@@ -1,4 +1,7 @@
-"""Jobs that can only be read: archived on a medium that takes no writing, or another user's."""
+"""Copies of jobs to look at: of those that can only be read (archived on a medium that takes no writing, or another user's).
+
+Where a copy stands, and how its errors are told, is the same for that of a job whose host runs (`embedded`).
+"""
 
 from __future__ import annotations
 
@@ -45,18 +48,38 @@ def to_be_read(directory: Path) -> Iterator[Path]:
     if can_be_written(directory):
         yield directory
         return
-    with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
-        copy = Path(scratch).resolve() / directory.resolve().name
-        try:
+    with scratch_of(directory) as copy:
+        with copying_errors(copy):
             _copy(directory, copy)
-        except OSError as error:
-            is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
-            raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
-        try:
+        with told_of(directory, copy):
             yield copy
-        except FORESEEABLE as error:
-            error.args = (str(error).replace(str(copy), str(directory)),)
-            raise
+
+
+@contextmanager
+def scratch_of(directory: Path) -> Iterator[Path]:
+    """Where a copy of the job may be made, below the system's folder for temporary files; it is gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
+        yield Path(scratch).resolve() / directory.resolve().name
+
+
+@contextmanager
+def copying_errors(copy: Path) -> Iterator[None]:
+    """What goes wrong with the disk while the copy is made. Raises: StorageError."""
+    try:
+        yield
+    except OSError as error:
+        is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
+        raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
+
+
+@contextmanager
+def told_of(directory: Path, copy: Path) -> Iterator[None]:
+    """Foreseeable errors of the copy name the job's own folder."""
+    try:
+        yield
+    except FORESEEABLE as error:
+        error.args = (str(error).replace(str(copy), str(directory)),)
+        raise
 
 
 def _copy(directory: Path, copy: Path) -> None:

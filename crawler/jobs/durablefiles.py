@@ -13,7 +13,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-#: Ending of files that are being written; such a file means nothing and may be removed.
+#: Ending of files that are being written; such a file means nothing and may be removed. It is that of `frontier.embedding`,
+#: which is not imported for it: orders are read without the Frontier.
 UNFINISHED = ".new"
 
 #: How much is read at once while the end of the last whole line is looked for.

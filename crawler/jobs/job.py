@@ -22,19 +22,44 @@ from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
 from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import JobSection
-from crawler.outcomes.errors import ForeignJobFormat, JobInUse, JobUnfinished, NotAJobFolder, storage_errors
+from crawler.outcomes.errors import (
+    ForeignJobFormat,
+    HostsJob,
+    JobInUse,
+    JobUnfinished,
+    NotAJobFolder,
+    storage_errors,
+)
 from crawler.urls.parsing import host_of, seed_url
+from frontier.embedding.folder import (
+    FORMAT,
+    FORMAT_FILE,
+    LOCK_FILE,
+    ORDER_FILE,
+    VERSION,
+    Held,
+    format_text,
+    holder,
+    is_being_made,
+    is_embedded,
+    is_job,
+    take_lock,
+)
 
-__all__ = ["JobFolder", "is_job", "job_name", "lock_to_look_at", "order_to_go_on_by", "until_free", "who_holds"]
+__all__ = [
+    "ORDER_FILE",
+    "JobFolder",
+    "is_embedded",
+    "is_job",
+    "job_name",
+    "lock_to_look_at",
+    "order_to_go_on_by",
+    "refuse_embedded",
+    "take_job_lock",
+    "until_free",
+    "who_holds",
+]
 
-FORMAT = "anabranch job"
-VERSION = 1
-
-#: The order that the job was crawled by last, in its folder.
-ORDER_FILE = "order.toml"
-
-_FORMAT_FILE = "format.json"
-_LOCK_FILE = "lock"
 _FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is opened again
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
 
@@ -67,15 +92,17 @@ class JobFolder:
         """Take the job of a folder, or make a new one; `fresh` first removes what an old job wrote, nothing else, and `again`
         only its Frontier.
 
-        Raises: JobInUse, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version), JobUnfinished
-        (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if nothing can be
-        written).
+        Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version),
+        JobUnfinished (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
+        nothing can be written).
         """
+        refuse_embedded(directory)
         with storage_errors(directory):
             _refuse_strangers(directory)
             _make_folder(directory / "state")
-            lock = _take_lock(directory)
+            lock = take_job_lock(directory)
             try:
+                refuse_embedded(directory)  # a host may have made it before it was held
                 if (fresh or again) and not even_unfinished:
                     _refuse_unfinished(directory, fresh=fresh)
                 existed = _settle(directory, fresh=fresh, again=again)
@@ -110,22 +137,13 @@ class JobFolder:
             os.close(lock)
 
 
-def is_job(directory: Path) -> bool:
-    """The folder is a job's: it says so itself. A path that no file can have is none."""
-    try:
-        return (directory / "state" / _FORMAT_FILE).is_file()
-    except OSError:
-        return False
-
-
 def who_holds(directory: Path) -> tuple[bool, int | None]:
     """Whether a process holds the job right now, and its id if it has said so. Takes nothing, changes nothing."""
     with lock_to_look_at(directory) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(lock, 32, 0).strip()
-            return True, int(holder) if holder.isdigit() else None
+            return True, holder(lock)
     return False, None
 
 
@@ -139,7 +157,7 @@ def until_free(directory: Path) -> None:
 def lock_to_look_at(directory: Path) -> Iterator[int]:
     """The lock's descriptor, for reading."""
     with storage_errors(directory):
-        lock = os.open(directory / "state" / _LOCK_FILE, os.O_RDONLY)
+        lock = os.open(directory / "state" / LOCK_FILE, os.O_RDONLY)
         try:
             yield lock
         finally:
@@ -155,7 +173,7 @@ def order_to_go_on_by(directory: Path) -> Path | None:
     with storage_errors(directory):
         if not is_job(directory) or (state / _FRESH_MARK).exists():
             return None
-        _check_version(directory, _version(state / _FORMAT_FILE))
+        _check_version(directory, _version(state / FORMAT_FILE))
         order = directory / ORDER_FILE
         return order if order.is_file() else None
 
@@ -184,40 +202,34 @@ def _refuse_strangers(directory: Path) -> None:
     if there != directory:
         return
     entries = {entry.name for entry in directory.iterdir()}
-    if not entries or (directory / "state" / _FORMAT_FILE).is_file():
+    if not entries or (directory / "state" / FORMAT_FILE).is_file():
         return
-    if entries == {"state"} and _is_being_made(directory / "state"):
+    if entries == {"state"} and is_being_made(directory / "state"):
         return
     raise NotAJobFolder(f"{directory}: is not a job folder; choose another --job")
 
 
-def _is_being_made(state: Path) -> bool:
-    """The state of a job whose making was broken off, or goes on elsewhere: it has its lock and little else."""
-    names = {entry.name for entry in state.iterdir()} if state.is_dir() else {""}
-    return names <= {_LOCK_FILE, _FORMAT_FILE, _FORMAT_FILE + UNFINISHED}
+def refuse_embedded(directory: Path) -> None:
+    """Raises: HostsJob if the job is a host program's, which nobody else goes on with."""
+    if is_embedded(directory):
+        raise HostsJob(
+            f"{directory}: the job belongs to a program that embeds the Frontier; start that program to go on with it, "
+            "or look at it with `anabranch frontier ls`"
+        )
 
 
-def _take_lock(directory: Path) -> int:
-    """The lock's descriptor; what the file says counts for nothing as long as nobody holds it."""
-    lock = os.open(directory / "state" / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+def take_job_lock(directory: Path) -> int:
+    """The lock's descriptor. Raises: JobInUse, OSError."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    except BlockingIOError as error:
-        holder = os.pread(lock, 32, 0).strip()
-        os.close(lock)
-        raise JobInUse(directory, int(holder) if holder.isdigit() else None) from error
-    except OSError:
-        os.close(lock)
-        raise
-    return lock
+        return take_lock(directory)
+    except Held as held:
+        raise JobInUse(directory, held.process) from held
 
 
 def _refuse_unfinished(directory: Path, *, fresh: bool) -> None:
     state = directory / "state"
     marks = (_FINISHED_MARK, _FRESH_MARK, *(() if fresh else (AGAIN_MARK,)))
-    if not (state / _FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
+    if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
         return
     lost, flag = ("what it has", "--fresh") if fresh else ("its queue", "--again")
     raise JobUnfinished(
@@ -228,17 +240,16 @@ def _refuse_unfinished(directory: Path, *, fresh: bool) -> None:
 def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
     """Under the lock: make the folder a job of this format; True if it was one to go on with."""
     state = directory / "state"
-    version = _version(state / _FORMAT_FILE)
+    version = _version(state / FORMAT_FILE)
     is_fresh = version is not None and (fresh or (state / _FRESH_MARK).exists())
     if not is_fresh:
         _check_version(directory, version)
     if is_fresh:
         _remove_old(directory)
     elif version is not None:
-        settle_round(state, again=again, keep={_LOCK_FILE, _FORMAT_FILE, _FINISHED_MARK})
+        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, _FINISHED_MARK})
     if version != VERSION:
-        said = json.dumps({"format": FORMAT, "version": VERSION})
-        replace_file(state / _FORMAT_FILE, f"{said}\n".encode())
+        replace_file(state / FORMAT_FILE, format_text())
     for folder in (directory / "logs", directory / "reports"):
         _make_folder(folder)
     for mark in (_FRESH_MARK, _FINISHED_MARK):
@@ -276,7 +287,7 @@ def _remove_old(directory: Path) -> None:
     """
     state = directory / "state"
     replace_file(state / _FRESH_MARK, b"")
-    kept = {_LOCK_FILE, _FORMAT_FILE, _FRESH_MARK}
+    kept = {LOCK_FILE, FORMAT_FILE, _FRESH_MARK}
     doomed = [entry for entry in state.iterdir() if entry.name not in kept]
     for path in (*doomed, *(directory / name for name in _WRITTEN)):
         if path.is_dir() and not path.is_symlink():

@@ -23,10 +23,12 @@ from frontier.aio import AsyncFrontier
 from frontier.core import Frontier
 from frontier.errors import UnknownQueue
 from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
-from frontier.operating.explain import GateView, QueueView, UrlFacts, explain_queue, explain_url
+from frontier.operating.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
 from frontier.operating.steps import Steps, asked, run
 from frontier.policies.groups import is_group
 
+#: Argument of `why` and `show`: the keys of the job's URLs are not known.
+WHATEVER_KEY = "whatever_key"
 #: Queues that are looked at for those in one state.
 LOOKED_AT = 1000
 #: Questions to the store until it is known whether anything can be leased.
@@ -78,9 +80,12 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Why a URL is where it is. Arguments: url, as a seed is written; its key for dedup, if that is not the URL.
 
-    Of a link that no crawl takes it says so. Raises: UsageError.
+    Of a link that no crawl takes it says so. With `WHATEVER_KEY` the URL may stand for several requests, of keys that only
+    their program knows: the facts of the first are followed by the "others". Raises: UsageError.
     """
     typed = text(given, "url")
+    if given.get(WHATEVER_KEY):
+        return (yield from _whatever_key(frontier, typed))
     url = seed_url(typed)
     if url is None:
         return _never_taken(frontier, typed)
@@ -92,6 +97,20 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
             words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
             explanation = explanation._replace(reason=words)
     return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+
+
+def _whatever_key(frontier: Frontier, typed: str) -> Steps[Facts]:
+    url = seed_url(typed) or typed
+    if "://" not in url:
+        raise UsageError(f"{typed!r} is no URL; correct it")
+    looking = frontier.operations.looking
+    found: list[Explanation] = []
+    for spelled in dict.fromkeys((typed, url)):  # whatever way the program spells it
+        found += yield from looking.explain_all(spelled, describe)
+    if not found:
+        found.append((yield from looking.explain(url)))
+    first, *others = (explanation._asdict() for explanation in found)
+    return {"now_s": frontier.now_s(), "explanation": first, **({"others": others} if others else {})}
 
 
 def _never_taken(frontier: Frontier, typed: str) -> Facts:

@@ -57,6 +57,12 @@ class NotAJobFolder(CrawlerError):
     exit_code = ExitCode.BAD_ORDER
 
 
+class HostsJob(CrawlerError):
+    """The job is that of a program that embeds the Frontier: it can be looked at, and no crawl goes on with it."""
+
+    exit_code = ExitCode.USAGE
+
+
 class ForeignJobFormat(CrawlerError):
     """The job folder was written in another format version."""
 

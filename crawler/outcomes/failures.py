@@ -8,12 +8,12 @@ says. The policy is data: tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from crawler.outcomes.status import FetchStatus
+from frontier import hosttroubles
+from frontier.hosttroubles import HOST_BUSY
 from frontier.models import HostTrouble
 
 if TYPE_CHECKING:
@@ -114,9 +114,6 @@ class RobotsUnavailable(FetchError):
     status = FetchStatus.ROBOTS_FAILED
 
 
-#: Statuses by which a host says that it is busy, and what they tell; such a URL is tried again.
-HOST_BUSY: Mapping[int, HostTrouble] = MappingProxyType({429: HostTrouble.THROTTLED, 503: HostTrouble.UNAVAILABLE})
-
 #: How often a URL is tried when its host says that it is busy; then the answer stands as it is.
 HOST_BUSY_TRIES = 5
 
@@ -144,10 +141,6 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     **dict.fromkeys(HOST_BUSY, (0.0,) * (HOST_BUSY_TRIES - 1)),
 }
 
-#: Retry-After is defined for redirects and errors (RFC 9110 section 10.2.3); below, it says nothing of the host.
-_FIRST_REDIRECT = 300
-_FIRST_ERROR = 400
-
 
 def retry_after(failure: FetchError | int, attempts: int) -> float | None:
     """Seconds until the URL is tried again; None = no more, the failure or answer is final.
@@ -161,32 +154,5 @@ def retry_after(failure: FetchError | int, attempts: int) -> float | None:
 
 
 def told_by(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
-    """What an answer tells of its host, and the seconds it asks for (0 = for none).
-
-    429 is THROTTLED; 503, and any error with a Retry-After, is UNAVAILABLE. A redirect's Retry-After counts, but is no trouble.
-    `headers` must find names in any case; `now_s` is epoch seconds. Pure.
-    """
-    asked_s = asked_rest_s(headers, now_s) if status >= _FIRST_REDIRECT else 0.0
-    trouble = HOST_BUSY.get(status, HostTrouble.NONE)
-    if trouble is HostTrouble.NONE and asked_s and status >= _FIRST_ERROR:
-        trouble = HostTrouble.UNAVAILABLE
-    return trouble, asked_s
-
-
-def asked_rest_s(headers: Mapping[str, str], now_s: float) -> float:
-    """Seconds that `Retry-After` asks for, however many; 0 if it is missing, unreadable or has passed. Pure.
-
-    It is a number of seconds or an HTTP date (RFC 9110 section 10.2.3).
-    """
-    return max(_retry_after_s(headers.get("Retry-After", "").strip(), now_s), 0.0)
-
-
-def _retry_after_s(text: str, now_s: float) -> float:
-    if text.isascii() and text.isdecimal():
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return 0.0
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (at - datetime.fromtimestamp(now_s, UTC)).total_seconds()
+    """As `frontier.hosttroubles.told_by`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
+    return hosttroubles.told_by(status, headers.get("Retry-After", ""), now_s)

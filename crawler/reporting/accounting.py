@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
 
-from crawler.outcomes.failures import HOST_BUSY
 from crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
 from crawler.reporting.annotations import DUPLICATE_DIGEST, NOT_MODIFIED, WARC_REVISIT
 from crawler.reporting.crawl_log import NO_TYPE, UNKNOWN_TYPE, CrawlLogEntry
 from crawler.urls.parsing import host_of
+from frontier.hosttroubles import HOST_BUSY
 
 #: The hop to what must be had before a page: robots.txt, an address.
 PREREQUISITE = "P"

@@ -142,9 +142,9 @@ def _url_state(facts: UrlFacts, now_s: float) -> tuple[str, list[str]]:
     if record is None:
         return _unknown_state(facts)
     if record.state is UrlState.ENDED:
-        status = facts.status_words or str(record.status)
+        status = facts.status_words or (str(record.status) if record.status else "")
         tries = f" after {counted(record.attempts, 'try', 'tries')} before" if record.attempts else ""
-        return "ended", [f"it is {record.outcome} with status {status}{tries}"]
+        return "ended", [f"it is {record.outcome}{f' with status {status}' if status else ''}{tries}"]
     if facts.leased_since_s is not None:
         return "leased", [f"it was leased {duration_words(now_s - facts.leased_since_s)} ago and is not finished"]
     return record.state.value, _queued_reasons(facts, record, now_s) or ["it can be leased now"]

@@ -5,16 +5,19 @@ An answer mixes what memory and the store said at different moments of its makin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from frontier.errors import UnknownQueue
 from frontier.fingerprints import name_id
+from frontier.leases import LeaseElsewhere
 from frontier.models import GateKey, QueueKey
 from frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
 from frontier.operating.statistics import FrontierStatistics, ReadyQueues, examine, ready
 from frontier.operating.steps import Steps, asked, flushed
 from frontier.operating.views import Views
 from frontier.parts import Parts
+from frontier.scheduling.gates import Gate, stand_as
 from frontier.scheduling.lifecycle import QueueState
 from frontier.seen import SeenFilter
 from frontier.stores.base import FrontierStore, QueueFacts
@@ -41,7 +44,9 @@ class Looking:
         behind = self._parts.books.backlog.behind
         yield from self.flush()
         tally = yield from asked(self._store.tally)
-        return examine(self._parts, tally, behind, self._clock())._replace(seen=self._seen.facts())
+        statistics = examine(self._parts, tally, behind, self._clock())
+        queues = yield from self._views.tally(statistics.queues)
+        return statistics._replace(queues=queues, seen=self._seen.facts())
 
     def ready(self) -> ReadyQueues:
         """The queues that may be served now, by what is in memory; never waits. Costs a look at the lanes of open gates."""
@@ -90,6 +95,32 @@ class Looking:
         yield from self.flush()
         facts = yield from self._views.url(subject, key)
         return explain_url(facts._replace(store_behind=is_behind), self._clock())
+
+    def explain_all(self, url: str, words: Callable[[int], str] = str) -> Steps[list[Explanation]]:
+        """The same of each row of a URL, whatever dedup knows it by: a host's requests have keys of their own.
+
+        `words` tells a status. Costs the store a look at every row. Nothing if there is no such row.
+        """
+        yield from self.flush()
+        found: list[Explanation] = []
+        for facts in (yield from self._views.urls(url)):
+            status = facts.record.status if facts.record is not None else 0
+            found.append(explain_url(facts._replace(status_words=words(status) if status else ""), self._clock()))
+        return found
+
+    def beside(self, leases: Sequence[LeaseElsewhere], rests: Mapping[int, float]) -> None:
+        """Look as the process does whose state this is a copy of: it has these leases out, and these gates rest until then.
+
+        For a Frontier that is only looked at.
+        """
+        self._parts.leases.elsewhere = {lease.ordinal: lease for lease in leases}
+        self._views.beside(leases)
+        out = Counter(lease.gate for lease in leases)
+
+        def stand(gate: Gate) -> None:
+            stand_as(gate, out[gate.id], rests.get(gate.id, 0.0))
+
+        self._parts.schedule.window.maker.stand = stand
 
     def facts(self, queue: QueueKey) -> Steps[QueueFacts]:
         """What the store has of a queue. Raises: UnknownQueue."""

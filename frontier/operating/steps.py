@@ -45,7 +45,10 @@ def run(steps: Steps[T]) -> T:
 
 
 def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
-    """As `Parts.flush`: all that was said when it was asked is durable, and the answers are taken. Raises: StoreUnavailable."""
+    """As `Parts.flush`: all that was said when it was asked is durable and marked, and the answers are taken.
+
+    Raises: StoreUnavailable.
+    """
     parts.books.drain()
     parts.schedule.index.save_all()
     while True:
@@ -53,4 +56,12 @@ def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
         yield from asked(store.flush)
         parts.books.drain()
         if parts.outbox.batch.is_empty:  # else answers have led to more, such as the change of a gate that was read
-            return
+            break
+    # Slice by slice, and with a step between them: whoever has a loop to keep turning does so.
+    for _ in range(parts.intake.marking.slices):
+        yield from asked(_nothing)
+        parts.books.drain()
+
+
+def _nothing() -> None:
+    """A question that has no answer."""

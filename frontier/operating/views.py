@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from frontier.fingerprints import name_id
-from frontier.models import GateKey, UrlRecord
+from frontier.leases import LeaseElsewhere
+from frontier.models import GateKey, QueueKey, UrlRecord
 from frontier.operating.explain import GateView, QueueView, UrlFacts
 from frontier.operating.gatewords import rate_per_s, why_closed
 from frontier.operating.steps import Steps, asked
@@ -23,8 +25,12 @@ GATES = 20
 AHEAD = 10_000
 #: Queues, or rows, that are read at a time.
 PAGE = 1000
+#: Rows of one URL that are told.
+OF_URL = 100
 
 _STANDINGS = {Standing.PAUSED: QueueState.PAUSED, Standing.RETIRED: QueueState.RETIRED}
+#: States of a queue of whose URLs none is out that are served.
+_SERVED = frozenset({QueueState.INACTIVE, QueueState.LOADING, QueueState.READY})
 _BY_STATE = {QueueState.PAUSED: Standing.PAUSED, QueueState.RETIRED: Standing.RETIRED}
 
 
@@ -36,6 +42,12 @@ class Views:
         self._seen = seen
         self._parts = parts
         self._clock = clock
+        #: URLs by queue that the process has out of whose state this is a copy.
+        self._elsewhere: Counter[int] = Counter()
+
+    def beside(self, leases: Iterable[LeaseElsewhere]) -> None:
+        """From now on these are leases that are out, though not from here."""
+        self._elsewhere = Counter(lease.queue for lease in leases)
 
     def url(self, url: str, given_key: bytes | None = None) -> Steps[UrlFacts]:
         """All that is known of a URL; `given_key` is what dedup knows it by, if that is not the URL."""
@@ -45,16 +57,35 @@ class Views:
         queue_key, gate_key = place
         key = url.encode("utf-8", "surrogatepass") if given_key is None else given_key
         record = yield from asked(self._store.look_up, key, (name_id(queue_key), name_id(gate_key)))
+        is_seen = record is not None or not (self._seen.blocks or self._seen.unseen([key])[0])
+        return (yield from self._standing(url, record, (queue_key, gate_key), is_seen=is_seen))
+
+    def urls(self, url: str) -> Steps[list[UrlFacts]]:
+        """All that is known of each row of this URL, whatever dedup knows it by; of none if there is none."""
+        place = self._parts.intake.assign(url)
+        if place is None:
+            return []
+        found: list[UrlFacts] = []
+        for record in (yield from asked(self._store.of_url, url, OF_URL)):
+            facts = yield from self._standing(url, record, place, is_seen=True)
+            found.append(facts)
+        return found
+
+    def _standing(
+        self, url: str, record: UrlRecord | None, place: tuple[QueueKey, GateKey], *, is_seen: bool
+    ) -> Steps[UrlFacts]:
+        """Where a row stands; `place` is where it would go if there is none."""
+        queue_key, gate_key = place
         facts = None if record is None or not record.queue else (yield from asked(self._store.queue, record.queue))
-        lease = None if record is None else self._parts.leases.get(record.ordinal)
+        leased_since_s = None if record is None else self._parts.leases.since_s(record.ordinal)
         return UrlFacts(
             url=url,
             record=record,
-            seen=record is not None or not (self._seen.blocks or self._seen.unseen([key])[0]),
+            seen=is_seen,
             queue=QueueView(queue_key, QueueState.EMPTY) if facts is None else (yield from self.queue(facts)),
             gate=(yield from self.gate(gate_key)),
-            leased_since_s=None if lease is None else lease.since_s,
-            ahead=None if record is None or lease is not None else (yield from self._ahead(record)),
+            leased_since_s=leased_since_s,
+            ahead=None if record is None or leased_since_s is not None else (yield from self._ahead(record)),
         )
 
     def queue(self, facts: QueueFacts) -> Steps[QueueView]:
@@ -66,14 +97,15 @@ class Views:
             gate = yield from self._gate_of(lane)
             gates += [] if gate is None else [gate]
         active = self._parts.schedule.index.get(row.id)
-        state = _state(facts) if active is None else active.state
+        out = self._elsewhere[row.id] if active is None else active.out
+        state = self._state(facts)
         due_s = (yield from self._first_due(row.id)) if state is QueueState.SNOOZED else None
         return QueueView(
             key=row.key,
             state=state,
             urls=facts.count,
             waiting=facts.waiting,
-            out=0 if active is None else active.out,
+            out=out,
             precedence=min((precedence_of(lane.turn) for lane in lanes), default=row.precedence),
             spent=row.spent,
             budget=self._parts.rules.total_budget(row.key, row.budget),
@@ -90,10 +122,30 @@ class Views:
         while len(views) < limit and (page := (yield from asked(self._store.queues, standing, after, PAGE))):
             after = page[-1].row.id
             for facts in page:
-                active = self._parts.schedule.index.get(facts.row.id)
-                if state is None or state is (_state(facts) if active is None else active.state):
-                    views.append((yield from self.queue(facts)))
+                if state is None or state is self._state(facts):
+                    view = yield from self.queue(facts)
+                    views.append(view)
         return views[:limit]
+
+    def tally(self, queues: Mapping[str, int]) -> Steps[Mapping[str, int]]:
+        """The same numbers of queues by state, with those in flight that have their leases out elsewhere."""
+        counted = Counter(queues)
+        for queue in self._elsewhere:
+            facts = yield from asked(self._store.queue, queue)
+            if facts is not None:
+                counted[self._state_here(facts).value] -= 1
+                counted[self._state(facts).value] += 1
+        return dict(counted)
+
+    def _state_here(self, facts: QueueFacts) -> QueueState:
+        active = self._parts.schedule.index.get(facts.row.id)
+        return _state(facts) if active is None else active.state
+
+    def _state(self, facts: QueueFacts) -> QueueState:
+        state = self._state_here(facts)
+        out = self._elsewhere[facts.row.id]
+        is_all = out >= min(self._parts.rules.per_queue, facts.count - facts.waiting)
+        return QueueState.IN_FLIGHT if out and is_all and state in _SERVED else state
 
     def gate(self, key: GateKey) -> Steps[GateView]:
         """A host's gate with its group's, or a group's: live if it is in memory, as it was written last if not."""

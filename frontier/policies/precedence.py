@@ -66,6 +66,11 @@ def is_precedence(number: int | None) -> bool:
     return number is None or (type(number) is int and 0 <= number <= LAST)
 
 
+def in_front(precedence: int) -> int:
+    """The row precedence of a row that is scheduled with `front` after all."""
+    return _HIGH | (precedence & LAST)
+
+
 @dataclass(frozen=True, slots=True)
 class UriPrecedence:
     """A policy for URIs."""

@@ -21,9 +21,18 @@ class GateMaker:
         group_gate: Callable[[GateKey], Gate],
         group_of: Callable[[str], GateKey | None] | None,
     ) -> None:
-        self.host_gate = host_gate
+        self._host_gate = host_gate
         self.group_gate = group_gate
         self.group_of = group_of  #: the second gate of a host; None = there are no groups
+        #: Makes a host's new gate stand as elsewhere, see `Looking.beside`; None = nothing is known of elsewhere.
+        self.stand: Callable[[Gate], None] | None = None
+
+    def host_gate(self, key: GateKey) -> Gate:
+        """A new gate of a host."""
+        gate = self._host_gate(key)
+        if self.stand is not None:
+            self.stand(gate)
+        return gate
 
 
 class Groups:

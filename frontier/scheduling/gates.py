@@ -54,8 +54,8 @@ class Gate:
 
     # fmt: off
     __slots__ = (
-        "_changed", "_closed_until_s", "_idle_until_s", "_interval_s", "_rests", "_resumes_s", "_set_slots", "_started_s",
-        "backoff", "blocked_until_s", "group", "id", "key", "last_rest_s", "out", "politeness", "served_s", "slots",
+        "_changed", "_closed_until_s", "_idle_until_s", "_interval_s", "_resumes_s", "_set_slots", "_started_s",
+        "backoff", "blocked_until_s", "group", "id", "key", "last_rest_s", "out", "politeness", "rests", "served_s", "slots",
         "spacing_s", "throttle_s", "troubled_s", "troubles", "written_rest_s",
     )
     # fmt: on
@@ -69,6 +69,7 @@ class Gate:
         self.group = group  #: the gate of its group, which a lease passes too
         self.backoff = backoff
         self.out = 0  #: slots that are taken
+        self.rests: list[float] = []  #: heap: when each resting slot has rested
         self.slots = politeness.slots  #: how many fetches may run at once now
         self.blocked_until_s = 0.0
         self.spacing_s = 0.0  #: the host's Crawl-delay, 0 = none; see `set_spacing`
@@ -81,7 +82,6 @@ class Gate:
         self.served_s = 0.0  #: when a slot was last taken; among open gates the longest unserved is first
         self._set_slots: int | None = None  #: the host's or the operator's k; None = the order's
         self._interval_s = 0.0  #: the longer of spacing and throttle; while there is one, there is one slot
-        self._rests: list[float] = []  #: heap: when each resting slot has rested
         self._resumes_s = 0.0  #: no slot opens before: what was left of the rests when the gate was last in memory
         self._started_s = -math.inf  #: when the latest fetch that has ended began
         self._idle_until_s = 0.0  #: the later of `_resumes_s` and the latest start + spacing
@@ -97,7 +97,7 @@ class Gate:
         free = self.slots - self.out
         if free <= 0:
             return _NEVER
-        rests, closed_until_s = self._rests, self._closed_until_s
+        rests, closed_until_s = self.rests, self._closed_until_s
         resting = len(rests)
         if resting < free:
             return closed_until_s
@@ -108,7 +108,7 @@ class Gate:
     def take(self, now_s: float) -> None:
         """Take a slot; the caller has seen that the gate is open."""
         assert self.opens_s() <= now_s, "a slot is taken through a closed gate"
-        if self._rests:
+        if self.rests:
             self._forget_rested(now_s)
         self.out += 1
         self.served_s = now_s
@@ -125,7 +125,7 @@ class Gate:
         self.last_rest_s = rest_s = max(self.politeness.rest_s(end_s - start_s), self._interval_s)
         until_s = end_s + rest_s
         if until_s > now_s:
-            heappush(self._rests, until_s)
+            heappush(self.rests, until_s)
         return until_s
 
     # What changes the rules
@@ -189,7 +189,7 @@ class Gate:
         """What must survive until the gate is in memory again; the caller has it written."""
         self.written_rest_s = self.last_rest_s
         self._changed = False
-        rests_until_s = max(self._idle_until_s, *self._rests) if self._rests else self._idle_until_s
+        rests_until_s = max(self._idle_until_s, *self.rests) if self.rests else self._idle_until_s
         # Half the price of GateRow(...): each host has several written.
         return _new(GateRow, (
             self.id, self.key, rests_until_s, self.blocked_until_s, self.spacing_s, self.last_rest_s, self.throttle_s,
@@ -241,10 +241,17 @@ class Gate:
         self._closed_until_s = max(self._idle_until_s, self.blocked_until_s)
 
     def _forget_rested(self, now_s: float) -> None:
-        while self._rests and self._rests[0] <= now_s:
-            heappop(self._rests)
+        while self.rests and self.rests[0] <= now_s:
+            heappop(self.rests)
 
     def _forgive(self, quiet_until_s: float) -> None:
         """Forget troubles after long quiet; time under a block proves nothing."""
         if quiet_until_s - max(self.troubled_s, self.blocked_until_s) >= self.backoff.forgive_s:
             self.troubles = 0
+
+
+def stand_as(gate: Gate, out: int, rests_until_s: float) -> None:
+    """Let a new gate stand as that of another process does, which has so many slots out and opens no earlier than then."""
+    gate.out += out
+    if rests_until_s > 0:
+        gate.rests += [rests_until_s] * max(gate.slots - out, 0)

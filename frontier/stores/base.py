@@ -139,6 +139,13 @@ class FrontierStore(Protocol):
         """What is known of those of these URLs that have ended, by dedup key (seeks only, never a scan)."""
         ...
 
+    def of_url(self, url: str, limit: int) -> list[UrlRecord]:
+        """The latest rows of the keys under which this URL is known, by ordinal: as many as a host has requests of it.
+
+        Of the queued rows and of the ended ones the latest `limit` each are looked at. Costs a look at every row.
+        """
+        ...
+
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
         """Every dedup key of a row with an ordinal above `after`, ended rows included, in chunks."""
         ...

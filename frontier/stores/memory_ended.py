@@ -70,6 +70,13 @@ class EndedRows:
         _, url, _, status, kind, attempts = self._row(ordinal)
         return UrlRecord(url, UrlState.ENDED, status, kind.value, attempts, ordinal)
 
+    def of_url(self, url: str) -> Iterator[tuple[bytes, UrlRecord]]:
+        """The dedup key and the record of each that has this URL. Costs a look at all."""
+        for ordinal in list(self._status):
+            record = self.record(ordinal) if self._urls[ordinal] == url else None
+            if record is not None:
+                yield self._keys.get(ordinal, url.encode()), record
+
     def after(self, ordinal: int, limit: int) -> list[EndedRecord]:
         """The first ones above this ordinal. The ordinals are sorted again if there are more than at the last question."""
         return [self._row(found) for found in islice(self._ordinals.behind(ordinal), limit)]

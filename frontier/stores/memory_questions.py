@@ -51,13 +51,22 @@ class MemoryQuestions:
         row = self._find(ordinal, lane)
         if row is None:
             return None
-        state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
-        return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s, row.hops)
+        return _queued_record(row)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""
         records = ((key, self._ended.record(self._seen.get(identity_of(key), 0))) for key in keys)
         return {key: record for key, record in records if record is not None}
+
+    def of_url(self, url: str, limit: int) -> list[UrlRecord]:
+        """O(rows)."""
+        queued = (row for lane in self._lanes.all() for row in lane.rows() if row.url == url)
+        records = [
+            (row.dedup_key(), _queued_record(row)) for row in nlargest(limit, queued, key=lambda row: row.ordinal)
+        ]
+        records += nlargest(limit, self._ended.of_url(url), key=lambda known: known[1].ordinal)
+        found = (record for key, record in records if self._seen.get(identity_of(key)) == record.ordinal)
+        return sorted(found, key=lambda record: record.ordinal)
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
         """Queued rows first. Holds the keys of one queue, and the ordinals of what has ended, while it goes on."""
@@ -153,6 +162,13 @@ class MemoryQuestions:
             for row in lane.rows():
                 yield row.ordinal, row.dedup_key()
         yield from self._ended.keys()
+
+
+def _queued_record(row: Row) -> UrlRecord:
+    state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
+    place = (row.queue, row.gate, row.due_s)
+    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
+    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
 
 def _facts(row: QueueRow, lanes: Sequence[Lane]) -> QueueFacts:

@@ -22,9 +22,10 @@ FORMAT = "3"
 #: A clock may be set right by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
 
-# First parts of names in `crawl`: of what may not change, and of what `FrontierStore.note` keeps.
+# First part of the names in `crawl` of what may not change.
 _IDENTITY = "identity:"
-_NOTE = "note:"
+#: First part of the names in `crawl` of what `FrontierStore.note` keeps.
+NOTE = "note:"
 
 
 def open_tables(connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
@@ -45,7 +46,7 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
     return Opening(
         clean=facts["clean"] == "1",
         counters=counters_of(facts),
-        notes={name.removeprefix(_NOTE): value for name, value in facts.items() if name.startswith(_NOTE)},
+        notes={name.removeprefix(NOTE): value for name, value in facts.items() if name.startswith(NOTE)},
         epoch=epoch,
     )
 
@@ -57,7 +58,7 @@ def mark(connection: Connection, clean: bool) -> None:
 
 def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
     """Keep these facts by name, in the running transaction; the next opening tells them."""
-    _put(connection, {_NOTE + name: value for name, value in notes.items()})
+    _put(connection, {NOTE + name: value for name, value in notes.items()})
 
 
 def counters_of(facts: Mapping[str, str]) -> Counters:

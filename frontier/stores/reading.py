@@ -177,9 +177,22 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
     found = found or fetch(connection, statements.URL_ANYWHERE, (ordinal,))
     if not found:
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
-    row = Row._make(found[0])
-    state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
-    return UrlRecord(row.url, state, 0, "", row.attempts, ordinal, row.queue, row.gate, row.due_s, row.hops)
+    return _queued_record(found[0])
+
+
+def of_url(connection: Connection, url: str, limit: int) -> list[UrlRecord]:
+    """The latest rows of the keys under which this URL is known, by ordinal; of each kind the latest `limit` are looked at.
+
+    Cost: a scan of `url` and `done`: half a second a million rows that are in memory, else as long as reading the file. Where
+    a URL is its own key it is found by that; of a host's request the key cannot be told by its URL. An index would cost each
+    row a random write, for a question that an operator asks now and then.
+    """
+    queued = fetch(connection, statements.URL_OF, (url, limit))
+    ended = fetch(connection, statements.DONE_OF, (url, limit))
+    records = [(_key(row[5], url), _queued_record(row)) for row in queued]
+    records += [(_key(row[2], url), _ended_record(row)) for row in ended]
+    latest = set(seen_ordinals(connection, sorted({seen_fingerprint(key) for key, _ in records})).values())
+    return sorted((record for _, record in records if record.ordinal in latest), key=lambda record: record.ordinal)
 
 
 def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
@@ -208,6 +221,15 @@ def _precedences(connection: Connection, lane: LaneId) -> Iterator[int]:
         if precedence is None:
             return
         yield precedence
+
+
+def _queued_record(values: Values) -> UrlRecord:
+    """A row of `url` as the record that callers get."""
+    row = Row._make(values)
+    state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
+    place = (row.queue, row.gate, row.due_s)
+    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
+    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
 
 def _ended_record(row: Values) -> UrlRecord:

@@ -129,6 +129,10 @@ class SqlStore:
         """What is known of those of these URLs that have ended, by dedup key (two seeks for each)."""
         return self._wait_for(reading.look_up_ended, keys)
 
+    def of_url(self, url: str, limit: int) -> list[UrlRecord]:
+        """The latest rows of the keys under which this URL is known, by ordinal (a scan: half a second a million rows)."""
+        return self._wait_for(reading.of_url, url, limit)
+
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
         """Every dedup key of a row with an ordinal above `after`, in chunks, read as they are taken.
 

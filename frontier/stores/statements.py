@@ -53,6 +53,9 @@ DONE = ManyRows(
 NEXT_PRECEDENCE = "SELECT min(precedence) FROM url WHERE queue = ? AND gate = ? AND precedence > ?"
 URL_AT = "SELECT * FROM url WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
 URL_ANYWHERE = "SELECT * FROM url WHERE ordinal = ? LIMIT 1"
+#: No index has the URL, see `reading.of_url`. The latest come first. (URL, limit).
+URL_OF = "SELECT * FROM url WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
+DONE_OF = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
 #: Keys in the order of their rows' places, of rows above an ordinal; the last columns tell where to go on.
 QUEUED_KEYS = """
 SELECT key, url, queue, gate, precedence, ordinal FROM url

@@ -16,13 +16,13 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.benchmarks import dedup, frontier
+from scripts.benchmarks import dedup, embed, frontier
 from scripts.benchmarks.calibration import rounds_per_s
 from scripts.benchmarks.compiled import FLAG, NotCompiled, is_compiled, run_compiled
 from scripts.benchmarks.rows import Group, Judged, Row, Setting
 from scripts.benchmarks.table import Run, json_of, text_of
 
-SUBJECTS: dict[str, tuple[Group, ...]] = {"dedup": dedup.GROUPS, "frontier": frontier.GROUPS}
+SUBJECTS: dict[str, tuple[Group, ...]] = {"dedup": dedup.GROUPS, "frontier": frontier.GROUPS, "embed": embed.GROUPS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,23 +1,20 @@
-"""The program of docs/embedding.md, run as it stands there."""
+"""The program with asyncio of docs/embedding.md, run as it stands there."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
+from tests.acceptance.command import PATIENCE_S, environment
+from tests.acceptance.embedding_docs import PROGRAMS
 from tests.site.page import NOT_FOUND, Page, file, go, redirect
 from tests.site.server import LoopbackServer
 
-TEXT = (REPOSITORY / "docs" / "embedding.md").read_text(encoding="utf-8")
-(PROGRAM,) = (
-    block for block in re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) if "spider" in block
-)
+PROGRAM = PROGRAMS["spider.py"]
 
 #: A tree of 40 pages, three links deep, with a page that is forbidden, one that is gone and one that has moved.
 PAGES = {

@@ -1,6 +1,7 @@
 """What every store of the Frontier promises about URLs, whatever keeps its rows."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -258,9 +259,21 @@ def test_look_up_knows_each_state(teller: Teller) -> None:
     teller.say(moved=[Moved(row(2), late)], ended=[Ended(row(3, key=b"k"), -2, OutcomeKind.FAILED)])
     assert teller.store.look_up(b"nobody") is None
     first, second = known(teller.store, b"http://a.test/1"), known(teller.store, b"http://a.test/2")
-    assert first == UrlRecord("http://a.test/1", UrlState.QUEUED, 0, "", 0, 1, *A_LANE, hops=row(1).hops)
-    assert second == UrlRecord("http://a.test/2", UrlState.WAITING, 0, "", 1, 2, *A_LANE, late.due_s, late.hops)
+    assert first == UrlRecord(
+        "http://a.test/1", UrlState.QUEUED, 0, "", 0, 1, *A_LANE, hops=row(1).hops, precedence=row(1).precedence
+    )
+    assert second == UrlRecord(
+        "http://a.test/2", UrlState.WAITING, 0, "", 1, 2, *A_LANE, late.due_s, late.hops, None, late.precedence
+    )
     assert known(teller.store, b"k") == UrlRecord("http://a.test/3", UrlState.ENDED, -2, "failed", 0, 3)
+
+
+def test_look_up_answers_the_payload_of_what_is_queued(teller: Teller) -> None:
+    """A host program keeps its request there."""
+    teller.say([row(1)._replace(payload=b"mine")])
+    queued = known(teller.store, b"http://a.test/1")
+    assert queued is not None
+    assert queued.payload == b"mine"
 
 
 def test_a_lane_named_in_a_look_up_changes_no_answer(teller: Teller) -> None:
@@ -273,6 +286,43 @@ def test_a_lane_named_in_a_look_up_changes_no_answer(teller: Teller) -> None:
         assert teller.store.look_up(key, A_LANE) == plain
         assert teller.store.look_up(key, OTHER_LANE) == plain
     assert known(teller.store, rows[1].dedup_key()).ordinal == 2
+
+
+def test_a_url_is_found_under_every_key_that_a_host_gave_it(teller: Teller) -> None:
+    """Queued, waiting and ended rows of it by ordinal, and no other; of a key that was forced again, the latest row."""
+    url = "http://a.test/post"
+    rows = [row(number, url, key=b"key %d" % number) for number in range(1, 5)]
+    teller.say([*rows, row(5), row(6, url)])
+    failed = [Ended(rows[1], 503, OutcomeKind.FAILED), Ended(rows[3], 0, OutcomeKind.DISREGARDED)]
+    teller.say(moved=[Moved(rows[2], waiting(rows[2], NOW_S + 9))], ended=failed)
+    teller.say([row(7, url, key=rows[3].key)], forced=[7])
+    found = teller.store.of_url(url, 100)
+    states = [UrlState.QUEUED, UrlState.ENDED, UrlState.WAITING, UrlState.QUEUED, UrlState.QUEUED]
+    assert [(record.ordinal, record.state) for record in found] == list(zip([1, 2, 3, 6, 7], states, strict=True))
+    assert found == [known(teller.store, key) for key in (b"key 1", b"key 2", b"key 3", url.encode(), b"key 4")]
+    assert teller.store.of_url("http://a.test/", 100) == []
+
+
+def test_no_more_rows_of_a_url_are_looked_at_than_were_asked_for(teller: Teller) -> None:
+    """One that is asked for again and again may have very many."""
+    teller.say([row(number, "http://a.test/", key=b"key %d" % number) for number in range(1, 9)])
+    assert len(teller.store.of_url("http://a.test/", 3)) == 3
+
+
+def test_of_many_rows_of_a_url_the_latest_are_looked_at(teller: Teller) -> None:
+    """A host that gives one request back again and again makes a row each time; the oldest say nothing any more."""
+    url = "http://a.test/"
+    rows = [row(number, url, key=b"key") for number in range(1, 122)]
+    teller.say(rows[:1])
+    for before, after in pairwise(rows):
+        teller.say([after], forced=[after.ordinal], ended=[Ended(before, 0, OutcomeKind.DISREGARDED)])
+    found = teller.store.of_url(url, 100)
+    assert [(record.ordinal, record.state) for record in found] == [(121, UrlState.QUEUED)]
+    teller.say(ended=[done(rows[-1])])
+    found = teller.store.of_url(url, 100)
+    assert [(record.ordinal, record.state) for record in found] == [(121, UrlState.ENDED)]
+    teller.say([row(number, url, key=b"%d" % number) for number in range(200, 208)])
+    assert [record.ordinal for record in teller.store.of_url(url, 3)] == [121, 205, 206, 207]
 
 
 def test_ended_knows_what_has_ended_and_nothing_else(teller: Teller) -> None:

@@ -50,7 +50,7 @@ ENDS = [OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED]
 #: (URL, lane, goes first, forced) of a new row.
 NEW = st.tuples(st.sampled_from(KEYS), st.sampled_from(LANES), st.booleans(), st.integers(0, 9).map(lambda n: n == 0))
 #: What becomes of a live row: (which one, its fate, kind of end).
-FATE = st.tuples(st.integers(0, 99), st.sampled_from(["end", "wait", "back"]), st.sampled_from(ENDS))
+FATE = st.tuples(st.integers(0, 99), st.sampled_from(["end", "wait", "back", "front"]), st.sampled_from(ENDS))
 STANDING = st.tuples(st.sampled_from(QUEUE_IDS), st.sampled_from(Standing))
 WRITE = st.fixed_dictionaries(
     {
@@ -180,7 +180,10 @@ class Pair:
             if fate == "end":
                 ended.append(Ended(row, index, kind))
                 continue
-            moved.append(Moved(row, waiting(row, NOW_S + index) if fate == "wait" else served_again(row)))
+            if fate == "front":
+                moved.append(Moved(row, served_again(row)._replace(precedence=FRONT)))
+            else:
+                moved.append(Moved(row, waiting(row, NOW_S + index) if fate == "wait" else served_again(row)))
             back.append(moved[-1].new)
         self.live += back
         return ended, moved

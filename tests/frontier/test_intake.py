@@ -106,7 +106,7 @@ def test_a_pending_url_is_seen_before_the_filter_knows_it() -> None:
     store.commit()
     assert rig.add(URL) == [SEEN]
     assert list(rig.seen.unseen([URL.encode()])) == [False]
-    assert rig.intake._pending == set()
+    assert rig.intake.marking.pending == set()
 
 
 def dead(ordinal: int, url: str) -> Row:
@@ -120,27 +120,31 @@ def test_a_forced_url_that_is_not_durable_stays_pending_when_those_left_to_other
     """Its key was left to another crawl before; but now this one has a row of it under way, which a filter must not miss."""
     monkeypatch.setattr(leftkeys, "REMEMBERED_KEYS", 1)
     rig = build(store=DelayingStore())
-    rig.intake.has_shared = True
+    rig.intake.marking.has_shared = True
     rig.add(URL)
     rig.add("http://b.test/")
-    rig.intake.mark_synced(1, [dead(1, URL)])
+    rig.intake.marking.synced(1, [dead(1, URL)])
+    rig.intake.marking.mark_some()
     rig.add(URL, force=True)
-    rig.intake.mark_synced(2, [dead(2, "http://b.test/")])
+    rig.intake.marking.synced(2, [dead(2, "http://b.test/")])
+    rig.intake.marking.mark_some()
     assert rig.add(URL) == [SEEN]
-    rig.intake.mark_synced(3)
+    rig.intake.marking.synced(3)
+    rig.intake.marking.mark_some()
     assert list(rig.seen.unseen([URL.encode(), b"http://b.test/"])) == [False, True]
-    assert rig.intake._pending == {b"http://b.test/"}
+    assert rig.intake.marking.pending == {b"http://b.test/"}
 
 
 def test_a_forced_row_is_marked_though_another_of_its_key_died_with_the_same_sync() -> None:
     """Of two rows with one key the first was left to another crawl: the second is this crawl's own."""
     rig = build(store=DelayingStore())
-    rig.intake.has_shared = True
+    rig.intake.marking.has_shared = True
     rig.add(URL)
     rig.add(URL, force=True)
-    rig.intake.mark_synced(2, [dead(1, URL)])
+    rig.intake.marking.synced(2, [dead(1, URL)])
+    rig.intake.marking.mark_some()
     assert list(rig.seen.unseen([URL.encode()])) == [False]
-    assert rig.intake._pending == set()
+    assert rig.intake.marking.pending == set()
 
 
 def test_the_filter_is_marked_once_for_all_that_was_synced() -> None:
@@ -399,7 +403,7 @@ def test_a_filter_that_blocks_is_not_asked_here() -> None:
     store.flush()
     rig.core.take_answers()
     assert rig.core.pending == 1, "the duplicate died in the store"
-    assert rig.intake.marked_ordinal == 2, "what is durable is marked"
+    assert rig.intake.marking.ordinal == 2, "what is durable is marked"
 
 
 def test_outcomes_take_links_later_too() -> None:

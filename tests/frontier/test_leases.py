@@ -49,11 +49,11 @@ def test_a_lease_comes_back_once() -> None:
     """It answers what was kept beside it; the second time it is lost."""
     leases = Leases()
     lease = hand_out(leases)
-    assert (len(leases), leases.ordinals(), leases.get(7)) == (1, {7}, lease)
+    assert (len(leases), leases.ordinals(), leases.since_s(7)) == (1, {7}, lease.since_s)
     assert leases.find(lease)[0] is lease
     held = leases.take_back(lease)
     assert (held[0], held[1].id, held[2].row.ordinal) == (lease, (1, 2), 7)
-    assert (len(leases), leases.ordinals(), leases.get(7)) == (0, set(), None)
+    assert (len(leases), leases.ordinals(), leases.since_s(7)) == (0, set(), None)
     with pytest.raises(LeaseLost, match=r"the lease of http://a\.test/7 is not out"):
         leases.take_back(lease)
 

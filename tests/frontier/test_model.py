@@ -176,6 +176,12 @@ class Machine(RuleBasedStateMachine):
         if verdict.kind is VerdictKind.NEW:
             self.truth.accepted[url] += 1
 
+    @rule(urls=BATCHES)
+    def bring_forward(self, urls: list[str]) -> None:
+        """Those that are queued; no URL comes or goes by it."""
+        advancing = self.core.advancing
+        advancing.advance(advancing.rows([Candidate(url) for url in urls])())
+
     # Leases
 
     @rule(count=st.integers(1, 4))

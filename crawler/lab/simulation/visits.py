@@ -14,9 +14,10 @@ from crawler.lab.simulation.processor import Processor, Speed
 from crawler.lab.simulation.virtualtime import Happen, VirtualCrawl
 from crawler.lab.web.ledger import Books, HostBooks
 from crawler.lab.web.model import Page, Site, Web
-from crawler.outcomes.failures import HOST_BUSY, retry_after
+from crawler.outcomes.failures import retry_after
 from crawler.robots.cache import LIFETIME_S
 from crawler.robots.delays import CrawlDelays
+from frontier.hosttroubles import HOST_BUSY
 from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
 from frontier.policies.authority import host_of
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs import durablefiles
-from crawler.jobs.durablefiles import AppendOnlyFile, replace_file, sync_file, sync_folder
+from crawler.jobs.durablefiles import UNFINISHED, AppendOnlyFile, replace_file, sync_file, sync_folder
+from frontier.embedding import folder
 
 
 @pytest.fixture
@@ -207,3 +208,8 @@ def test_closing_twice_closes_once(path: Path) -> None:
     with path.open("rb") as other:
         file.close()
         assert other.read() == b""
+
+
+def test_what_is_being_written_has_the_same_ending_in_a_crawls_job_and_in_a_hosts() -> None:
+    """By it a folder is known whose job was never finished."""
+    assert UNFINISHED == folder.UNFINISHED

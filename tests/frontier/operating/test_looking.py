@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from frontier.errors import UnknownQueue
-from frontier.models import GateKey, OutcomeKind, QueueKey
-from frontier.operating.steps import Steps
+from frontier.fingerprints import name_id
+from frontier.leases import LeaseElsewhere
+from frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
+from frontier.operating.steps import Steps, run
 from frontier.scheduling.gates import Politeness
 from frontier.scheduling.lifecycle import QueueState
 from tests.frontier.builder import HASTE, Rig, build
@@ -143,3 +145,39 @@ def test_ready_queues_are_those_of_the_statistics() -> None:
     found = rig.core.operations.looking.ready()
     assert found == (whole.queues[QueueState.READY.value], whole.parked)
     assert found.parked
+
+
+def test_a_copy_is_looked_at_as_its_process_stands() -> None:
+    """Its leases are in flight here too, its gates are busy or rest; nothing of that is done here."""
+    rig = build(politeness=HASTE)
+    now_s = rig.core.now_s()
+    lease = LeaseElsewhere(1, name_id("a.test"), name_id("a.test"), now_s - 5)
+    rig.core.operations.looking.beside([lease], {name_id("b.test"): now_s + 9})
+    rig.add(*(f"http://a.test/{number}" for number in range(5)), "http://b.test/", "http://c.test/")
+    explain = rig.core.operations.explain
+    assert "it was leased 5.0s ago" in explain("http://a.test/0").reason
+    behind = explain("http://a.test/1")
+    assert (behind.state, behind.earliest_s) == ("queued", None)
+    assert "its gate a.test is closed: its only slot is out" in behind.reason
+    assert explain("http://b.test/").earliest_s == now_s + 9
+    view = rig.core.operations.view(A)
+    assert (view.state, view.out, view.urls) == (QueueState.IN_FLIGHT, 1, 5)
+    assert [each.key for each in rig.core.operations.queues(QueueState.IN_FLIGHT)] == [A]
+    statistics = rig.core.statistics()
+    assert (statistics.in_flight, statistics.pending) == (1, 6)
+    assert {state: number for state, number in statistics.queues.items() if number} == {"in-flight": 1, "inactive": 2}
+    assert rig.core.operations.matching(lambda url: "a.test" in url) == 4
+
+
+def test_each_request_of_a_url_is_explained() -> None:
+    """Whatever dedup knows it by; nothing of a URL that nobody has queued."""
+    rig = build(politeness=HASTE)
+    url = "http://a.test/"
+    rig.core.schedule([Candidate(url, key=b"GET"), Candidate(url, key=b"POST")])
+    lease = rig.lease()
+    assert lease is not None
+    rig.finish(lease, OutcomeKind.DISREGARDED)
+    looking = rig.core.operations.looking
+    assert [each.state for each in run(looking.explain_all(url))] == ["ended", "queued"]
+    assert run(looking.explain_all(url))[0].reason == "it is disregarded"
+    assert run(looking.explain_all("http://b.test/")) == run(looking.explain_all("http:///")) == []

@@ -148,7 +148,7 @@ def test_a_crawl_delay_waits_for_all_rests_and_then_for_its_own() -> None:
     three.set_spacing(10.0)
     assert three.opens_s() == NOW_S + 3 + 15, "the last of three"
     three.take(NOW_S + 18)
-    assert three._rests == []
+    assert three.rests == []
     three.set_spacing(0.0)
     three.take(NOW_S + 18)
     three.take(NOW_S + 18)
@@ -226,7 +226,7 @@ def test_a_busy_gate_remembers_no_more_rests_than_slots() -> None:
             four.take(now_s)
         for _ in range(4):
             four.rest(now_s, now_s, now_s)
-        assert len(four._rests) == 4
+        assert len(four.rests) == 4
 
 
 def test_a_crawl_delay_waits_for_all_fetches_under_way() -> None:

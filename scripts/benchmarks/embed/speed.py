@@ -1,0 +1,114 @@
+"""Pages per second of one spider: Scrapy's own scheduler against the Frontier's, in turns.
+
+Of each round the ratio is taken, and of the ratios the median, since a disturbance of the machine falls on one round.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.site.pages import Site
+from scripts.benchmarks.site.process import served
+from scripts.benchmarks.site.serving import addresses
+
+_ROUNDS = 5
+_HOSTS = 200
+_DELAY_S = 0.2
+#: Crawls of sites that are too large for it end then.
+_LIMIT_S = 15
+
+_FRONTIER = {"ADDONS": {"frontier.adapters.scrapy.FrontierAddon": 1}}
+_ONE_HOST = {"CONCURRENT_REQUESTS": 64, "CONCURRENT_REQUESTS_PER_DOMAIN": 64}
+_BKDR = {"FRONTIER": {"policy": "bkdr:64", "max_connections": 64}}
+#: Between the requests of a host, and not more or less by chance.
+_POLITE = {"DOWNLOAD_DELAY": _DELAY_S, "DOWNLOAD_DELAY_JITTER": 0}
+_SLOW = {"DOWNLOAD_SLOTS": {host: {"delay": 5.0, "jitter": 0} for host in addresses(_HOSTS)[::3]}}
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """What is crawled by both."""
+
+    name: str
+    site: Site
+    settings: Settings  #: of both
+    ours: Settings  #: of the Frontier's alone
+    target: float | None = None  #: of the ratio
+    is_durable: bool = False
+
+
+def one_host(setting: Setting) -> Iterable[Row]:
+    """60 links a page, nearly all of them known: what a request costs."""
+    site = Site(pages=setting.count(2_000))
+    return _rows(Race(name="one-host", site=site, settings=_ONE_HOST, ours=_BKDR, target=1.0), setting)
+
+
+def durable(setting: Setting) -> Iterable[Row]:
+    """Scrapy's own queue is on disk, too, but its `active.json` is written at the end alone."""
+    site = Site(pages=setting.count(2_000))
+    return _rows(Race(name="durable", site=site, settings=_ONE_HOST, ours=_BKDR, is_durable=True), setting)
+
+
+def many_hosts(setting: Setting) -> Iterable[Row]:
+    """Hosts with as many pages each: since 2.14 Scrapy's queue goes round them, and none is in another's way."""
+    site = Site(pages=setting.count(3_000), hosts=_HOSTS, links=10)
+    return _rows(Race(name="many-hosts", site=site, settings=_POLITE, ours={}), setting)
+
+
+def slow_hosts(setting: Setting) -> Iterable[Row]:
+    """Requests of slow hosts wait in the downloader, where they are counted, until all of CONCURRENT_REQUESTS wait."""
+    site = Site(pages=setting.count(40_000), hosts=_HOSTS, links=10)
+    limited = {**_POLITE, **_SLOW, "CLOSESPIDER_TIMEOUT": _LIMIT_S}
+    yield from _rows(Race(name="slow-hosts", site=site, settings=limited, ours={}, target=3.0), setting)
+    more = {**limited, "CONCURRENT_REQUESTS": 64}
+    yield from _rows(Race(name="slow-hosts/64", site=site, settings=more, ours={}, target=3.0), setting)
+
+
+def _rows(race: Race, setting: Setting) -> Iterable[Row]:
+    """Both speeds, and the ratio."""
+    speeds = _speeds(race, setting)
+    for kind, each in speeds.items():
+        yield Row(name=f"{race.name}/{kind}", what=_WHAT[kind], measured=statistics.median(each), unit="pages/s")
+    ratios = [ours / stock for stock, ours in zip(*speeds.values(), strict=True)]
+    yield Row(
+        name=f"{race.name}/ratio",
+        what="Frontier's / Scrapy's",
+        measured=statistics.median(ratios),
+        unit="",
+        target=race.target,
+        note=f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds",
+    )
+
+
+def _speeds(race: Race, setting: Setting) -> dict[str, list[float]]:
+    """Pages per second, a figure a round, first Scrapy's, then the Frontier's."""
+    kinds = {"stock": race.settings, "frontier": {**race.settings, **_FRONTIER, **race.ours}}
+    speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    with served(race.site) as seed:
+        for number in range(1 if setting.is_quick else _ROUNDS):
+            for kind, asked in sorted(kinds.items(), reverse=bool(number % 2)):  # each goes first in turn
+                place = setting.folder / f"{race.name}-{kind}-{number}"
+                speeds[kind].append(pages_per_s(seed, {**asked, **({"JOBDIR": str(place)} if race.is_durable else {})}))
+                setting.say(f"{kind} {speeds[kind][-1]:.0f} pages/s")
+    return speeds
+
+
+_WHAT = {"stock": "Scrapy's own scheduler", "frontier": "FrontierScheduler"}
+
+
+def pages_per_s(seed: str, settings: Settings) -> float:
+    """One crawl in a process of its own. Raises: RuntimeError with what it said if it failed or fetched nothing."""
+    command = [sys.executable, "-m", "scripts.benchmarks.embed.spider", seed, json.dumps(settings)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode or not (told := json.loads(ended.stdout))["pages"]:
+        raise RuntimeError(f"the crawl failed: {ended.stderr.strip()[-2_000:] or 'no page came'}")
+    return float(told["pages"] / told["took_s"])

@@ -1,0 +1,119 @@
+"""What Scrapy's signals tell of requests in flight, and of hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("scrapy")
+
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.robotstxt import ProtegoRobotParser
+
+from frontier.adapters.scrapy.inflight import Flight, InFlight
+from frontier.adapters.scrapy.requests import NUMBER
+from frontier.adapters.scrapy.signals import Listener
+from frontier.core import Frontier
+from frontier.embedding.job import EmbeddedJob
+from frontier.models import Candidate, HostTrouble
+from tests.frontier.adapters.scrapy.project import Quiet
+
+URL = "http://a.test/"
+
+
+class Heard:
+    """One request in flight, and what is sent of it."""
+
+    def __init__(self, frontier: Frontier, *, has_host_gates: bool = True) -> None:
+        frontier.schedule([Candidate(URL)])
+        lease = frontier.lease()
+        assert lease is not None
+        self.request = Request(URL, meta={NUMBER: lease.ordinal})
+        flights = InFlight()
+        flights.add(lease, self.request)
+        (self.flight,) = flights
+        self.crawler = Crawler(Quiet, {"USER_AGENT": "me"})
+        self.listener = Listener(flights, frontier, self.crawler, has_host_gates=has_host_gates)
+
+    def send(self, signal: object, **arguments: object) -> Flight:
+        for _, answer in self.crawler.signals.send_catch_log(signal, request=self.request, **arguments):
+            assert answer is None
+        return self.flight
+
+
+@pytest.fixture
+def frontier() -> Iterator[Frontier]:
+    job = EmbeddedJob(None, {"min_delay": 0})
+    yield job.frontier
+    job.close()
+
+
+def test_an_answer_has_its_times_and_its_status_before_any_middleware(frontier: Frontier) -> None:
+    """A 429 is heard though a middleware retries it, with the rest that it asks for."""
+    heard = Heard(frontier)
+    heard.send(signals.request_reached_downloader)
+    heard.send(signals.response_downloaded, response=Response(URL, status=429, headers={"Retry-After": "7"}))
+    flight = heard.send(signals.request_left_downloader)
+    assert (flight.status, flight.trouble, flight.retry_after_s) == (429, HostTrouble.THROTTLED, 7.0)
+    assert flight.start_s is not None
+    assert flight.end_s is not None
+    assert flight.start_s <= flight.end_s
+    assert not flight.is_at_spider
+
+
+@pytest.mark.parametrize("has_headers", [True, False])
+def test_a_host_without_an_answer_cannot_be_reached(frontier: Frontier, has_headers: bool) -> None:
+    """Unless it has begun one: a body that is too large is not the host's trouble."""
+    heard = Heard(frontier)
+    heard.send(signals.request_reached_downloader)
+    if has_headers:
+        heard.send(signals.headers_received, headers={}, body_length=0)
+    flight = heard.send(signals.request_left_downloader)
+    assert flight.trouble is (HostTrouble.NONE if has_headers else HostTrouble.UNREACHABLE)
+
+
+def test_what_a_cache_answers_was_not_fetched(frontier: Frontier) -> None:
+    """It has a status and no times, so its host need not rest."""
+    flight = Heard(frontier).send(signals.response_received, response=Response(URL, status=200))
+    assert (flight.status, flight.start_s, flight.end_s, flight.is_at_spider) == (200, None, None, True)
+
+
+def test_a_request_that_has_copied_its_pages_meta_is_another(frontier: Frontier) -> None:
+    """What a callback downloads beside, from another host it may be, tells nothing of the page or of its gate."""
+    heard = Heard(frontier)
+    heard.send(signals.response_received, response=Response(URL))
+    heard.request = Request("http://b.test/", meta=heard.request.meta)
+    heard.send(signals.request_reached_downloader)
+    heard.send(signals.response_downloaded, response=Response("http://b.test/", status=429))
+    flight = heard.send(signals.request_left_downloader)
+    assert (flight.status, flight.trouble, flight.start_s, flight.end_s) == (200, HostTrouble.NONE, None, None)
+
+
+TOLD = pytest.mark.skipif(not hasattr(signals, "robots_parsed"), reason="Scrapy tells of robots.txt from 2.18 on")
+
+
+@TOLD
+@pytest.mark.parametrize(
+    ("delays", "kept_s"), [(["2"], 2.0), (["2", "1"], 2.0), (["1", "2"], 2.0), (["1e9"], 300.0), (["no"], None)]
+)
+def test_a_crawl_delay_is_the_hosts_gates(
+    frontier: Frontier, monkeypatch: pytest.MonkeyPatch, delays: list[str], kept_s: float | None
+) -> None:
+    """The longest of its ports', up to five minutes."""
+    told: dict[str, float] = {}
+    monkeypatch.setattr(Frontier, "set_delay", lambda self, gate, delay_s: told.update({gate: delay_s}))
+    heard = Heard(frontier)
+    for delay in delays:
+        text = f"User-agent: *\nCrawl-delay: {delay}\n".encode()
+        heard.send(signals.robots_parsed, robotparser=ProtegoRobotParser(text, None))
+    assert told.get("a.test") == kept_s
+
+
+@TOLD
+def test_where_gates_are_no_hosts_a_crawl_delay_has_none(frontier: Frontier) -> None:
+    """With the politeness `queue`."""
+    heard = Heard(frontier, has_host_gates=False)
+    heard.send(signals.robots_parsed, robotparser=ProtegoRobotParser(b"User-agent: *\nCrawl-delay: 2\n", None))
