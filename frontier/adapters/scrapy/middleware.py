@@ -36,32 +36,36 @@ class FrontierSpiderMiddleware:
 
     def process_spider_output(self, response: Response, result: Iterable[Any]) -> Iterable[Any]:
         """What the callback yields, requests marked with their page."""
+        flight = self._flight(response)
         for each in result:
-            yield self._marked(each, response)
-        self._consumed(response)
+            yield _marked(each, flight)
+        _consumed(flight)
 
     async def process_spider_output_async(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """The same of an async callback."""
+        flight = self._flight(response)
         async for each in result:
-            yield self._marked(each, response)
-        self._consumed(response)
+            yield _marked(each, flight)
+        _consumed(flight)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
         """A callback that closes the spider has not consumed its page."""
         if isinstance(exception, CloseSpider) and (flight := self._flight(response)) is not None:
             flight.is_cut = True
 
-    def _marked(self, each: Any, response: Response) -> Any:
-        if isinstance(each, Request) and (flight := self._flight(response)) is not None:
-            each.meta[FOUND_ON] = flight.lease.ordinal
-        return each
-
-    def _consumed(self, response: Response) -> None:
-        if (flight := self._flight(response)) is not None:
-            flight.is_consumed = True
-
     def _flight(self, response: Response) -> Flight | None:
         scheduler = scheduler_of(self._crawler)
         if not isinstance(scheduler, FrontierScheduler) or response.request is None:
             return None
         return scheduler.flight_of(response.request.meta.get(NUMBER))
+
+
+def _marked(each: Any, flight: Flight | None) -> Any:
+    if flight is not None and isinstance(each, Request):
+        each.meta[FOUND_ON] = flight.lease.ordinal
+    return each
+
+
+def _consumed(flight: Flight | None) -> None:
+    if flight is not None:
+        flight.is_consumed = True
