@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -51,9 +52,14 @@ async def started(folder: Path, site: LoopbackServer) -> asyncio.subprocess.Proc
 
 
 async def printed(process: asyncio.subprocess.Process) -> tuple[list[tuple[str, int]], str]:
-    """Path and status of each page that the program printed until its end, and what it complained of."""
+    """Path and status of each page that the program printed until its end, and what it complained of.
+
+    A line that the kill tore does not count: its page was not finished, and is fetched again.
+    """
     out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-    lines = [line.split(" ") for line in out.decode().splitlines()]
+    whole, _, torn = out.decode().rpartition("\n")
+    assert not torn or process.returncode == -signal.SIGKILL
+    lines = [line.split(" ") for line in whole.splitlines()]
     assert all(kind == "done" for kind, _, _ in lines)
     return [("/" + url.split("/", 3)[3], int(status)) for _, status, url in lines], err.decode()
 
