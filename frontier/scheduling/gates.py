@@ -206,7 +206,7 @@ class Gate:
 
         Every slot rests until the last one had rested. After an unclean end a fetch may have been under way up to the moment
         when the store was opened (`opened_s`; None = now), so the gate opens no earlier than its last rest after that.
-        Rests are clamped to now + the longest rest there is.
+        Rests are clamped to now + the longest rest there is, or was: an operator may have taken back what made it long.
         """
         self.blocked_until_s = row.blocked_until_s
         self.spacing_s = row.spacing_s
@@ -221,7 +221,7 @@ class Gate:
         asleep_s = -math.inf if clean else (now_s if opened_s is None else opened_s) + rest_s
         until_s = max(row.rests_until_s, asleep_s)
         # The number of slots may have changed since, so it is kept for all of them.
-        self._resumes_s = min(until_s, now_s + max(self.politeness.max_delay_s, self._interval_s))
+        self._resumes_s = min(until_s, now_s + max(self.politeness.max_delay_s, rest_s))
         if row.rests_until_s:  # about the end of the latest fetch, for a Crawl-delay that is told later
             self._started_s = min(row.rests_until_s - max(row.last_rest_s, self._interval_s), now_s)
         self._settle()

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
@@ -601,7 +601,14 @@ class Bench:
             self.ledger.died(self.now_s, durable=True)
 
 
+#: A slot rests for a throttle; an operator takes the throttle back; the owner dies.
+TAKEN_BACK = [
+    (step, 0.0, int(step == "open")) for step in ("take", "take", "trouble", "rest", "unblock", "open", "take")
+]
+
+
 @settings(max_examples=300)
+@example(slots=2, factor=0.0, steps=TAKEN_BACK)
 @given(slots=st.integers(1, 5), factor=st.sampled_from([0.0, 5.0]), steps=STEPS)
 def test_whatever_happens_the_ledger_finds_no_fault_and_a_gate_opens_when_it_says(
     slots: int, factor: float, steps: list[tuple[str, float, int]]
