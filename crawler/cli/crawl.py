@@ -21,10 +21,14 @@ from crawler.jobs.checking import check_names
 from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
 from crawler.jobs.seeds import Seed, read_seeds
+from crawler.operating.control import ControlRefused
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
+from crawler.processes.coordinator import Coordinator
+from crawler.processes.folders import settle_processes
+from crawler.processes.orders import refuse_undivided
 from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
 
@@ -48,6 +52,8 @@ def run_crawl(command: CrawlCommand) -> int:
     tune_interpreter()
     try:
         return _run(command)
+    except ControlRefused as error:  # a process of the crawl says so
+        return _fail(error, error.code)
     except FORESEEABLE as error:
         return _fail(error, failure_code(error))
     except KeyboardInterrupt:
@@ -66,11 +72,13 @@ def _run(command: CrawlCommand) -> int:
 
 def _run_chosen(command: CrawlCommand, chosen: Chosen) -> int:
     order = chosen.order
+    refuse_undivided(order, again=command.again)
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
         _check_round(order)
     seeds = _seeds(chosen)
     with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
+        settle_processes(job.directory, order.crawl.processes)
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))
@@ -130,7 +138,8 @@ async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbo
         os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
     outside = Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
-    return await CrawlController(order, job, seeds, outside).run()
+    run = CrawlController if order.crawl.processes == 1 else Coordinator
+    return await run(order, job, seeds, outside).run()
 
 
 def _say(text: str) -> None:

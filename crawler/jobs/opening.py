@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from crawler.jobs.durablefiles import replace_file
 from crawler.jobs.rounds import ordered_round
 from crawler.orders.dedup import DedupSection
 from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import StoreLost
+from crawler.outcomes.errors import StoreLost, storage_errors
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
+from frontier.division.ownership import Division
 from frontier.filters import uniq_parameters
 from frontier.models import QueueKey
 from frontier.policies.assignment import PolitenessScope
@@ -32,6 +35,9 @@ SEED_BOOK = "seeds.jsonl"
 
 #: The variable with the password of the Redis servers, as redis-cli reads it.
 AUTH_VARIABLE = "REDISCLI_AUTH"
+
+#: Which share of its job a state folder belongs to.
+_SHARE_FILE = "share"
 
 #: Fetches of one visit at most: robots.txt, whose redirects share its time, and the page.
 _FETCHES = 2
@@ -84,12 +90,12 @@ def open_job(
     ip_of: IpOf = unknown_address,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Open the Frontier of the job with this state folder, by its order; blocks.
+    """Open the Frontier of the job with this state folder, by its order; blocks. It is a share if the folder says so.
 
     Raises: as `open_frontier`, and StoreLost if the rows are not where the job's seeds and filter belong to.
     """
     is_old = has_seeds(state.parent) and ordered_round(state) is None
-    asked, has_file = frontier_order(order, ip_of), _has_file(state, order)
+    asked, has_file = replace(frontier_order(order, ip_of), division=division_of(state)), _has_file(state, order)
     if has_file and is_old and not has_store(state):
         raise StoreLost(
             f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
@@ -106,6 +112,25 @@ def open_job(
             _check_is_empty(frontier, order.frontier.store)
         opened.pop_all()
     return frontier
+
+
+def note_division(state: Path, division: Division) -> None:
+    """Say in a share's state folder which share it is. Raises: OSError."""
+    replace_file(state / _SHARE_FILE, f"{division.share} of {division.shares}\n".encode())
+
+
+def division_of(state: Path) -> Division | None:
+    """Which share of a job this is; None for a whole one. Raises: StorageError, StoreLost if the note is damaged."""
+    file = state / _SHARE_FILE
+    with storage_errors(file):
+        said = file.read_text() if file.exists() else None
+    if said is None:
+        return None
+    share, _, shares = said.partition(" of ")
+    try:
+        return Division(share=int(share), shares=int(shares))
+    except ValueError as error:
+        raise StoreLost(f"{file}: damaged; it must say which share of the job this is, like 0 of 2") from error
 
 
 def _uniq(dedup: DedupSection) -> object:
