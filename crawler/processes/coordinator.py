@@ -136,7 +136,9 @@ class Coordinator:
             self._is_opened = True
             with storage_errors(self._job.directory):
                 self._job.write_order(dump_order(self._order))
-            self._outside.say(opening_line(self._job, self._status.counts, self._order.limits.pages))
+            counts = self._status.counts
+            counts = counts._replace(pending=counts.pending or (0 if self._job.existed else len(self._book)))
+            self._outside.say(opening_line(self._job, counts, self._order.limits.pages))
 
     # Seeds
 
@@ -145,7 +147,7 @@ class Coordinator:
         async with self._writing:
             new = await asyncio.to_thread(self._book.add_all, seeds)
             if new:
-                await self._shares.ask_all(NOTED, seeds=seed_facts(new))
+                await self._shares.tell_all(NOTED, seeds=seed_facts(new))
 
     async def _add(self, seeds: Sequence[Seed]) -> None:
         """Seeds of the operator's; their owners schedule them then."""

@@ -96,6 +96,13 @@ class Shares:
         replies = await asyncio.gather(*(self.ask(share, kind, **facts) for share in asked))
         return {share: reply for share, reply in zip(asked, replies, strict=True) if reply is not None}
 
+    async def tell_all(self, kind: str, **facts: Any) -> None:
+        """Say it to every share; return when those that are open have heard it. One that is being opened hears it then."""
+        for share, child in self._running.items():
+            if share not in self.ready:
+                child.channel.post(kind, **facts)
+        await self.ask_all(kind, **facts)
+
     async def _keep(self, share: int) -> None:
         while self.ending is None:
             self._lives[share] = self._lives.get(share, 0) + 1
