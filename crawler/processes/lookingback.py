@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from crawler.jobs.job import ORDER_FILE, JobFolder
@@ -44,16 +45,25 @@ def _order(share: Path) -> CrawlOrder:
 
 
 def facts_of_shares(directory: Path, status: str, seeds: Sequence[SeedFact], accounts: AccountsView) -> JobFacts:
-    """What the job's reports are made of (blocks). Raises: as `opened_shares`."""
+    """What the job's reports are made of at the end of a run (blocks). Raises: as `opened_shares`."""
     with opened_shares(directory) as frontiers:
-        longest = [view for frontier in frontiers for view in frontier.operations.longest(LONGEST_SHOWN)]
-        return JobFacts(
-            name=directory.name,
-            status=status,
-            now_s=frontiers[0].now_s(),
-            seeds=seeds,
-            frontier=summed_frontier([frontier.statistics() for frontier in frontiers]),
-            longest=sorted(longest, key=lambda view: (-view.urls, view.key))[:LONGEST_SHOWN],
-            queues=[view for frontier in frontiers for view in frontier.operations.queues(limit=QUEUES_SHOWN)],
-            accounts=accounts,
-        )
+        return replace(facts_of_shares_open(directory, frontiers, seeds, accounts), status=status)
+
+
+def facts_of_shares_open(
+    directory: Path, frontiers: Sequence[Frontier], seeds: Sequence[SeedFact], accounts: AccountsView
+) -> JobFacts:
+    """The same of shares that are open (blocks)."""
+    statistics = summed_frontier([frontier.statistics() for frontier in frontiers])
+    left = statistics.pending + statistics.retired
+    longest = [view for frontier in frontiers for view in frontier.operations.longest(LONGEST_SHOWN)]
+    return JobFacts(
+        name=directory.name,
+        status=f"Stopped: {left} URLs are queued" if left else "Finished: nothing is queued",
+        now_s=frontiers[0].now_s(),
+        seeds=seeds,
+        frontier=statistics,
+        longest=sorted(longest, key=lambda view: (-view.urls, view.key))[:LONGEST_SHOWN],
+        queues=[view for frontier in frontiers for view in frontier.operations.queues(limit=QUEUES_SHOWN)],
+        accounts=accounts,
+    )

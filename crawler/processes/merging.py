@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crawler.operating.arguments import Arguments, Facts, whole
+from crawler.operating.arguments import Arguments, Facts, text, whole
+from crawler.operating.judging import ABOUT_URLS
+from crawler.operating.verbs import gate_key
+from crawler.urls.parsing import seed_url
+from frontier.division.ownership import Division
 
 #: Columns of a queue that are sums over its parts in the shares.
 _SUMS = ("urls", "waiting", "in_flight", "spent", "gates")
@@ -26,6 +30,22 @@ def merged_listing(shares: Sequence[Facts], given: Arguments) -> Facts:
         "queues": longest,
         "totals": _totals([share["totals"] for share in shares]),
     }
+
+
+def largest_part(known: Sequence[Facts]) -> Facts:
+    """Of the answers of shares that each have a part of a queue, the one of the largest part. There must be one."""
+    return max(known, key=lambda facts: (facts.get("queue") or {}).get("urls", 0))
+
+
+def owner_of_subject(division: Division, verb: str, given: Arguments) -> int | None:
+    """The share that owns what a verb is about; None: several may have a part of it. Raises: UsageError."""
+    if verb in {"block", "unblock"}:
+        return division.owner_of(gate_key(text(given, "host")))
+    subject = given.get(ABOUT_URLS.get(verb, ""))
+    if isinstance(subject, str) and (verb == "why" or "://" in subject):
+        url = seed_url(subject)
+        return 0 if url is None else division.owner_of_url(url)  # any share says why it is none
+    return None
 
 
 def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from crawler.jobs.seeds import Seed
-from crawler.operating.arguments import Arguments, Facts, text
+from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ControlRefused
 from crawler.operating.course import Cause
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, given_seeds
-from crawler.operating.verbs import STOPPED_ONLY, JobRuns, gate_key
+from crawler.operating.verbs import STOPPED_ONLY, JobRuns
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.limits import JobLimits
-from crawler.processes.merging import merged_listing
+from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from crawler.processes.postoffice import VERB
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
-from crawler.urls.parsing import seed_url
 from frontier.division.ownership import Division
 
 _NOT_THERE = "a process of the crawl has died and is being started again; ask again"
@@ -60,18 +59,8 @@ class JobVerbs:
         ask = self._verbs.get(verb)
         if ask is not None:
             return await ask(given)
-        owner = self._owner(verb, given)
+        owner = owner_of_subject(self._division, verb, given)
         return await self._of_any(verb, given) if owner is None else await self._of(owner, verb, given)
-
-    def _owner(self, verb: str, given: Arguments) -> int | None:
-        """The share that owns what the verb is about; None: several may have a part of it."""
-        if verb in {"block", "unblock"}:
-            return self._division.owner_of(gate_key(text(given, "host")))
-        subject = given.get({"why": "url", "show": "subject"}.get(verb, ""))
-        if isinstance(subject, str) and (verb == "why" or "://" in subject):
-            url = seed_url(subject)
-            return 0 if url is None else self._division.owner_of_url(url)  # any share says why it is none
-        return None
 
     async def _of(self, share: int, verb: str, given: Arguments) -> Facts:
         reply = await self._shares.ask(share, VERB, verb=verb, arguments=dict(given))
@@ -83,7 +72,7 @@ class JobVerbs:
         known = [reply["facts"] for reply in replies.values() if "facts" in reply]
         if not known:
             return _facts(next(iter(replies.values()), None))
-        return max(known, key=lambda facts: facts.get("queue", {}).get("urls", 0) if facts.get("queue") else 0)
+        return largest_part(known)
 
     async def _ls(self, given: Arguments) -> Facts:
         replies = await self._shares.ask_all(VERB, verb="ls", arguments=dict(given))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.site.page import Host, Page, Web, go, redirect
 
-HOSTS = 12
-PAGES = 14
+HOSTS = 8
+PAGES = 9
 #: A host that only a seed's redirect leads to.
 MOVED_TO = "moved.test"
 SEEDS = [
