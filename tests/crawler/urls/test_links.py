@@ -56,6 +56,15 @@ def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert parsed == [*links, "mailto:a", "y"]
 
 
+def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It means the same everywhere, and so does that it is none."""
+    resolver = LinkResolver()
+    links = ["http://c.test/x/../y", "https://c.test/", "http://["]
+    answers = resolver.resolve("http://a.test/1/a", links)
+    monkeypatch.delattr("crawler.urls.links.canonical")
+    assert answers == resolver.resolve("https://b.test/2/b?x", links) == ["http://c.test/y", "https://c.test/", None]
+
+
 def test_the_resolver_is_bounded() -> None:
     """Neither many links, nor many directories, nor long links make it grow past its limit and one page."""
     resolver = LinkResolver(max_entries=10)
