@@ -11,6 +11,7 @@ from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.registered import found
 from dedup.uniq import UniqFilter
+from dedup.young import YoungFilter
 from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
@@ -239,15 +240,21 @@ def _open_filter(
         return _open_beside(state, order, store, opening, given)
     folder = None if state is None else state / SEEN_FOLDER
     with _filter_errors(None if given is not None else folder):
-        seen = open_filter(folder, order.uniq) if given is None else given
+        seen = given or open_filter(folder, order.uniq, kept=True)
         _catch_up(seen, store, opening)
     return seen
 
 
-def open_filter(folder: Path | None, uniq: object | None = None) -> SeenFilter:
-    """The filter in a folder, None: in memory, exact; blocks. Raises: PolicyError, FormatMismatch, StoreUnavailable."""
+def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool = False) -> SeenFilter:
+    """The filter in a folder, None: in memory, exact; blocks. `kept`: a store tells its keys to one that is empty.
+
+    Raises: PolicyError, FormatMismatch, StoreUnavailable.
+    """
     with _filter_errors(folder):
-        return ExactFilter() if folder is None else DedupFilter(UniqFilter.open(folder, checked_uniq(uniq)))
+        if folder is None:
+            return ExactFilter()
+        opened = UniqFilter.open(folder, checked_uniq(uniq))
+        return DedupFilter(YoungFilter(opened) if kept else opened)
 
 
 @contextmanager

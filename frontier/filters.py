@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dedup.errors import BadParameters
 from dedup.uniq import UniqFilter, UniqParameters
+from dedup.young import YoungFilter
 from frontier.errors import PolicyError
 
 
@@ -14,13 +15,13 @@ class DedupFilter:
 
     blocks = False
 
-    def __init__(self, uniq: UniqFilter) -> None:
+    def __init__(self, uniq: UniqFilter | YoungFilter) -> None:
         self._uniq = uniq
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """For each key, whether it was never marked."""
-        answer: list[bool] = self._uniq.unseen(keys).tolist()
-        return answer
+        answer = self._uniq.unseen(keys)
+        return answer if isinstance(answer, list) else answer.tolist()
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Mark the keys as seen."""
