@@ -99,6 +99,9 @@ def crawl(
     group: Annotated[
         Text, typer.Option(help="A second gate: ip, domain or module:function.", rich_help_panel=_FRONTIER)
     ] = None,
+    store: Annotated[
+        Text, typer.Option(help="Where the queue is: memory (no resuming), or a database.", rich_help_panel=_FRONTIER)
+    ] = None,
     balance_replenish: Annotated[
         Whole, typer.Option(help="Cost units of a queue's turn.", rich_help_panel=_FRONTIER)
     ] = None,

@@ -20,6 +20,7 @@ from crawler.interpreter import tune_interpreter
 from crawler.jobs.checking import check_names
 from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import is_over
 from crawler.jobs.seeds import Seed, read_seeds
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -71,6 +72,10 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen) -> int:
         _check_round(order)
     seeds = _seeds(chosen)
     with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
+        if is_over(job.state, seeds):
+            if command.verbosity >= 0:
+                _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
+            return ExitCode.DONE
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
         return asyncio.run(_crawl(order, job, seeds, command.verbosity))
