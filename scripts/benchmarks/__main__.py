@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.benchmarks import crawl, dedup, embed, frontier
+from scripts.benchmarks import crawl, dedup, embed, frontier, profile
 from scripts.benchmarks.calibration import rounds_per_s
 from scripts.benchmarks.compiled import FLAG, NotCompiled, is_compiled, run_compiled
 from scripts.benchmarks.rows import Group, Judged, Row, Setting, Wishes
@@ -27,9 +27,10 @@ SUBJECTS: dict[str, tuple[Group, ...]] = {
     "frontier": frontier.GROUPS,
     "embed": embed.GROUPS,
     "crawl": crawl.GROUPS,
+    "profile": profile.GROUPS,
 }
 #: The subjects that take `Wishes`.
-CRAWLING = ("crawl",)
+CRAWLING = ("crawl", "profile")
 
 
 _NO_WISHES = Wishes()
