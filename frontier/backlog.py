@@ -58,7 +58,7 @@ class Backlog:
     def add(self, batch: Batch, finishes: int) -> None:
         """A batch is written that ends so many leases."""
         self.said = number = batch.number
-        rows, size = batch.rows, batch.bytes if batch.new else 0
+        rows, size = batch.rows, batch.bytes if batch.new or batch.exchanged else 0
         self._batches.append((number, rows, size, finishes))
         self.rows += rows
         self.bytes += size

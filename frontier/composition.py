@@ -16,6 +16,7 @@ from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
 from frontier.core import Frontier
+from frontier.division.consigning import Consigning
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
 from frontier.filters import DedupFilter, checked_uniq
@@ -154,7 +155,10 @@ def _parts(
     endings = Endings(outbox, schedule, retries, rules)
     endings.waiting = opening.counters.waiting
     assign = parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
-    intake = Intake(assign, order.scope, rules, seen, schedule, outbox)
+    elsewhere = None if order.division is None else Consigning(order.division, outbox)
+    asked = seen if elsewhere is None else elsewhere.beside(seen)
+    intake = Intake(assign, order.scope, rules, asked, schedule, outbox)
+    intake.elsewhere = elsewhere
     intake.marking.ordinal = opening.counters.last_ordinal
     receivers = Receivers(intake=intake, schedule=schedule, retries=retries, endings=endings, outbox=outbox)
     books = Books(store, receivers, opening.counters, order.max_unacknowledged, clock)
@@ -214,7 +218,8 @@ def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politene
 
 
 def _identity(order: FrontierOrder) -> dict[str, str]:
-    return {"policy": order.policy, "politeness": order.scope.value}
+    shared = {} if order.division is None else order.division.identity()
+    return {"policy": order.policy, "politeness": order.scope.value, **shared}
 
 
 def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from frontier.advancing import Advancing
 from frontier.checkpoints import Checkpoints
+from frontier.division.exchange import exchange_of
 from frontier.endings import check_outcome
 from frontier.errors import PolicyError
 from frontier.fingerprints import name_id
@@ -66,6 +67,7 @@ class Frontier:
         self.operations = Operations(store, seen, parts, clock)  #: what an operator asks and orders
         self.loading = Loading(store, parts, clock)  #: what a dump or a journal is loaded into
         self.advancing = Advancing(store, parts)  #: what is queued, to the front of its queue
+        self.exchange = exchange_of(store, parts)  #: with the other shares of the crawl; None: this is all of it
 
     def __enter__(self) -> Frontier:
         return self

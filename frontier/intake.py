@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from frontier.fingerprints import name_id
 from frontier.marking import Marking
@@ -54,6 +54,14 @@ class Fresh:
         return None
 
 
+class Elsewhere(Protocol):
+    """Takes what belongs to other shares of the crawl."""
+
+    def consign(self, fresh: Fresh, page: str | None) -> Fresh:
+        """What is left: the share's own. `page` is the URL it was all found on."""
+        ...
+
+
 class Intake:
     """Decides about candidates and adds what is new to the batch. Cost: O(1) a candidate, vectorised where it can be."""
 
@@ -74,10 +82,13 @@ class Intake:
         self._outbox = outbox
         self._ids: dict[str, int] = {}
         self.marking = Marking(seen)  #: what the filter does not know yet
+        self.elsewhere: Elsewhere | None = None  #: who takes what is not this share's; None: all is
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
         verdicts, fresh = self._judge(candidates)
+        if self.elsewhere is not None and fresh.candidates:
+            fresh = self.elsewhere.consign(fresh, via_url)
         if not fresh.candidates:
             return verdicts
         queues = self.queues_of([candidate.url for candidate in fresh.candidates])

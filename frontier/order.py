@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from frontier.division.ownership import Division
 from frontier.errors import PolicyError
 from frontier.policies.assignment import PolitenessScope
 from frontier.policies.authority import IpOf
@@ -43,6 +44,7 @@ class FrontierOrder:
     checkpoint_s: float = 60.0  #: how often the filter is made durable
     gates_in_memory: int = 10_000  #: the other gates are rows
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; it never waits
+    division: Division | None = None  #: the share of a crawl that several Frontiers run; None: this is all of it
     lab: bool = False  #: allow policies that are for experiments only
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from frontier.models import GateKey, Head, OutcomeKind, UrlRecord
-from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Place, QueueRow, Standing
+from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Parcel, Place, QueueRow, Standing
 from frontier.turns import Turn
 
 
@@ -127,6 +127,10 @@ class FrontierStore(Protocol):
 
     def close(self, *, clean: bool) -> None:
         """Write all, mark the store clean if asked, let go of it (blocks). Calling it twice is harmless."""
+        ...
+
+    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
+        """What is kept for another share of the crawl, by number, behind one; durable when answered (blocks, any thread)."""
         ...
 
     # Questions of others: all block, any thread

@@ -6,6 +6,7 @@ it takes time. Closed and opened again it behaves as the durable ones do.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -16,11 +17,13 @@ from frontier.stores.memory_questions import MemoryQuestions, identity_of
 from frontier.stores.messages import (
     Answer,
     Batch,
+    Exchanged,
     GateRead,
     GatesRead,
     HeadsRead,
     LaneId,
     LanesRead,
+    Parcel,
     QueueRow,
     RetriesRead,
     Standing,
@@ -43,6 +46,7 @@ class MemoryStore(MemoryQuestions):
         self._is_clean = True
         self._now_s = 0.0
         self._answers: list[Answer] = []
+        self._parcels: dict[int, deque[Parcel]] = {}
 
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Begin empty, or go on with what it held when it was closed; nobody is ever woken."""
@@ -130,6 +134,11 @@ class MemoryStore(MemoryQuestions):
         """Keep the facts for the next opening."""
         self._notes.update(notes)
 
+    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
+        """O(parcels of the share)."""
+        kept = list(self._parcels.get(share, ()))
+        return [parcel for parcel in kept if parcel.number > after][:limit]
+
     def close(self, *, clean: bool) -> None:
         """Let go; the next opening tells whether it was clean."""
         if self._is_open:
@@ -181,6 +190,9 @@ class MemoryStore(MemoryQuestions):
             self._gates.rows[gate[0]] = gate
         if batch.turns or batch.left or batch.standings or batch.removed or batch.woken:
             self._arrange(batch)
+        if batch.exchanged is not None:
+            self._last_number = max(self._last_number, batch.last_number)
+            self._exchange(batch.exchanged)
 
     def _arrange(self, batch: Batch) -> None:
         """Turns, standings and the gates' windows, once the rows are there: a lane that opens wakes a gate that just left."""
@@ -197,6 +209,16 @@ class MemoryStore(MemoryQuestions):
             self._gates.wake(gate, turn)
         for lane in batch.removed:
             self._lanes.remove(lane)
+
+    def _exchange(self, exchanged: Exchanged) -> None:
+        for parcel in exchanged.parcels:
+            self._parcels.setdefault(parcel.share, deque()).append(parcel)
+        for share, number in exchanged.delivered:
+            kept = self._parcels.get(share, deque())
+            while kept and kept[0].number <= number:
+                kept.popleft()
+        for ordinal, url in exchanged.pages:
+            self._ended.note_page(ordinal, url)
 
     def _wake(self, gate: int) -> None:
         """The gate gets the turn of its first servable lane."""

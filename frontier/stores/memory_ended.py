@@ -59,8 +59,12 @@ class EndedRows:
         self._how[ordinal] = row[8] << _KIND_BITS | _NUMBERS[kind]
         self._status[ordinal] = status
 
+    def note_page(self, ordinal: int, url: str) -> None:
+        """A page of another share of the crawl: `url` knows it by the negative of its ordinal."""
+        self._urls[-ordinal] = url
+
     def url(self, ordinal: int) -> str | None:
-        """The URL with this ordinal, if it has ended."""
+        """The URL with this ordinal, if it has ended; with the negative of one: the page of another share."""
         return self._urls.get(ordinal)
 
     def record(self, ordinal: int) -> UrlRecord | None:

@@ -99,12 +99,32 @@ class LeftGate(NamedTuple):
     wakes_s: float | None  #: when it may be read again; only together with a turn
 
 
+class Parcel(NamedTuple):
+    """Links for another share of the crawl, kept until it has them. Columns of the table `parcel` in their order."""
+
+    share: int  #: for whom
+    number: int  #: of the sequence; rises with each
+    content: bytes  #: as `frontier.division.parcels` writes it; contents of several may be joined
+
+
+class Exchanged:
+    """What one call says of the exchange with other shares of the crawl; most crawls have none."""
+
+    __slots__ = ("delivered", "pages", "parcels")
+
+    def __init__(self) -> None:
+        self.parcels: list[Parcel] = []  #: to be kept
+        self.delivered: list[tuple[int, int]] = []  #: (share, number): it has all parcels up to this one
+        #: Pages of other shares that rows were found on: (ordinal, URL). Those rows have the ordinal's negative as their `via`.
+        self.pages: list[tuple[int, str]] = []
+
+
 class Batch:
     """All that one call of the core says; committed together. A plain class of lists: one is made per call."""
 
     __slots__ = (
-        "announced", "ended", "forced", "gate_names", "gates", "last_number", "left", "moved", "new", "now_s", "number",
-        "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
+        "announced", "ended", "exchanged", "forced", "gate_names", "gates", "last_number", "left", "moved", "new", "now_s",
+        "number", "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
     )  # fmt: skip
 
     def __init__(self, number: int, now_s: float = 0.0) -> None:
@@ -128,6 +148,7 @@ class Batch:
         self.gates: list[GateRow] = []  #: gates that are new or changed
         self.woken: list[tuple[int, Turn]] = []  #: gates not in memory, each with a row, that got something to serve
         self.left: list[LeftGate] = []  #: gates that leave memory
+        self.exchanged: Exchanged | None = None  #: what other shares of the crawl get, have, and sent
 
     @property
     def rows(self) -> int:
@@ -136,8 +157,9 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """The size of the URLs and payloads that it adds."""
-        return sum([len(row[4]) + (len(row[10]) if row[10] else 0) for row in self.new])
+        """The size of the URLs and payloads that it adds, and of its parcels."""
+        size = sum([len(row[4]) + (len(row[10]) if row[10] else 0) for row in self.new])
+        return size if self.exchanged is None else size + sum(len(parcel[2]) for parcel in self.exchanged.parcels)
 
     @property
     def is_empty(self) -> bool:
@@ -146,7 +168,7 @@ class Batch:
 
     @property
     def _says_of_lanes(self) -> bool:
-        return bool(self.turns or self.left or self.woken or self.removed or self.announced)
+        return bool(self.turns or self.left or self.woken or self.removed or self.announced or self.exchanged)
 
     @property
     def _says_of_names(self) -> bool:

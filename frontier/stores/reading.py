@@ -30,6 +30,7 @@ from frontier.stores.messages import (
     RetriesRead,
     Standing,
 )
+from frontier.stores.parcels import with_pages
 from frontier.turns import Turn
 
 #: Before every id, and every place in `url`.
@@ -54,7 +55,7 @@ def read_all(connection: Connection, read: Callable[..., Answer], asked: Sequenc
 def read_heads(connection: Connection, lane: LaneId, limit: int, with_queue: bool = False) -> HeadsRead:
     """The first rows of a lane that do not wait. Cost: one seek, and one more per row for the URL of its `via`."""
     rows = fetch(connection, statements.HEADS, (*lane, WAITING, limit))
-    return HeadsRead(lane, _heads(rows), read_queue(connection, lane[0]) if with_queue else None)
+    return HeadsRead(lane, _heads(connection, rows), read_queue(connection, lane[0]) if with_queue else None)
 
 
 def _read_heads_together(connection: Connection, asked: Sequence[tuple[LaneId, int, bool]]) -> list[HeadsRead]:
@@ -64,7 +65,7 @@ def _read_heads_together(connection: Connection, asked: Sequence[tuple[LaneId, i
     return [
         HeadsRead(
             lane,
-            _heads(fetch(connection, statements.HEADS, (*lane, WAITING, limit))),
+            _heads(connection, fetch(connection, statements.HEADS, (*lane, WAITING, limit))),
             queues.get(lane[0]) if with_queue else None,
         )
         for lane, limit, with_queue in asked
@@ -139,10 +140,12 @@ def queue_row(values: Values) -> QueueRow:
 
 def read_queued(connection: Connection, after: Place | None, limit: int) -> list[Head]:
     """Rows of `url` by place, behind one."""
-    return _heads(fetch(connection, statements.QUEUED, (*(after or FIRST_PLACE), limit)))
+    return _heads(connection, fetch(connection, statements.QUEUED, (*(after or FIRST_PLACE), limit)))
 
 
-def _heads(rows: Sequence[Values]) -> list[Head]:
+def _heads(connection: Connection, rows: Sequence[Values]) -> list[Head]:
+    if rows and min([row[7] for row in rows]) < 0:
+        rows = with_pages(connection, rows)
     # `_make` twice a row would cost more than reading it.
     new = tuple.__new__
     return [new(Head, (new(Row, row[:11]), row[11])) for row in rows]

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from frontier.errors import FrontierError, StoreInUse, StoreUnavailable
 from frontier.models import GateKey, Head, UrlRecord
 from frontier.seen import SeenFilter
-from frontier.stores import listing, reading
+from frontier.stores import listing, parcels, reading
 from frontier.stores.base import Counters, EndedRecord, Opening, QueueFacts
 from frontier.stores.database import Database, SqliteFile
-from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Place, Standing
+from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Parcel, Place, Standing
 from frontier.stores.opening import open_tables, put_notes
 from frontier.stores.recounting import recount
 from frontier.stores.service import Service
@@ -108,6 +108,10 @@ class SqlStore:
     def note(self, notes: Mapping[str, str]) -> None:
         """Keep these facts by name, durably (blocks). Raises: StoreUnavailable."""
         self._wait_for(put_notes, dict(notes))
+
+    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
+        """What is kept for another share of the crawl, by number, behind one (blocks). Cost: one seek."""
+        return self._wait_for(parcels.read, share, after, limit)
 
     def close(self, *, clean: bool) -> None:
         """Write all, mark the store clean if asked, let go of it (blocks). Calling it twice is harmless.

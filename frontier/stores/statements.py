@@ -194,6 +194,16 @@ WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND servable = 1
       AND (turn IS NULL OR turn > ({_FIRST_TURN}))
 """
 
+# The exchange with other shares of the crawl
+
+INSERT_PARCEL = ManyRows("INSERT INTO parcel VALUES ", 3, may_repeat=False)
+#: (share, number).
+DELETE_PARCELS = "DELETE FROM parcel WHERE share = ? AND number <= ?"
+#: (share, number, limit).
+PARCELS = "SELECT share, number, content FROM parcel WHERE share = ? AND number > ? ORDER BY number LIMIT ?"
+INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", 2, may_repeat=False)
+PAGES = ManyRows("SELECT ordinal, url FROM page WHERE ordinal IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+
 # The whole
 
 FACTS = "SELECT name, value FROM crawl"

@@ -2,7 +2,8 @@
 
 `url` holds queued and leased rows only, clustered by place, so that a lane's first rows lie together: reading them is one
 seek. `done` is where a row goes when its URL has ended. `seen` spans both. `lane` counts the rows of `url` by lane and keeps
-its place in the line of its gate; `gate` the place of a gate among those that the core does not hold in memory.
+its place in the line of its gate; `gate` the place of a gate among those that the core does not hold in memory. `parcel` and
+`page` have rows only in a share of a crawl that several processes run.
 
 Ids are 64 bits with a sign, times epoch seconds. Partial indices are as large as what they are asked for.
 """
@@ -115,6 +116,23 @@ GATE = Table(
 _partial_index("gate_held", GATE.c.id, where="held = 1")
 _partial_index("gate_turn", GATE.c.turn, where="held = 0 AND turn IS NOT NULL AND wakes_s IS NULL")
 _partial_index("gate_wakes", GATE.c.wakes_s, where="held = 0 AND wakes_s IS NOT NULL")
+
+#: Columns in the order of `messages.Parcel`.
+PARCEL = Table(
+    "parcel",
+    METADATA,
+    Column("share", _Int, primary_key=True, autoincrement=False),
+    Column("number", _Int, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+#: Pages of other shares of the crawl on which rows were found, by the negative of those rows' `via`.
+PAGE = Table(
+    "page",
+    METADATA,
+    Column("ordinal", _Int, primary_key=True, autoincrement=False),
+    Column("url", String, nullable=False),
+)
 
 #: Facts about the whole: format, identity, clean mark, epoch, counters, number and time of the last batch, notes.
 CRAWL = Table(

@@ -22,6 +22,7 @@ from frontier.stores.dialect import execute, fetch, write
 from frontier.stores.gatechanges import GateChanges
 from frontier.stores.lanechanges import KnownLanes, LaneChanges
 from frontier.stores.messages import Batch, Ended, Place, Standing
+from frontier.stores.parcels import ParcelChanges
 from frontier.stores.queuechanges import QueueChanges
 from frontier.stores.reading import seen_ordinals
 
@@ -45,6 +46,7 @@ class Writing:
         self._lanes = LaneChanges(self._known_lanes)
         self._queues = QueueChanges()
         self._gates = GateChanges()
+        self._parcels = ParcelChanges()
         self._outcomes: Counter[str] = Counter()
         self._now_s = 0.0
         self._is_flushed = True
@@ -67,6 +69,8 @@ class Writing:
             self._queues.add(batch)
         if batch.gates or batch.gate_names or batch.woken or batch.left:
             self._gates.add(batch)
+        if batch.exchanged is not None:
+            self._parcels.add(batch.exchanged)
         if batch.standings:
             self._flush_facts()
             for queue, standing in batch.standings:
@@ -111,6 +115,7 @@ class Writing:
         self.flush_rows()
         queues = self._queues.write(self._connection)
         self._gates.write(self._connection)
+        self._parcels.write(self._connection)
         counted = self._lanes.write(self._connection)
         outcomes, self._outcomes = self._outcomes, Counter()
         self._change_totals(

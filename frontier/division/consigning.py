@@ -1,0 +1,66 @@
+"""New links that belong to other shares leave here: into a parcel for each owner, in the batch of the call that found them.
+
+What is in a batch is committed before any later batch is. So a link that was put into a parcel may count as sent from that
+moment on: no page can be ended durably on the strength of it before the parcel is durable, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from frontier.division.lately import BesideLately, Lately
+from frontier.division.ownership import Division
+from frontier.division.parcels import packed
+from frontier.intake import Fresh
+from frontier.models import Candidate
+from frontier.outbox import Outbox
+from frontier.seen import SeenFilter
+from frontier.stores.messages import Exchanged, Parcel
+
+
+class Consigning:
+    """Sorts out what belongs to others. Cost: 1 µs a link that is new here, and 2 µs more for one that goes elsewhere."""
+
+    def __init__(self, division: Division, outbox: Outbox) -> None:
+        self.division = division
+        self._outbox = outbox
+        self._lately = Lately()
+        self.last: dict[int, int] = {}  #: share -> number of the last parcel for it, of this run
+        self.tell: Callable[[int], None] = lambda _: None  #: hears of a share for which there is a parcel
+
+    def beside(self, own: SeenFilter) -> BesideLately:
+        """The filter that new links are asked of."""
+        return BesideLately(own, self._lately)
+
+    def consign(self, fresh: Fresh, page: str | None) -> Fresh:
+        """Put what belongs to others into parcels; answers what is left. `page` is the URL it was all found on."""
+        division, own = self.division, Fresh()
+        parted: dict[int, list[Candidate]] = {}
+        sent: list[bytes] = []
+        for candidate, host, key in zip(fresh.candidates, fresh.hosts, fresh.keys, strict=True):
+            owner = division.owner_of(host)
+            if owner == division.share:
+                own.candidates.append(candidate)
+                own.hosts.append(host)
+                own.keys.append(key)
+            else:
+                parted.setdefault(owner, []).append(candidate)
+                sent.append(key)
+        for owner, candidates in parted.items():
+            self._put(owner, packed(page, candidates))
+        self._lately.add(sent)
+        return own
+
+    def _put(self, owner: int, content: bytes) -> None:
+        number = self._outbox.number()
+        exchanged_in(self._outbox).parcels.append(Parcel(owner, number, content))
+        self.last[owner] = number
+        self.tell(owner)
+
+
+def exchanged_in(outbox: Outbox) -> Exchanged:
+    """What the batch under way says of the exchange."""
+    batch = outbox.batch
+    if batch.exchanged is None:
+        batch.exchanged = Exchanged()
+    return batch.exchanged

@@ -1,0 +1,66 @@
+"""The face of a share towards the others: what it has for them, what it gets from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from frontier.division.consigning import Consigning, exchanged_in
+from frontier.division.ownership import Division
+from frontier.division.parcels import Consigned
+from frontier.parts import Parts
+from frontier.stores.base import FrontierStore
+from frontier.stores.messages import Parcel
+
+
+class Exchange:
+    """Parcels out and in. All but `waiting` is for the thread of the core, and does not wait."""
+
+    def __init__(self, consigning: Consigning, store: FrontierStore, parts: Parts) -> None:
+        self.division: Division = consigning.division
+        self._consigning = consigning
+        self._store = store
+        self._books = parts.books
+        self._outbox = parts.outbox
+
+    def on_parcel(self, tell: Callable[[int], None]) -> None:
+        """From now on `tell` hears of a share as often as there is a parcel more for it."""
+        self._consigning.tell = tell
+
+    @property
+    def last(self) -> Mapping[int, int]:
+        """The number of the last parcel for each share that this run has put."""
+        return self._consigning.last
+
+    def waiting(self, share: int, after: int, limit: int) -> list[Parcel]:
+        """What a share is to get, by number, behind one: durable, and so is all that led to it (blocks, any thread)."""
+        return self._store.parcels(share, after, limit)
+
+    def delivered(self, share: int, number: int) -> None:
+        """The share has all parcels up to this one, durably: they are taken away."""
+        exchanged_in(self._outbox).delivered.append((share, number))
+        self._books.drain()
+        self._books.say()
+
+    def receive(self, consigned: Iterable[Consigned]) -> bool:
+        """Take what another share has sent; False while the store is behind: nothing was taken, send it again later.
+
+        It is durable when the call's number is (`Frontier.said`, `durable`); only then may the other be told.
+        """
+        self._books.drain()
+        if self._books.backlog.is_full:
+            return False
+        for page, candidates in consigned:
+            number = self._outbox.number()
+            new = self._outbox.batch.new
+            before = len(new)
+            self._books.accept(candidates, -number, page)
+            if page is not None and len(new) > before:
+                exchanged_in(self._outbox).pages.append((number, page))
+        self._books.say()
+        return True
+
+
+def exchange_of(store: FrontierStore, parts: Parts) -> Exchange | None:
+    """The exchange of a Frontier that is a share; None for one that is all of its crawl."""
+    elsewhere = parts.intake.elsewhere
+    return Exchange(elsewhere, store, parts) if isinstance(elsewhere, Consigning) else None
