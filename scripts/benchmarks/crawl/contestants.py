@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.benchmarks.crawl.peers import PeerMissing, Peers
+from scripts.benchmarks.crawl.peers import Peers
 from scripts.benchmarks.site.pages import NAMED_ADDRESS, host_names
 from scripts.benchmarks.site.process import Server
 
@@ -76,6 +76,12 @@ def order_text(task: Task) -> str:
 
 _CLONE = {"PYTHONPATH": str(REPOSITORY)}
 
+
+def _raw(task: Task) -> Sequence[str]:
+    return [*_program("raw.py")(task), str(task.server.site.pages)]
+
+
+RAW = Contestant(name="raw", what="plain sockets that look at nothing: what the server can do", command=_raw)
 BARE = Contestant(name="bare", what="the bare loop: aiohttp GET, selectolax links, a set", command=_program("bare.py"))
 SCRAPY = Contestant(name="scrapy", what="Scrapy, css() and follow()", command=_program("scrapy_links.py", "scrapy"))
 CRAWLEE = Contestant(
@@ -94,6 +100,9 @@ MEMORY = Contestant(
 DURABLE = Contestant(name="durable", what="anabranch, durable (the default)", command=ours(), environment=_CLONE)
 WARC = Contestant(name="warc", what="anabranch, durable with WARC", command=ours("--warc"), environment=_CLONE)
 
-ALL = (BARE, SCRAPY, CRAWLEE, CRAWLEE_PARSEL, MEMORY, DURABLE, WARC)
+ONE_PROCESS = Contestant(name="1", what="anabranch --processes 1", command=ours("--processes", "1"), environment=_CLONE)
+TWO_PROCESSES = Contestant(
+    name="2", what="anabranch --processes 2", command=ours("--processes", "2"), environment=_CLONE
+)
 
-__all__ = ["ALL", "BARE", "CONCURRENCY", "Contestant", "PeerMissing", "Task", "order_text", "ours"]
+ALL = (BARE, SCRAPY, CRAWLEE, CRAWLEE_PARSEL, MEMORY, DURABLE, WARC)
