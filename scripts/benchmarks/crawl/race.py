@@ -74,6 +74,8 @@ def crawled(contestant: Contestant, task: Task, pinned: Set[int]) -> Result:
     tally = task.server.tally()
     if fault := tally.fault(task.server.site.pages):
         raise CrawlFailed(fault)
+    if tally.others:
+        raise CrawlFailed(f"{tally.others:,} requests were for what is no page")
     return result_of(tally, used)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks import __main__ as bench
-from scripts.benchmarks.crawl import GROUPS, memory
+from scripts.benchmarks.crawl import GROUPS, knowing, memory
 from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, RAW, Contestant, Task, ours
 from scripts.benchmarks.crawl.race import Compared, Outcome, Result, raced, ratio, rows
 from scripts.benchmarks.rows import Setting, Wishes
@@ -131,6 +131,21 @@ def test_memory_is_judged_by_what_the_larger_crawl_takes_more() -> None:
     *each, added = memory.rows({20: small, 200: large})
     assert [row.measured for row in each] == [10 << 20, 60 << 20]
     assert (added.measured, added.target, added.is_bound) == (50 << 20, 50e6, True)
+
+
+def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
+    """By CPU time, many known URLs over few."""
+    few, many = result(1, cpu_us=1000.0), result(9, cpu_us=1300.0)
+    *each, found = knowing.rows({10: few, 100: many})
+    assert [row.measured for row in each] == [1000.0, 1300.0]
+    assert (found.measured, found.target, found.is_bound) == (1.3, 1.25, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
+    """What was loaded is not asked for, and all pages are."""
+    assert knowing._crawled(50, setting(tmp_path, 130)).pages_per_s > 0
 
 
 def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str]) -> None:
