@@ -7,7 +7,7 @@ environments. The site is `scripts/benchmarks/site`.
 
 from __future__ import annotations
 
-from scripts.benchmarks.crawl import speed
+from scripts.benchmarks.crawl import knowing, memory, speed
 from scripts.benchmarks.rows import Group
 
 __all__ = ["GROUPS"]
@@ -15,4 +15,8 @@ __all__ = ["GROUPS"]
 GROUPS: tuple[Group, ...] = (
     Group(name="one-host", what="everyone on a site of one host", run=speed.one_host),
     Group(name="many-hosts", what="everyone on the same site with 200 hosts", run=speed.many_hosts),
+    Group(name="processes", what="the product in one process and in two, on all cores", run=speed.processes),
+    Group(name="server", what="the server, beside the bare loop", run=speed.server),
+    Group(name="memory", what="crawls of 20,000 pages and of 200,000", run=memory.grown),
+    Group(name="grown", what="a page's cost with 10,000 URLs known and with 10 million", run=knowing.grown),
 )

@@ -12,9 +12,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from scripts.benchmarks.crawl.contestants import BARE, Contestant, PeerMissing, Task
+from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
 from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
-from scripts.benchmarks.crawl.peers import Peers, cache_folder
+from scripts.benchmarks.crawl.peers import PeerMissing, Peers, cache_folder
 from scripts.benchmarks.rows import Row, Setting
 from scripts.benchmarks.site.pages import Site
 from scripts.benchmarks.site.process import Server, serving
@@ -33,6 +33,7 @@ class Result:
     share: float  #: of its cores that it had: 1 is all of one core
     peak_bytes: int
     own_bytes: int  #: RssAnon at its most
+    own_last_bytes: int  #: RssAnon when the last page was asked for
     took_s: float  #: from the process's start to its end
 
 
@@ -73,11 +74,15 @@ def crawled(contestant: Contestant, task: Task, pinned: Set[int]) -> Result:
     tally = task.server.tally()
     if fault := tally.fault(task.server.site.pages):
         raise CrawlFailed(fault)
+    if tally.others:
+        raise CrawlFailed(f"{tally.others:,} requests were for what is no page")
     return result_of(tally, used)
 
 
 def result_of(tally: Tally, used: Use) -> Result:
-    """What the server saw and what the processes used, put together."""
+    """What the server saw and what the processes used, put together. Raises: CrawlFailed."""
+    if not tally.took_s:
+        raise CrawlFailed("a single request has no rate")
     cpu_s = used.cpu_between_s(tally.first_s, tally.last_s)
     return Result(
         pages_per_s=tally.pages / tally.took_s,
@@ -85,17 +90,28 @@ def result_of(tally: Tally, used: Use) -> Result:
         share=cpu_s / tally.took_s,
         peak_bytes=used.peak_bytes,
         own_bytes=used.own_peak_bytes(),
+        own_last_bytes=used.own_bytes_at(tally.last_s),
         took_s=used.took_s,
     )
 
 
-def raced(site: Site, contestants: Sequence[Contestant], setting: Setting) -> Outcome:
-    """All rounds. Who goes first changes from round to round; who failed once is not asked again."""
+def raced(
+    site: Site,
+    contestants: Sequence[Contestant],
+    setting: Setting,
+    *,
+    pinned_to: tuple[Set[int], Set[int]] | None = None,
+    rounds: int | None = None,
+) -> Outcome:
+    """All rounds. Who goes first changes from round to round; who failed once is not asked again.
+
+    `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for.
+    """
     outcome = Outcome(results={one.name: [] for one in contestants})
-    servers, pinned = cores()
+    servers, pinned = pinned_to or cores()
     with serving(site, servers) as server:
         task = task_of(server, setting)
-        for number in range(setting.rounds):
+        for number in range(rounds or setting.rounds):
             turn = number % len(contestants)
             for one in (*contestants[turn:], *contestants[:turn]):
                 if one.name not in outcome.faults:

@@ -3,6 +3,9 @@
 Page 0 is the seed. With 60 links a page, page i links to pages 60 i + 1 to 60 i + 60, so that a crawl by links reaches all, and
 where these are beyond the last one to pages strewn over the site: most links of a crawl lead to known pages, as in the web.
 
+A site with `known` URLs is the middle of a long crawl: page i leads to one page, i + 64, so that a crawl begins with the first
+64, and its other links are strewn over URLs that are no pages, which the crawler knows already.
+
 Hosts are addresses of loopback, 127.0.1.1, 127.0.1.2 …, or names that all mean 127.0.0.1, which a crawler must be told.
 """
 
@@ -16,6 +19,9 @@ PAGE_BYTES = 12_000
 
 #: A step that strews, and has no factor in common with counts of pages that people choose.
 _STREWN = 7_919
+_STREWN_FAR = 6_700_417
+#: Pages that a crawl of a site with known URLs begins with.
+CHAINS = 64
 #: Where all names are.
 NAMED_ADDRESS = "127.0.0.1"
 
@@ -28,6 +34,7 @@ class Site:
     hosts: int = 1
     links: int = 60  #: on a page
     is_named: bool = False  #: hosts are names, `host_name`, and no addresses
+    known: int = 0  #: URLs that are no pages, to which all links of a page lead but one
 
     @property
     def text(self) -> str:
@@ -79,11 +86,26 @@ def links(number: int, site: Site) -> list[int]:
     return [target if target < site.pages else target * _STREWN % site.pages for target in targets]
 
 
+def known_path(number: int) -> str:
+    """Where one of the known URLs would be."""
+    return f"/known/{number}.html"
+
+
+def targets(number: int, site: Site, origins: Sequence[str]) -> list[str]:
+    """The URLs that a page links to."""
+    if not site.known:
+        return [origin(target, origins) + path(target) for target in links(number, site)]
+    first = number * (site.links - 1)
+    strewn = (place * _STREWN_FAR % site.known for place in range(first, first + site.links - 1))
+    next_one = [origin(number + CHAINS, origins) + path(number + CHAINS)] if number + CHAINS < site.pages else []
+    return next_one + [origin(one, origins) + known_path(one) for one in strewn]
+
+
 def html(number: int, site: Site, origins: Sequence[str]) -> bytes:
     """A page: absolute links between words, filled up to 12 KB."""
     anchors = (
-        f'<li><a href="{origin(target, origins)}{path(target)}">page {target}</a> of the site, and what it is about</li>'
-        for target in links(number, site)
+        f'<li><a href="{target}">page {place}</a> of the site, and what it is about</li>'
+        for place, target in enumerate(targets(number, site, origins))
     )
     text = f"<!doctype html><html><head><title>Page {number}</title></head><body><ul>{''.join(anchors)}</ul><p>"
     words = "a page of a benchmark is made of words that nobody reads; "

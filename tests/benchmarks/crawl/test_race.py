@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks import __main__ as bench
-from scripts.benchmarks.crawl import GROUPS
-from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, Contestant, Task, ours
+from scripts.benchmarks.crawl import GROUPS, knowing, memory
+from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, RAW, Contestant, Task, ours
 from scripts.benchmarks.crawl.race import Compared, Outcome, Result, raced, ratio, rows
 from scripts.benchmarks.rows import Setting, Wishes
 from scripts.benchmarks.site.pages import Site
@@ -21,7 +21,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc"
 
 def result(pages_per_s: float, *, cpu_us: float = 100.0, share: float = 0.95) -> Result:
     return Result(
-        pages_per_s=pages_per_s, cpu_us=cpu_us, share=share, peak_bytes=1 << 20, own_bytes=1 << 19, took_s=1.0
+        pages_per_s=pages_per_s,
+        cpu_us=cpu_us,
+        share=share,
+        peak_bytes=1 << 20,
+        own_bytes=1 << 19,
+        own_last_bytes=1 << 18,
+        took_s=1.0,
     )
 
 
@@ -111,6 +117,35 @@ def test_the_same_loop_is_asked_of_everyone(tmp_path: Path) -> None:
     task = Task(server=Served(), loop="uvloop", folder=tmp_path, peers=Found())  # type: ignore[arg-type]
     assert all("uvloop" in " ".join(one.command(task)) for one in ALL)
     assert not any("uvloop" in " ".join(one.command(replace(task, loop="asyncio"))) for one in ALL)
+
+
+def test_plain_sockets_ask_for_every_page_once(tmp_path: Path) -> None:
+    """As many as there are, whether they fill the last share or not."""
+    for pages in (2, 200):
+        assert raced(Site(pages=pages), (RAW,), setting(tmp_path, pages)).faults == {}
+
+
+def test_memory_is_judged_by_what_the_larger_crawl_takes_more() -> None:
+    """At its most, whenever that was; what both take is no matter."""
+    small, large = replace(result(1), own_bytes=10 << 20), replace(result(1), own_bytes=60 << 20)
+    *each, added = memory.rows({20: small, 200: large})
+    assert [row.measured for row in each] == [10 << 20, 60 << 20]
+    assert (added.measured, added.target, added.is_bound) == (50 << 20, 50e6, True)
+
+
+def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
+    """By CPU time, many known URLs over few."""
+    few, many = result(1, cpu_us=1000.0), result(9, cpu_us=1300.0)
+    *each, found = knowing.rows({10: few, 100: many})
+    assert [row.measured for row in each] == [1000.0, 1300.0]
+    assert (found.measured, found.target, found.is_bound) == (1.3, 1.25, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
+    """What was loaded is not asked for, and all pages are."""
+    assert knowing._crawled(50, setting(tmp_path, 130)).pages_per_s > 0
 
 
 def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,18 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from scripts.benchmarks.site.pages import PAGE_BYTES, Site, addresses, host_names, html, links, number_at, origins, path
+from scripts.benchmarks.site.pages import (
+    PAGE_BYTES,
+    Site,
+    addresses,
+    host_names,
+    html,
+    links,
+    number_at,
+    origins,
+    path,
+    targets,
+)
 from scripts.benchmarks.site.process import served, serving
 from scripts.benchmarks.site.serving import Computed, answers
 
@@ -93,5 +104,17 @@ def test_a_page_is_found_at_its_path_alone() -> None:
 
 def test_a_site_is_read_as_it_was_written() -> None:
     """The server is told the whole of it."""
-    site = Site(pages=9, hosts=2, links=7, is_named=True)
+    site = Site(pages=9, known=3, hosts=2, links=7, is_named=True)
     assert Site.read(site.text) == site
+
+
+def test_a_page_of_a_long_crawl_leads_to_one_new_page() -> None:
+    """From the first 64 all are reached, each once; the other links are known URLs."""
+    site = Site(pages=200, known=1000)
+    found = [targets(number, site, ["http://a"]) for number in range(200)]
+    assert all(len(each) == 60 for each in found[:136])
+    new = [url for each in found for url in each if "/pages/" in url]
+    assert sorted(new) == sorted(f"http://a{path(number)}" for number in range(64, 200))
+    known = {url for each in found for url in each} - set(new)
+    assert known <= {f"http://a/known/{number}.html" for number in range(1000)}
+    assert len(known) > 900
