@@ -7,7 +7,7 @@ make it build for hours are flattened before (`nesting.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, islice
 from types import MappingProxyType
@@ -38,7 +38,7 @@ from crawler.urls.links import LinkResolver
 from crawler.urls.parsing import canonical
 
 #: The elements that lead somewhere or say something by their names.
-_NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style")
+_NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style", "template")
 #: Names that HTML knows have numbers below this, the same for all documents; those of others, such as SVG's `use`, are above.
 _KNOWN_TAGS = 1 << 16
 
@@ -46,11 +46,8 @@ _KNOWN_TAGS = 1 << 16
 _PLAIN = ANCHORS["a"]
 #: The attributes of an anchor that make it more than a plain link.
 _SPECIAL = LATE | {"rel", "style"}
-#: What a page has that has one of those; a page with another `data-` attribute, as most have, is not searched for them.
-_LATE = re.compile(rb"data-(?:%b)" % b"|".join(name.removeprefix("data-").encode() for name in sorted(LATE)))
-
-#: What a page has in which an element has a style of its own.
-_STYLED = re.compile(rb"style\s*+=")
+#: The attributes by which an element of any name may have links.
+_MARKS = LATE | {"style"}
 
 #: How much is kept of what `meta` elements say to robots.
 _MAX_ROBOTS = 16
@@ -89,10 +86,10 @@ def read_html(
 
 
 @cache
-def _names() -> Mapping[int, str]:
+def _names() -> dict[int, str]:
     """The names by lexbor's numbers, which are cheaper to ask for."""
     numbers = {create_tag(name).tag_id: name for name in _NAMED}
-    return MappingProxyType({number: name for number, name in numbers.items() if number < _KNOWN_TAGS})
+    return {number: name for number, name in numbers.items() if number < _KNOWN_TAGS}
 
 
 class _Reading:
@@ -100,7 +97,7 @@ class _Reading:
 
     def __init__(self, options: ExtractOptions) -> None:
         self._options = options
-        self._has_late = self._has_marks = False
+        self._has_templates = False
         self._found: list[Reference] = []
         self.base: str | None = None  #: the `href` of the first base that has one
         self.robots: list[str] = []
@@ -111,15 +108,12 @@ class _Reading:
 
         In a template a base means nothing.
         """
-        lower = piece.lower()
-        self._has_late = self._options.data_attributes and b"data-" in lower and _LATE.search(lower) is not None
-        self._has_marks = self._has_late or (self._options.css and _STYLED.search(lower) is not None)
         tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
         found: list[Reference] = []
         self._found = found
         if (root := tree.root) is not None:
             self._walk(root)
-        if b"<template" in lower:
+        if self._has_templates:
             base = self.base
             for fragment in _templates(tree):
                 self._walk(fragment)
@@ -130,19 +124,20 @@ class _Reading:
         """Take all elements in document order."""
         found, names = self._found, _names()
         for node in top.traverse():
-            number = node.tag_id
+            number, attributes = node.tag_id, node.attributes
             tag = names.get(number)
-            if tag == "a":
-                attributes = node.attributes
-                # Most links are plain: they are taken here, where it costs least.
-                if (text := attributes.get("href")) and (len(attributes) == 1 or _SPECIAL.isdisjoint(attributes)):
-                    found.append((text, NAVIGATION, _PLAIN))
-                else:
-                    self._take(node, tag, attributes)
-            elif tag is not None:
-                self._take(node, tag, node.attributes)
-            elif number >= _KNOWN_TAGS or self._has_marks:
-                self._take(node, node.tag or "", node.attributes)
+            if tag is None:
+                if attributes and (number >= _KNOWN_TAGS or not _MARKS.isdisjoint(attributes)):
+                    self._take(node, node.tag or "", attributes)
+            # Most links are plain: they are taken here, where it costs least.
+            elif (
+                tag == "a"
+                and (text := attributes.get("href"))
+                and (len(attributes) == 1 or _SPECIAL.isdisjoint(attributes))
+            ):
+                found.append((text, NAVIGATION, _PLAIN))
+            else:
+                self._take(node, tag, attributes)
 
     def _take(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         found = self._found
@@ -158,7 +153,7 @@ class _Reading:
                 self._BY_TAG[tag](self, node, attributes)
         if "style" in attributes and self._options.css:
             found += styled(attributes)
-        if self._has_late and not LATE.isdisjoint(attributes):
+        if self._options.data_attributes and not LATE.isdisjoint(attributes):
             found += late(attributes)
 
     def _take_base(self, _: LexborNode, attributes: Attributes) -> None:
@@ -188,8 +183,18 @@ class _Reading:
         if self._options.speculative and "src" not in attributes:
             self._found += islice(speculative_links(node.text()), MAX_REFERENCES)
 
+    def _take_template(self, _: LexborNode, __: Attributes) -> None:
+        self._has_templates = True  # what they hold comes behind the rest
+
     _BY_TAG: ClassVar = MappingProxyType(
-        {"base": _take_base, "meta": _take_meta, "link": _take_link, "style": _take_style, "script": _take_script}
+        {
+            "base": _take_base,
+            "meta": _take_meta,
+            "link": _take_link,
+            "style": _take_style,
+            "script": _take_script,
+            "template": _take_template,
+        }
     )
 
 

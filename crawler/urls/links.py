@@ -11,6 +11,11 @@ from crawler.urls.parsing import C0_AND_SPACE, NO_BREAKS, WEB, canonical
 #: Where the host of a web URL may begin.
 _AUTHORITY = len("https://")
 _WHOLE_BASE = re.compile(r"(?:https?:)?(?:[?#]|$)", re.IGNORECASE)
+#: A URL that is its own canonical form if its origin is: nothing in it can be written in two ways, and no segment begins with
+#: a dot.
+_PLAIN_URL = re.compile(
+    r"(https?://[a-z0-9.:\[\]-]++)(?:/(?!\.)[A-Za-z0-9_~!$&'()*+,;=:@.-]*+)++(?:\?[A-Za-z0-9_~!$&()*+,;=:@./?-]++)?"
+)
 #: What an entry takes in a table, beside its key and its value.
 _SLOT_BYTES = 100
 #: The answer that is remembered of a link that has none.
@@ -24,7 +29,8 @@ class LinkResolver:
     others on all pages of a directory; a link that depends on the whole base (`?page=2`) is not kept. Bounded by number and by
     bytes, for sites decide how long links and directories are: when there are `max_entries` or `max_bytes`, all are dropped
     before the next page, since a rare cold start is cheaper than book-keeping at each hit. The caller owns it, for one thread.
-    Cost of a known link: 0.05 µs if it is absolute, else 0.2 µs.
+    Cost of a known link: 0.05 µs if it is absolute, else 0.2 µs; of a new one 2 µs, or 0.7 µs if nothing in it can be written
+    in two ways and its origin is known.
     """
 
     #: Longer links (data: URLs above all) and longer answers are not remembered, nor is anything of longer directories.
@@ -37,6 +43,7 @@ class LinkResolver:
         self._kept_bytes = 0
         self._absolute: dict[str, str] = {}
         self._answers: dict[str, dict[str, str]] = {}  # by origin, or by directory
+        self._origins: set[str] = set()  # that are canonical as they stand
         self._nothing: dict[str, str] = {}  # stays empty
 
     def __len__(self) -> int:
@@ -56,6 +63,7 @@ class LinkResolver:
         if not self._has_room:
             self._absolute.clear()
             self._answers.clear()
+            self._origins.clear()
             self._kept = self._kept_bytes = 0
         links = list(links)
         answers: list[str | None] = list(map(self._absolute.get, links))
@@ -90,16 +98,27 @@ class LinkResolver:
         return known
 
     def _learn(self, base: str, link: str, known: dict[str, str]) -> str:
-        url = canonical(link, base) or _NONE
-        if self._has_room and known is not self._nothing and self._is_worth_keeping(link, url):
+        url = self._parsed(base, link)
+        of_all = known is self._absolute
+        if self._has_room and known is not self._nothing and self._is_worth_keeping(link, url, of_all=of_all):
             if url == link:
                 url = link  # one text instead of two
             known[link] = url
             self._count(link, url)
         return url
 
-    def _is_worth_keeping(self, link: str, url: str) -> bool:
-        return max(len(link), len(url)) <= self.MAX_KEPT_CHARS and not _needs_whole_base(link)
+    def _parsed(self, base: str, link: str) -> str:
+        plain = _PLAIN_URL.fullmatch(link) if len(link) <= self.MAX_KEPT_CHARS else None
+        if plain is not None and plain[1] in self._origins:
+            return link
+        url = canonical(link, base) or _NONE
+        if plain is not None and url == link and self._has_room:
+            self._origins.add(plain[1])
+            self._count(plain[1], None)
+        return url
+
+    def _is_worth_keeping(self, link: str, url: str, *, of_all: bool) -> bool:
+        return max(len(link), len(url)) <= self.MAX_KEPT_CHARS and (of_all or not _needs_whole_base(link))
 
     def _count(self, key: str, value: object) -> None:
         self._kept += 1
