@@ -132,6 +132,9 @@ def crawl(
         Switch, typer.Option("--sitemaps", help="Read sitemaps and feeds.", rich_help_panel=_LIMITS)
     ] = None,
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
+    loop: Annotated[
+        Text, typer.Option(help="auto (uvloop if it is installed), asyncio or uvloop.", rich_help_panel=_FETCH)
+    ] = None,
     timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
     max_body: Annotated[
         Text, typer.Option(help="Cut bodies at this size, as in 16MiB.", rich_help_panel=_FETCH)

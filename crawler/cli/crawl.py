@@ -22,6 +22,7 @@ from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import is_over
 from crawler.jobs.seeds import Seed, read_seeds
+from crawler.loops import loop_factory
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
@@ -78,7 +79,8 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen) -> int:
             return ExitCode.DONE
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
-        return asyncio.run(_crawl(order, job, seeds, command.verbosity))
+        with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
+            return runner.run(_crawl(order, job, seeds, command.verbosity))
 
 
 def _check_round(order: CrawlOrder) -> None:

@@ -126,23 +126,36 @@ class Exchange:
             raise ProxyFailed(proxy.refusal)
         if answer.is_head_cut:
             self._cuts.append(Cut.HEADERS)
+        elif whole := answer.at_hand():
+            self._take(whole)
+        else:
+            await self._read_on(answer)
+
+    async def _read_on(self, answer: Answer) -> None:
+        """Read a body that comes by and by, as long as it comes fast enough."""
         now_s = asyncio.get_running_loop().time
         began_s, began_bytes = now_s(), 0
-        body, left, window_s = self._body, self._limits.max_body_bytes, self._options.rate_window_s
+        body, window_s = self._body, self._options.rate_window_s
         while chunk := answer.at_hand() or await self._next(answer):
-            if len(chunk) > left:
-                body.append(chunk[:left])
-                self._break = None  # no more was wanted
-                self._cuts.append(Cut.LENGTH)
+            if not self._take(chunk):
                 return
-            body.append(chunk)
-            left -= len(chunk)
             passed_s = now_s() - began_s
             if passed_s >= window_s:
                 if body.size - began_bytes < self._options.min_rate * passed_s:
                     self._cuts.append(Cut.TIME)
                     return
                 began_s, began_bytes = began_s + passed_s, body.size
+
+    def _take(self, chunk: bytes) -> bool:
+        """Keep the next bytes; False, and a cut, if the body has become longer than it may be."""
+        left = self._limits.max_body_bytes - self._body.size
+        if len(chunk) <= left:
+            self._body.append(chunk)
+            return True
+        self._body.append(chunk[:left])
+        self._break = None  # no more was wanted
+        self._cuts.append(Cut.LENGTH)
+        return False
 
     async def _next(self, answer: Answer) -> bytes:
         """The next bytes of the body, those that came before it broke off included; none at its end."""

@@ -90,7 +90,8 @@ class Wire(ResponseHandler):
         transport = self.transport
         if transport is None:
             raise ServerDisconnectedError
-        self.set_response_params(
+        self._begin()
+        super().set_response_params(
             read_until_eof=True,
             auto_decompress=False,
             read_timeout=times.first_byte_s,
@@ -110,12 +111,16 @@ class Wire(ResponseHandler):
         self._over_s = self._due_s = inf
 
     def set_response_params(self, **params: Any) -> None:
-        """A request goes out in a moment: the next bytes are an answer's head."""
+        """A request of aiohttp's own, for a connection through a proxy, goes out in a moment."""
+        self._begin()
+        super().set_response_params(**params)
+
+    def _begin(self) -> None:
+        """The next bytes are an answer's head."""
         self._head.clear()
         self._is_in_head = True
         self._is_at_rest = False
         self._framing_bytes = self._content_bytes = 0
-        super().set_response_params(**params)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The other end is there."""
