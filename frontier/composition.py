@@ -19,7 +19,7 @@ from frontier.core import Frontier
 from frontier.division.consigning import Consigning
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
-from frontier.filters import DedupFilter, checked_uniq
+from frontier.filters import DedupFilter, checked_uniq, keep_pair, pair_of
 from frontier.fingerprints import name_id
 from frontier.intake import Intake
 from frontier.leases import Leases
@@ -246,7 +246,7 @@ def _open_filter(
     folder = None if state is None else state / SEEN_FOLDER
     with _filter_errors(None if given is not None else folder):
         seen = given or open_filter(folder, order.uniq, kept=True)
-        _catch_up(seen, store, opening)
+        _catch_up(seen, store, opening, None if given is not None else folder)
     return seen
 
 
@@ -290,10 +290,17 @@ def _open_beside(
     return seen
 
 
-def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening) -> None:
-    """Tell the filter what it may not know; let go of it if that fails."""
+def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None) -> None:
+    """Tell the filter what it may not know, if it is the store's own; let go of it if that fails."""
     try:
+        pair = None if folder is None else pair_of(folder, opening.notes)
         catch_up(store, seen, opening)
+        if folder is not None and pair is not None:
+            keep_pair(folder, store, pair)
+    except (FormatMismatch, FilterMismatch):
+        store.close(clean=opening.clean)  # nothing was written: the next opening finds what this one found
+        seen.close()
+        raise
     except BaseException:
         seen.close()
         raise
