@@ -10,7 +10,9 @@ from pathlib import Path
 from crawler.orders.limits import LimitsSection
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import storage_errors
+from crawler.outcomes.ownfunctions import is_own
 from crawler.processors.alike import Unlike
+from crawler.processors.known import Known
 from crawler.processors.preselect import OverQuotaOf
 from crawler.reporting.accounts import Accounts
 from crawler.scope.opening import open_scope
@@ -29,17 +31,24 @@ class Admission:
     key: KeyOf
     similar: Similar | None  #: None: the order asks for none
     unlike: Unlike | None  #: the same as a step of the chain
+    known: Known | None = None  #: URLs that need not be judged again; None: each one is
 
 
 async def open_admission(order: CrawlOrder, state: Path, frontier: AsyncFrontier, opened: AsyncExitStack) -> Admission:
     """Open all that the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
     scope, key = open_scope(order.scope), Canonicalizer(order.urls.canonicalization).key
+    known = None if _asks_own(order) else Known()
     similar = await open_similar(state, order.scope)
     if similar is None:
-        return Admission(scope=scope, key=key, similar=None, unlike=None)
+        return Admission(scope=scope, key=key, similar=None, unlike=None, known=known)
     unlike = Unlike(similar, frontier.flush)
     opened.push_async_callback(unlike.close)
-    return Admission(scope=scope, key=key, similar=similar, unlike=unlike)
+    return Admission(scope=scope, key=key, similar=similar, unlike=unlike, known=known)
+
+
+def _asks_own(order: CrawlOrder) -> bool:
+    """Functions of the operator's own judge URLs: they see each link, whatever became of it before."""
+    return bool(order.scope.rules) or any(map(is_own, order.urls.canonicalization))
 
 
 def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], float]) -> OverQuotaOf | None:

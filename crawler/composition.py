@@ -121,7 +121,7 @@ async def _open_tools(run: Run, book: Book, opened: AsyncExitStack) -> Tools:
         writing=writing,
         archivist=archivist,
         recorder=recorder,
-        dispose=Disposition(frontier, recorder, run.statistics, run.clock),
+        dispose=Disposition(frontier, recorder, run.statistics, run.clock, admission.known),
     )
 
 

@@ -28,6 +28,7 @@ from crawler.operating.reporting import RunningJob, answer_report, facts_of_runn
 from crawler.operating.signals import heeded
 from crawler.operating.status import Status
 from crawler.operating.telling import Telling
+from crawler.orders.frontier import MEMORY
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import StorageError, storage_errors
@@ -69,7 +70,7 @@ class CrawlController:
         self._outside = outside
         self._clock = clock = steady_clock()
         self._statistics = statistics = CrawlStatistics(started_s=clock())
-        self._course = course = Course(outside.say)
+        self._course = course = Course(outside.say, lasts=order.frontier.store != MEMORY)
         self._limits = limits = Limits(order.limits, course, statistics)
         self._run = Run(
             order=order,
@@ -124,7 +125,7 @@ class CrawlController:
             await frontier.flush()
             self._note_end(frontier.core)
             self.stop(self._course.ending)
-            await telling.end(self._course.ending.value)
+            await telling.end(self._course.why_ended)
             await self._write_reports(running)
             return await self._facts(frontier, seeding)
 
@@ -235,7 +236,7 @@ class CrawlController:
     async def _facts(self, frontier: AsyncFrontier, seeding: Seeding) -> RunFacts:
         return RunFacts(
             job=str(self._job.directory),
-            ended=self._course.ending.value,
+            ended=self._course.why_ended,
             elapsed_s=self._clock() - self._statistics.started_s,
             seeds=await seeding.facts(self._statistics),
             run=self._statistics,

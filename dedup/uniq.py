@@ -200,11 +200,12 @@ class UniqFilter:
         for stage in reversed(self._stages):
             stage.check()
 
-    def close(self) -> None:
-        """Sync and let go of all files; a second call does nothing. Raises: OSError, with the files let go."""
+    def close(self, *, stands: bool = True) -> None:
+        """Sync and let go of all files, once; unless it `stands`, its position stays as it was. Raises: OSError, then."""
         if self._is_closed:
             return
         self._is_closed = True
+        self._synced_calls = self._synced_calls if stands else self._calls
         with ExitStack() as closing:
             for stage in self._stages:
                 closing.callback(stage.close)

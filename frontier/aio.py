@@ -1,8 +1,9 @@
 """The thin asyncio face: leases are handed to a first-come-first-served line of waiting tasks.
 
 One pump serves them all. It runs when a lease comes back, when URLs come in, when a gate or a queue is changed, when the store
-has answered, and at the one time that the core names (at most one `call_later`): no polling, no time-out per worker.
-What is changed by `core` itself wakes nobody: use the methods here.
+has answered, and at the one time that the core names (at most one `call_later`): no polling, no time-out per worker. A task
+that nobody is before and for whom there is a lease gets it without waiting. What is changed by `core` itself wakes nobody:
+use the methods here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from frontier.bell import Alarm, Bell
 from frontier.cancellation import outlast
 from frontier.core import Frontier
 from frontier.errors import FrontierError
@@ -42,14 +44,15 @@ class AsyncFrontier:
         self._open = open
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[Lease]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._bell = Bell(self._loop, self._pump)
+        self._alarm = Alarm(self._loop, self._pump, lambda: self.core.now_s())  # noqa: PLW0108  there is no core yet
         self._is_stopped = False
         self._is_paused = False
         self._is_open = False
 
     async def __aenter__(self) -> AsyncFrontier:
         """Open the Frontier, off the loop. Raises what `open` raises; a cancelled opening leaves nothing open."""
-        self.core = await _opened(partial(self._open, self._wake_from_thread))
+        self.core = await _opened(partial(self._open, self._bell.ring))
         self._is_open = True
         return self
 
@@ -69,13 +72,18 @@ class AsyncFrontier:
         return self._then_pump(lambda: self.core.schedule(candidates, found_on))
 
     async def lease(self) -> Lease:
-        """The next URL that may be fetched; waits as long as there is hope.
+        """The next URL that may be fetched, at once if there is one and nobody waits; waits as long as there is hope.
 
         A cancelled caller's lease is released. Raises: Drained, StoreUnavailable.
         """
+        if not self._waiting and (lease := self._next()) is not None:
+            return lease
         waiter: asyncio.Future[Lease] = self._loop.create_future()
         self._waiting.append(waiter)
-        self._pump()
+        if len(self._waiting) == 1:
+            self._telling(self._wait_on)  # the core was asked just now
+        else:
+            self._pump()
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -161,8 +169,7 @@ class AsyncFrontier:
         """Stop leasing and close the Frontier, off the loop."""
         self.stop_leasing()
         self._is_open = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.stop()
         await asyncio.to_thread(self.core.close)
 
     def _then_pump(self, call: Callable[[], T]) -> T:
@@ -172,17 +179,14 @@ class AsyncFrontier:
         finally:
             self._pump()
 
-    def _wake_from_thread(self) -> None:
-        """Called by the store's thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._pump)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
-
     def _pump(self) -> None:
-        """Hand leases to those who wait, then arm the timer for the next moment that may bring one."""
+        """Hand leases to those who wait, then set the alarm for the next moment that may bring one."""
+        self._telling(self._serve)
+
+    def _telling(self, act: Callable[[], None]) -> None:
+        """An error of the core's concerns all who wait."""
         try:
-            self._serve()
+            act()
         except FrontierError as error:
             self._fail_all(error)
 
@@ -195,11 +199,7 @@ class AsyncFrontier:
             if lease is not None:
                 self._waiting.popleft().set_result(lease)
                 continue
-            # Asked after the lease, which takes the store's answers: the last URL may have died as a duplicate.
-            if self._is_stopped or self._is_hopeless():
-                self._fail_all(Drained())
-            else:
-                self._arm()
+            self._wait_on()
             return
         if self._is_open:  # else the core belongs to the thread that opens or closes it
             self.core.take_answers()  # nobody waits for a lease, but there may be a trouble to tell
@@ -218,14 +218,17 @@ class AsyncFrontier:
             self.core.take_answers()  # as `lease` does
         return None if self._is_paused or self._is_stopped else self.core.lease()
 
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _wait_on(self) -> None:
+        """There is no lease for those who wait: tell them if none will come, else set the alarm.
+
+        Called after the core was asked for one, which takes the store's answers: the last URL may have died as a duplicate.
+        """
+        if self._is_stopped or self._is_hopeless():
+            self._fail_all(Drained())
+            return
         at_s = None if self._is_paused else self.core.wake().at_s
         if at_s is not None:
-            wait_s = max(at_s - self.core.now_s(), 0.0)
-            self._timer = self._loop.call_later(wait_s, self._pump)
+            self._alarm.set(at_s)
 
     def _fail_all(self, error: Exception) -> None:
         while self._waiting:

@@ -44,6 +44,8 @@ class Backlog:
         self.said = 0  #: number of the last batch
         self.durable = 0  #: number of the last durable batch
         self.is_full = False  #: the store must catch up before anything new is begun
+        #: Rows, bytes and finishes since the store was last told to begin.
+        self._gathered = (0, 0, 0)
 
     @property
     def behind(self) -> Behind:
@@ -60,6 +62,8 @@ class Backlog:
         self.said = number = batch.number
         rows, size = batch.rows, batch.bytes if batch.new or batch.exchanged else 0
         self._batches.append((number, rows, size, finishes))
+        gathered = self._gathered
+        self._gathered = (gathered[0] + rows, gathered[1] + size, gathered[2] + finishes)
         self.rows += rows
         self.bytes += size
         self.finishes += finishes
@@ -74,8 +78,18 @@ class Backlog:
             self.rows -= rows
             self.bytes -= size
             self.finishes -= finishes
+        if not batches:
+            self._gathered = (0, 0, 0)
         if self.is_full:
             self._weigh()
+
+    def begins(self) -> bool:
+        """Whether the store should begin with what it has gathered: half of what may be behind. Says so once for each half."""
+        rows, size, finishes = self._gathered
+        if 2 * finishes >= self._max_finishes or 2 * rows >= MAX_ROWS or 2 * size >= MAX_BYTES:
+            self._gathered = (0, 0, 0)
+            return True
+        return False
 
     def _weigh(self) -> None:
         self.is_full = self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES

@@ -123,6 +123,8 @@ class Books:
             self.backlog.add(batch, finishes)
             outbox.batch = Batch(batch.number + 1)
             self._store.write(batch)
+            if self.backlog.begins():
+                self._store.hurry()
         if outbox.has_questions():
             self._ask()
 

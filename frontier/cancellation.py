@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 
 class Closable(Protocol):
@@ -32,28 +32,76 @@ async def outlast(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Await work that is always finished, however often the caller is cancelled; only then the cancellation goes on.
 
-    What the work raises comes before the cancellation.
+    What the work raises comes before the cancellation. The work runs in the caller's task, so it must not set time-outs of its
+    own (`asyncio.timeout`, `TaskGroup`): these end by cancelling the task, and would be taken for the caller's cancellation.
+    Cost: 1 µs for each time that the work waits, where a task of its own takes 20.
     """
-    result, cancelled = await _finished(work)
-    if cancelled is not None:
-        raise cancelled
-    return result
+    ended = await _Lasting(work)
+    if ended.cancelled is not None:
+        raise ended.cancelled
+    return ended.result
 
 
 async def or_closed(opening: Coroutine[Any, Any, C]) -> C:
-    """Await what opens something; a caller that is cancelled meanwhile leaves nothing open.
+    """Await what opens something, as `to_the_end` does; a caller that is cancelled meanwhile leaves nothing open."""
+    opened = await _Lasting(opening)
+    if opened.cancelled is not None:
+        opened.result.close()
+        raise opened.cancelled
+    return opened.result
 
-    What the opening raises comes before the cancellation.
+
+class _Ended(NamedTuple, Generic[T]):
+    """What the work came to, and the last cancellation of the caller meanwhile."""
+
+    result: T
+    cancelled: asyncio.CancelledError | None
+
+
+class _Lasting(Generic[T]):
+    """Awaits work step by step in the caller's task. Raises what the work raises."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, _Ended[T]]:
+        """Whatever the task is woken with, the work goes on: it asks what it waited for by itself."""
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            try:
+                awaited = self._work.send(None)
+            except StopIteration as end:
+                return _Ended(end.value, cancelled)
+            held = None if awaited is None else _Held(awaited)  # None: it lets others run, as `sleep(0)` does
+            try:
+                yield held
+            except asyncio.CancelledError as error:
+                if held is None or held.is_cancelled:  # else what it waited for was, which is the work's affair
+                    cancelled = error
+            except Exception:  # noqa: BLE001, S110 - the work is told by what it waited for
+                pass
+            except BaseException:  # the end of the task, or of the process
+                self._work.close()
+                raise
+
+
+class _Held:
+    """What the work waits for, as the caller's task sees it: a future that cannot be cancelled.
+
+    The task then keeps the cancellation until what it waits for is done.
     """
-    opened, cancelled = await _finished(opening)
-    if cancelled is not None:
-        opened.close()
-        raise cancelled
-    return opened
 
+    __slots__ = ("_asyncio_future_blocking", "add_done_callback", "get_loop", "is_cancelled")
 
-async def _finished(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
-    """What the work came to, and the last cancellation of the caller meanwhile. Raises what the work raises."""
-    task = asyncio.ensure_future(work)
-    cancelled = await outlast(task)
-    return task.result(), cancelled
+    def __init__(self, awaited: asyncio.Future[Any]) -> None:
+        awaited._asyncio_future_blocking = False  # noqa: SLF001 - the two are asyncio's protocol between await and task
+        self._asyncio_future_blocking = True
+        self.add_done_callback: Callable[..., None] = awaited.add_done_callback
+        self.get_loop = awaited.get_loop
+        self.is_cancelled = False  #: the caller was cancelled while it waited
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Refuse, and remember it."""
+        del msg
+        self.is_cancelled = True
+        return False

@@ -11,6 +11,7 @@ from dedup.errors import BadParameters, DedupError
 from dedup.errors import FormatMismatch as FilterMismatch
 from dedup.registered import found
 from dedup.uniq import UniqFilter
+from dedup.young import YoungFilter
 from frontier.books import Books, Receivers
 from frontier.checkpoints import Checkpoints, catch_up
 from frontier.clocks import Clock, never_back, steady_clock
@@ -18,7 +19,7 @@ from frontier.core import Frontier
 from frontier.division.consigning import Consigning
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
-from frontier.filters import DedupFilter, checked_uniq
+from frontier.filters import DedupFilter, checked_uniq, keep_pair, pair_of
 from frontier.fingerprints import name_id
 from frontier.intake import Intake
 from frontier.leases import Leases
@@ -244,15 +245,21 @@ def _open_filter(
         return _open_beside(state, order, store, opening, given)
     folder = None if state is None else state / SEEN_FOLDER
     with _filter_errors(None if given is not None else folder):
-        seen = open_filter(folder, order.uniq) if given is None else given
-        _catch_up(seen, store, opening)
+        seen = given or open_filter(folder, order.uniq, kept=True)
+        _catch_up(seen, store, opening, None if given is not None else folder)
     return seen
 
 
-def open_filter(folder: Path | None, uniq: object | None = None) -> SeenFilter:
-    """The filter in a folder, None: in memory, exact; blocks. Raises: PolicyError, FormatMismatch, StoreUnavailable."""
+def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool = False) -> SeenFilter:
+    """The filter in a folder, None: in memory, exact; blocks. `kept`: a store tells its keys to one that is empty.
+
+    Raises: PolicyError, FormatMismatch, StoreUnavailable.
+    """
     with _filter_errors(folder):
-        return ExactFilter() if folder is None else DedupFilter(UniqFilter.open(folder, checked_uniq(uniq)))
+        if folder is None:
+            return ExactFilter()
+        opened = UniqFilter.open(folder, checked_uniq(uniq))
+        return DedupFilter(YoungFilter(opened) if kept else opened)
 
 
 @contextmanager
@@ -283,10 +290,17 @@ def _open_beside(
     return seen
 
 
-def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening) -> None:
-    """Tell the filter what it may not know; let go of it if that fails."""
+def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None) -> None:
+    """Tell the filter what it may not know, if it is the store's own; let go of it if that fails."""
     try:
+        pair = None if folder is None else pair_of(folder, opening.notes)
         catch_up(store, seen, opening)
+        if folder is not None and pair is not None:
+            keep_pair(folder, store, pair)
+    except (FormatMismatch, FilterMismatch):
+        store.close(clean=opening.clean)  # nothing was written: the next opening finds what this one found
+        seen.close()
+        raise
     except BaseException:
         seen.close()
         raise

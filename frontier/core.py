@@ -107,6 +107,7 @@ class Frontier:
         """The next URL that may be fetched now, or None; `wake()` says when to ask again."""
         self._drain()
         if self._books.backlog.is_full:
+            self._store.hurry()
             return None
         while True:
             now_s = self._clock()
@@ -120,6 +121,7 @@ class Frontier:
                 return self._leases.hand_out(lane, head, now_s)
             self._books.say()  # such as that a queue was over its budget, with which the crawl may end
             if not self._drain():
+                self._parts.hurry(self._store)
                 return None
 
     def wake(self) -> Wake:
@@ -226,6 +228,10 @@ class Frontier:
     def show_leases(self, board: Board) -> None:
         """From now on `board` is told what is leased here."""
         self._leases.board = self._endings.board = board
+
+    def hurry(self) -> None:
+        """Have what was said durable soon, as somebody waits for it: the store gathers more no longer."""
+        self._store.hurry()
 
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""

@@ -1,12 +1,24 @@
-"""The filters of dedup behind this room's seam: a job's own one."""
+"""The filters of dedup behind this room's seam: a job's own one, and the file by which it is known whose it is."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from dedup.durablefiles import replace_file
 from dedup.errors import BadParameters
+from dedup.errors import FormatMismatch as FilterMismatch
+from dedup.folderformat import Format, read_record
 from dedup.uniq import UniqFilter, UniqParameters
+from dedup.young import YoungFilter
+from frontier.checkpoints import KeepsNotes
 from frontier.errors import PolicyError
+from frontier.pairing import PAIR, Pair, next_pair
+
+#: In the filter's folder, JSON: whose it is.
+PAIR_FILE = "STORE"
+_FORMAT = Format(magic="anabranch filter's store", version=1, parameters={})
 
 
 class DedupFilter:
@@ -14,13 +26,13 @@ class DedupFilter:
 
     blocks = False
 
-    def __init__(self, uniq: UniqFilter) -> None:
+    def __init__(self, uniq: UniqFilter | YoungFilter) -> None:
         self._uniq = uniq
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """For each key, whether it was never marked."""
-        answer: list[bool] = self._uniq.unseen(keys).tolist()
-        return answer
+        answer = self._uniq.unseen(keys)
+        return answer if isinstance(answer, list) else answer.tolist()
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Mark the keys as seen."""
@@ -46,6 +58,37 @@ class DedupFilter:
             "false_drop_probability": statistics.false_drop,
             "expected_lost": statistics.expected_lost,
         }
+
+
+def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
+    """What the store with these notes and the filter in the folder keep from this opening on; changes nothing.
+
+    Raises: FormatMismatch if they do not belong together (dedup's for what is damaged); OSError.
+    """
+    return next_pair(_read(notes.get(PAIR, ""), "the store's note of its filter"), _kept(folder / PAIR_FILE))
+
+
+def keep_pair(folder: Path, store: KeepsNotes, pair: Pair) -> None:
+    """Both have it durably, before the filter is told of any new URL (blocks). Raises: OSError; StoreUnavailable."""
+    store.note({PAIR: str(pair)})  # first: a filter that is ahead would be taken for one of a later state
+    replace_file(folder / PAIR_FILE, json.dumps(_FORMAT.record() | {PAIR: str(pair)}).encode() + b"\n")
+
+
+def _kept(path: Path) -> Pair | None:
+    if not path.exists():
+        return None
+    found = read_record(path)
+    _FORMAT.require(path, found)
+    return _read(str(found.get(PAIR)), str(path))
+
+
+def _read(text: str, place: str) -> Pair | None:
+    try:
+        return Pair.read(text)
+    except ValueError as error:
+        raise FilterMismatch(
+            f"{place} is damaged: {text!r}; restore store and filter from the same copy, or start over"
+        ) from error
 
 
 def uniq_parameters(*, exact: bool, expect: int, false_positive: float) -> UniqParameters:

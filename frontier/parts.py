@@ -100,6 +100,12 @@ class Parts:
         """What the store waits for, in words, as it fails and is tried again; empty if nothing."""
         return "" if self.books.waiting is None else self.books.waiting.words(now_s)
 
+    def hurry(self, store: FrontierStore) -> None:
+        """Nothing can be leased: what was asked is wanted now, and so is what a crawl without leases may end with."""
+        wanted = self.schedule.placement.loading or self.books.asked
+        if wanted or not (self.leases or self.books.backlog.is_empty):
+            store.hurry()
+
     @property
     def is_reading(self) -> bool:
         """Rows were asked of the store that may be leased."""

@@ -2,13 +2,42 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
+from crawler.loops import LoopFactory, loop_factory
+from crawler.outcomes.errors import OrderError
+from tests.acceptance.command import LOOP
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="what tests and crawls run on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    loop = config.getoption("--loop")
+    os.environ[LOOP] = loop
+    if loop == "uvloop":
+        config.pluginmanager.register(OnUvloop())
+
+
+class OnUvloop:
+    """Has every async test run on uvloop."""
+
+    def pytest_asyncio_loop_factories(self, config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+        return {"uvloop": _uvloop}
+
+
+def _uvloop() -> asyncio.AbstractEventLoop:
+    try:
+        return loop_factory("uvloop")()
+    except OrderError as error:
+        pytest.skip(f"--loop uvloop: {error}")
 
 
 @pytest.fixture

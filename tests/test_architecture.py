@@ -37,8 +37,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetching/answers.py",
         "crawler/fetching/exchange.py",
         "crawler/fetching/kinds.py",  # its errors
-        "crawler/fetching/requests.py",
-        "crawler/fetching/sessions.py",
+        "crawler/fetching/origins.py",
         "crawler/network/connector.py",
         "crawler/network/idle.py",
         "crawler/network/socks.py",
@@ -81,8 +80,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "frontier/fingerprints.py",
     ),
     "yarl": (
-        "crawler/fetching/exchange.py",
         "crawler/fetching/fetcher.py",
+        "crawler/fetching/origins.py",
         "crawler/fetching/requests.py",
         "frontier/adapters/crawlee/requests.py",
     ),  # the type of aiohttp's URLs, and of Crawlee's

@@ -99,6 +99,9 @@ def crawl(
     group: Annotated[
         Text, typer.Option(help="A second gate: ip, domain or module:function.", rich_help_panel=_FRONTIER)
     ] = None,
+    store: Annotated[
+        Text, typer.Option(help="Where the queue is: memory (no resuming), or a database.", rich_help_panel=_FRONTIER)
+    ] = None,
     balance_replenish: Annotated[
         Whole, typer.Option(help="Cost units of a queue's turn.", rich_help_panel=_FRONTIER)
     ] = None,
@@ -131,6 +134,9 @@ def crawl(
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
     processes: Annotated[
         Whole, typer.Option(help="Processes that hosts are divided among.", rich_help_panel=_FETCH)
+    ] = None,
+    loop: Annotated[
+        Text, typer.Option(help="auto (uvloop if it is installed), asyncio or uvloop.", rich_help_panel=_FETCH)
     ] = None,
     timeout: Annotated[Text, typer.Option(help="Time for one fetch in all.", rich_help_panel=_FETCH)] = None,
     max_body: Annotated[

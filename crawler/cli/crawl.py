@@ -20,7 +20,9 @@ from crawler.interpreter import tune_interpreter
 from crawler.jobs.checking import check_names
 from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import is_over
 from crawler.jobs.seeds import Seed, read_seeds
+from crawler.loops import loop_factory
 from crawler.operating.control import ControlRefused
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -78,10 +80,17 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen) -> int:
         _check_round(order)
     seeds = _seeds(chosen)
     with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
+        if is_over(job.state, seeds):
+            if command.verbosity >= 0:
+                _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
+            return ExitCode.DONE
         settle_processes(job.directory, order.crawl.processes)
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
-        return asyncio.run(_crawl(order, job, seeds, command.verbosity))
+        made = loop_factory(order.crawl.loop)
+        # The parent of several processes only passes on what they send; it is their loops that the order speaks of.
+        with asyncio.Runner(loop_factory=made if order.crawl.processes == 1 else None) as runner:
+            return runner.run(_crawl(order, job, seeds, command.verbosity))
 
 
 def _check_round(order: CrawlOrder) -> None:

@@ -23,11 +23,12 @@ from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.embedded import Snapshot, opened_embedded
 from crawler.jobs.job import ORDER_FILE, JobFolder, is_embedded, is_job
-from crawler.jobs.opening import open_job
+from crawler.jobs.opening import open_job, refuse_forgotten
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
 from crawler.operating.verbs import WHATEVER_KEY, answer
+from crawler.orders.frontier import MEMORY
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
@@ -128,14 +129,15 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
 
     A job that has nothing left stays a finished one.
 
-    Raises: UsageError if nothing was ever queued, JobInUse; as a crawl does.
+    Raises: UsageError if nothing was ever queued, QueueForgotten, JobInUse; as a crawl does.
     """
     with JobFolder.open(directory) as job:
         order_file = directory / ORDER_FILE
         if not order_file.is_file():
             raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
         order = load_order(order_file, {})
-        if not order.frontier.store and not has_store(job.state):
+        refuse_forgotten(job.state)
+        if order.frontier.store in {"", MEMORY} and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
         with open_job(job.state, order) as frontier:
             yield frontier, order

@@ -13,14 +13,12 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import ClassVar
 
-from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, create_tag
 
 from crawler.extracting.charsets import html_as_utf8
 from crawler.extracting.css import css_links
 from crawler.extracting.elements import (
     ANCHORS,
-    DATA_CANDIDATES,
-    DATA_URLS,
     EMBEDDED,
     LATE,
     NEEDED,
@@ -39,13 +37,17 @@ from crawler.extracting.speculative import speculative_links
 from crawler.urls.links import LinkResolver
 from crawler.urls.parsing import canonical
 
-#: What a selector finds by attribute: elements with one of these may have links.
-_ATTRIBUTES = ("href", "src", "srcset", "imagesrcset", "poster", "data", "content", "archive", "code")
+#: The elements that lead somewhere or say something by their names.
+_NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style", "template")
+#: Names that HTML knows have numbers below this, the same for all documents; those of others, such as SVG's `use`, are above.
+_KNOWN_TAGS = 1 << 16
 
+#: The context of a plain link.
+_PLAIN = ANCHORS["a"]
 #: The attributes of an anchor that make it more than a plain link.
 _SPECIAL = LATE | {"rel", "style"}
-#: What a page has that has one of those; a page with another `data-` attribute, as most have, is not searched for them.
-_LATE = re.compile(rb"data-(?:%b)" % b"|".join(name.removeprefix("data-").encode() for name in sorted(LATE)))
+#: The attributes by which an element of any name may have links.
+_MARKS = LATE | {"style"}
 
 #: How much is kept of what `meta` elements say to robots.
 _MAX_ROBOTS = 16
@@ -84,15 +86,10 @@ def read_html(
 
 
 @cache
-def _selector(css: bool, forms: bool, speculative: bool, data: bool, xlink: bool) -> str:
-    """The selector of all elements that may matter: fewer kinds are found faster."""
-    kinds = [f"[{name}]" for name in _ATTRIBUTES]
-    kinds += ["[style]", "style"] if css else []
-    kinds += ["form"] if forms else []
-    kinds += ["script"] if speculative else []
-    kinds += [f"[{name}]" for name in (*DATA_URLS, *DATA_CANDIDATES)] if data else []
-    kinds += ["a", "image", "use"] if xlink else []  # no selector finds an attribute of another namespace
-    return f":is({','.join(kinds)})"
+def _names() -> dict[int, str]:
+    """The names by lexbor's numbers, which are cheaper to ask for."""
+    numbers = {create_tag(name).tag_id: name for name in _NAMED}
+    return {number: name for number, name in numbers.items() if number < _KNOWN_TAGS}
 
 
 class _Reading:
@@ -100,7 +97,7 @@ class _Reading:
 
     def __init__(self, options: ExtractOptions) -> None:
         self._options = options
-        self._has_late = False
+        self._has_templates = False
         self._found: list[Reference] = []
         self.base: str | None = None  #: the `href` of the first base that has one
         self.robots: list[str] = []
@@ -111,24 +108,36 @@ class _Reading:
 
         In a template a base means nothing.
         """
-        options, lower = self._options, piece.lower()
-        self._has_late = options.data_attributes and b"data-" in lower and _LATE.search(lower) is not None
-        selector = _selector(options.css, options.forms, options.speculative, self._has_late, b"xlink:" in lower)
         tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
         found: list[Reference] = []
         self._found = found
-        for node in tree.css(selector):
-            attributes, tag = node.attributes, node.tag or ""
-            # Most elements are plain links: they are taken here, where it costs least.
-            if tag == "a" and (text := attributes.get("href")) and _SPECIAL.isdisjoint(attributes):
-                found.append((text, NAVIGATION, "a/@href"))
+        if (root := tree.root) is not None:
+            self._walk(root)
+        if self._has_templates:
+            base = self.base
+            for fragment in _templates(tree):
+                self._walk(fragment)
+            self.base = base
+        return found
+
+    def _walk(self, top: LexborNode) -> None:
+        """Take all elements in document order."""
+        found, names = self._found, _names()
+        for node in top.traverse():
+            number, attributes = node.tag_id, node.attributes
+            tag = names.get(number)
+            if tag is None:
+                if attributes and (number >= _KNOWN_TAGS or not _MARKS.isdisjoint(attributes)):
+                    self._take(node, node.tag or "", attributes)
+            # Most links are plain: they are taken here, where it costs least.
+            elif (
+                tag == "a"
+                and (text := attributes.get("href"))
+                and (len(attributes) == 1 or _SPECIAL.isdisjoint(attributes))
+            ):
+                found.append((text, NAVIGATION, _PLAIN))
             else:
                 self._take(node, tag, attributes)
-        base = self.base
-        for node in _in_templates(tree, selector):
-            self._take(node, node.tag or "", node.attributes)
-        self.base = base
-        return found
 
     def _take(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         found = self._found
@@ -144,7 +153,7 @@ class _Reading:
                 self._BY_TAG[tag](self, node, attributes)
         if "style" in attributes and self._options.css:
             found += styled(attributes)
-        if self._has_late and not LATE.isdisjoint(attributes):
+        if self._options.data_attributes and not LATE.isdisjoint(attributes):
             found += late(attributes)
 
     def _take_base(self, _: LexborNode, attributes: Attributes) -> None:
@@ -174,17 +183,27 @@ class _Reading:
         if self._options.speculative and "src" not in attributes:
             self._found += islice(speculative_links(node.text()), MAX_REFERENCES)
 
+    def _take_template(self, _: LexborNode, __: Attributes) -> None:
+        self._has_templates = True  # what they hold comes behind the rest
+
     _BY_TAG: ClassVar = MappingProxyType(
-        {"base": _take_base, "meta": _take_meta, "link": _take_link, "style": _take_style, "script": _take_script}
+        {
+            "base": _take_base,
+            "meta": _take_meta,
+            "link": _take_link,
+            "style": _take_style,
+            "script": _take_script,
+            "template": _take_template,
+        }
     )
 
 
-def _in_templates(tree: LexborHTMLParser, selector: str) -> Iterator[LexborNode]:
-    """The elements in templates, also in templates in templates, in document order."""
+def _templates(tree: LexborHTMLParser) -> Iterator[LexborNode]:
+    """What templates hold, also templates in templates, in document order."""
     fragments = tree.template_fragments()[::-1]
     while fragments:
         fragment = fragments.pop()
-        yield from fragment.css(selector)
+        yield fragment
         fragments.extend(reversed(fragment.template_fragments()))
 
 

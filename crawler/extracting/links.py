@@ -80,17 +80,14 @@ def gathered(
     max_chars = max_links * CHARS_A_LINK
     while len(links) < max_links and kept_chars < max_chars and resolved_chars < RESOLVED_A_KEPT * max_chars:
         batch = list(islice(rest, _BATCH))
-        if not batch:
-            break
         urls = resolver.resolve(base, [text for text, _, _ in batch])
         for url, (_, hop, context) in zip(urls, batch, strict=True):
-            if url is None:
-                resolved_chars += len(base)
-                continue
-            resolved_chars += len(url)
-            if url not in links:
+            if url is not None and url not in links:
                 links[url] = make(Link, (url, hop, context))
                 kept_chars += len(url)
+        if len(batch) < _BATCH:
+            break
+        resolved_chars += sum(len(base if url is None else url) for url in urls)
     kept = list(links.values())
     others = {text for text, _, _ in rest}
     return kept[:max_links], max(len(kept) - max_links, 0) + len(others)

@@ -1,8 +1,9 @@
 """One HTTP exchange: a URL in, a `Response` or a `FetchError` out.
 
     fetcher     what a fetch is asked for, and what comes of it
-    requests    what is sent; exchange: one request, its answer read within its limits; answers: aiohttp's response
-    sessions    aiohttp's client, once for each way out
+    exchange    one request, its answer read within its limits; answers: an answer's head
+    requests    what is sent; origins: what the requests of a site have in common
+    ways        aiohttp's connector, once for each way out
     options     what every fetch does and may cost (the order's [fetch]); sites: what is different for a part of the web
     response    what came back, raw; bodies: its payload, in memory while small, in a file without a name when large
     decoding    content codings undone, with a limit on what comes out

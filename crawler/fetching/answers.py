@@ -1,19 +1,17 @@
-"""aiohttp's response, as a crawl wants it: it knows its peer, and shows what came of a head without end."""
+"""An answer whose head has been read, and what came of a head without end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-import aiohttp
+from aiohttp import StreamReader
+from aiohttp.http import RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.network.wire import HeadTooLong
-
-if TYPE_CHECKING:
-    from aiohttp.connector import Connection
+from crawler.network.wire import HeadTooLong, Wire
 
 #: Most headers of an answer; the rest is cut.
 MAX_HEADERS = 1000
@@ -22,42 +20,64 @@ _STATUS_LINE = re.compile(rb"HTTP/(\d)\.(\d) (\d{3})(?: ([^\r\n]*))?\r?\n")
 _INFORMATIONAL = re.compile(rb"(?:HTTP/1\.[01] 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
 
 
-class Answer(aiohttp.ClientResponse):
-    """An answer whose head has been read."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The head, and where the body comes."""
 
-    address = ""  #: IP address that the connection went to
-    is_head_cut = False  #: its head had no end; there is no body
+    status: int
+    reason: str  #: its words, as sent
+    version: tuple[int, int]  #: of HTTP
+    headers: CIMultiDictProxy[str]
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    content: StreamReader
+    is_head_cut: bool = False  #: its head had no end; there is no body
 
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """A short answer has left its connection when this returns, so the peer is asked for before."""
-        assert connection.transport is not None
-        peer = connection.transport.get_extra_info("peername")
-        self.address = peer[0] if peer else ""
-        try:
-            return await super().start(connection)
-        except HeadTooLong as error:
-            found = _INFORMATIONAL.sub(b"", error.head, count=1)
-            line = _STATUS_LINE.match(found)
-            if line is None:
-                raise
-            self.close()
-            self._take(line, found[line.end() :])
-            return self
+    def at_hand(self) -> bytes:
+        """What is left of the body if its end has come, as it mostly has with the head; else none, and one has to wait."""
+        content = self.content
+        if not content.is_eof() or content.at_eof():
+            return b""
+        pieces = content._buffer  # noqa: SLF001 - `readany` has the parser go on for each piece
+        found = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        return found
 
     def unread(self) -> bytes:
         """What came of the body and was not read: once it has broken off, aiohttp hands that out no more."""
         return self.content._read_nowait(-1)  # noqa: SLF001 - there is no other way to it
 
-    def _take(self, line: re.Match[bytes], rest: bytes) -> None:
-        lines = rest.split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is not whole
-        parted = (one.rstrip(b"\r").partition(b":") for one in lines)
-        self.is_head_cut = True
-        self.version = aiohttp.HttpVersion(int(line[1]), int(line[2]))
-        self.status = int(line[3])
-        self.reason = (line[4] or b"").decode("utf-8", "surrogateescape")
-        self._raw_headers = tuple((name, value.strip()) for name, colon, value in parted if colon and name.strip())
-        self._headers = by_name(self._raw_headers)
-        self.content = EMPTY_PAYLOAD
+
+async def answer_on(wire: Wire) -> Answer:
+    """The next answer that is none of information only. Raises: what aiohttp raises; HeadTooLong if nothing can be shown."""
+    try:
+        while True:
+            message, content = await wire.read()
+            if not 100 <= message.code < 200 or message.code == 101:
+                return _answer(message, content)
+    except HeadTooLong as error:
+        cut = _cut(error.head)
+        if cut is None:
+            raise
+        return cut
+
+
+def _answer(message: RawResponseMessage, content: StreamReader) -> Answer:
+    return Answer(message.code, message.reason, message.version, message.headers, message.raw_headers, content)
+
+
+def _cut(head: bytes) -> Answer | None:
+    """What came of a head without end: the status, if that did, and the whole lines."""
+    found = _INFORMATIONAL.sub(b"", head, count=1)
+    line = _STATUS_LINE.match(found)
+    if line is None:
+        return None
+    lines = found[line.end() :].split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is not whole
+    parted = (one.rstrip(b"\r").partition(b":") for one in lines)
+    fields = tuple((name, value.strip()) for name, colon, value in parted if colon and name.strip())
+    reason = (line[4] or b"").decode("utf-8", "surrogateescape")
+    return Answer(
+        int(line[3]), reason, (int(line[1]), int(line[2])), by_name(fields), fields, EMPTY_PAYLOAD, is_head_cut=True
+    )
 
 
 def by_name(fields: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:

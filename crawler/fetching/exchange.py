@@ -4,93 +4,118 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
-from yarl import URL
 
-from crawler.fetching.answers import MAX_HEADERS, Answer, by_name
-from crawler.fetching.requests import request_head
+from crawler.fetching.answers import MAX_HEADERS, Answer, answer_on, by_name
+from crawler.fetching.requests import without_credentials
 from crawler.fetching.response import Cut, Response
-from crawler.network.wire import DIAL
+from crawler.network.wire import Dial, Times, Wire
 from crawler.outcomes.failures import BadHttp, ProxyFailed
 from crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import Connection
+
     from crawler.fetching.bodies import Body
     from crawler.fetching.options import FetchOptions, Limits
     from crawler.fetching.proxies import Proxy
-
+    from crawler.network.connector import Connector
 
 #: What reading a body raises if the rest of it will not come.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
 
-class Exchange:
-    """One URL asked for, once; with a `DIAL` of its own."""
+class Asking(NamedTuple):
+    """What is sent, and to whom."""
 
-    def __init__(self, url: str, body: Body, options: FetchOptions, limits: Limits, proxy: Proxy | None) -> None:
-        self._url = url
+    url: str
+    request: bytes  #: all of it
+    proxy: Proxy | None
+    key: ConnectionKey  #: of the connections over which it may go
+    connecting: Callable[[], aiohttp.ClientRequest]  #: makes what aiohttp's connector makes a connection for
+
+
+class Exchange:
+    """One URL asked for, once."""
+
+    def __init__(self, asking: Asking, dial: Dial, body: Body, options: FetchOptions, limits: Limits) -> None:
+        """`dial` is told what becomes of a connection that has to be made."""
+        self._asking = asking
+        self._dial = dial
         self._body = body
         self._options = options
         self._limits = limits
-        self._proxy = proxy
         self._cuts: list[Cut] = []
+        self._address = ""
         self._answer: Answer | None = None
         self._break: Exception | None = None  #: why the rest of the body will not come
 
-    async def run(self, session: aiohttp.ClientSession, headers: dict[str, str], *, keep_broken: bool) -> None:
+    async def run(self, connector: Connector, *, keep_broken: bool) -> None:
         """Ask and read, within the time. What is cut is kept, if the body had begun.
 
         A body that broke off is cut too with `keep_broken`, else it raises. Raises: what the libraries raise, ProxyFailed.
         """
+        over_s = asyncio.get_running_loop().time() + self._limits.timeout_s
+        while True:
+            connection = connector.kept(self._asking.key)
+            if connection is None:
+                async with asyncio.timeout_at(over_s):  # over a connection its wire sees to the time
+                    connection = await self._connected(connector)
+            try:
+                await self._run_over(connection, over_s, keep_broken=keep_broken)
+                return
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                # A kept connection that proves dead is worth another try at once (RFC 9112 section 9.3.1). A fresh one is not:
+                # that would be a fetch that the host's gate never saw. Ends, since a try takes a kept one away.
+                if self._answer is not None or self._dial.is_fresh:
+                    raise
+            finally:
+                self._leave(connection)
+
+    async def _connected(self, connector: Connector) -> Connection:
         try:
-            async with asyncio.timeout(self._limits.timeout_s):
-                answer = self._answer = await self._asked(session, headers)
-                await self._read(answer)
-                if self._break is not None:
-                    if not keep_broken:
-                        raise self._break
-                    self._cut(Cut.DISCONNECT)
+            return await connector.connected(self._asking.connecting(), self._dial)
+        except aiohttp.ClientHttpProxyError as error:
+            proxy = self._asking.proxy
+            if proxy is None or error.status != _PROXY_AUTHENTICATION_REQUIRED:
+                raise
+            raise ProxyFailed(proxy.refusal) from error
+
+    async def _run_over(self, connection: Connection, over_s: float, *, keep_broken: bool) -> None:
+        wire, options = connection.protocol, self._options
+        assert isinstance(wire, Wire)
+        self._address = wire.address
+        wire.ask(self._asking.request, Times(over_s, options.first_byte_timeout_s, options.read_timeout_s))
+        try:
+            answer = self._answer = await answer_on(wire)
+            await self._read(answer)
         except TimeoutError:
             if not self._body.size:
                 raise
-            self._cut(Cut.TIME)
-        finally:
-            if self._answer is not None:
-                self._answer.release()
+            self._cuts.append(Cut.TIME)
+        if self._break is not None:
+            if not keep_broken:
+                raise self._break
+            self._cuts.append(Cut.DISCONNECT)
+
+    def _leave(self, connection: Connection) -> None:
+        """It is kept if the whole answer has come over it, and all of it was wanted."""
+        if self._answer is not None and self._answer.content.is_eof() and not self._cuts:
+            connection.release()
+        else:
+            connection.close()
 
     @property
     def _forwarder(self) -> Proxy | None:
         """The proxy that takes the request itself, and may answer it itself; others only connect."""
-        proxy = self._proxy
-        return proxy if proxy is not None and not proxy.is_socks and self._url.startswith("http:") else None
-
-    async def _asked(self, session: aiohttp.ClientSession, headers: dict[str, str]) -> Answer:
-        """The answer's head. A kept connection that proves dead is worth another try at once (RFC 9112 section 9.3.1).
-
-        A fresh one is not: that would be a fetch that the host's gate never saw. Ends, since a try takes a kept one away.
-        """
-        url, proxy = URL(self._url, encoded=True), self._proxy
-        ways: dict[str, object] = {}
-        if proxy is not None and not proxy.is_socks:
-            ways = {"proxy": proxy.url, "proxy_headers": proxy.headers()}
-        while True:
-            try:
-                answer = await session.get(url, headers=headers, allow_redirects=False, **ways)  # type: ignore[arg-type]
-            except aiohttp.ClientConnectorError:
-                raise
-            except aiohttp.ClientHttpProxyError as error:
-                if proxy is None or error.status != _PROXY_AUTHENTICATION_REQUIRED:
-                    raise
-                raise ProxyFailed(proxy.refusal) from error
-            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                if DIAL.get().is_fresh:
-                    raise
-            else:
-                assert isinstance(answer, Answer)
-                return answer
+        proxy = self._asking.proxy
+        return proxy if proxy is not None and not proxy.is_socks and self._asking.url.startswith("http:") else None
 
     async def _read(self, answer: Answer) -> None:
         """Read the body up to a limit; the rest is never read."""
@@ -101,39 +126,46 @@ class Exchange:
             raise ProxyFailed(proxy.refusal)
         if answer.is_head_cut:
             self._cuts.append(Cut.HEADERS)
+        elif whole := answer.at_hand():
+            self._take(whole)
+        else:
+            await self._read_on(answer)
+
+    async def _read_on(self, answer: Answer) -> None:
+        """Read a body that comes by and by, as long as it comes fast enough."""
         now_s = asyncio.get_running_loop().time
         began_s, began_bytes = now_s(), 0
-        body, left, window_s = self._body, self._limits.max_body_bytes, self._options.rate_window_s
-        while chunk := await self._next(answer):
-            if len(chunk) > left:
-                body.append(chunk[:left])
-                self._break = None  # no more was wanted
-                self._cut(Cut.LENGTH)
+        body, window_s = self._body, self._options.rate_window_s
+        while chunk := answer.at_hand() or await self._next(answer):
+            if not self._take(chunk):
                 return
-            body.append(chunk)
-            left -= len(chunk)
             passed_s = now_s() - began_s
             if passed_s >= window_s:
                 if body.size - began_bytes < self._options.min_rate * passed_s:
-                    self._cut(Cut.TIME)
+                    self._cuts.append(Cut.TIME)
                     return
                 began_s, began_bytes = began_s + passed_s, body.size
 
+    def _take(self, chunk: bytes) -> bool:
+        """Keep the next bytes; False, and a cut, if the body has become longer than it may be."""
+        left = self._limits.max_body_bytes - self._body.size
+        if len(chunk) <= left:
+            self._body.append(chunk)
+            return True
+        self._body.append(chunk[:left])
+        self._break = None  # no more was wanted
+        self._cuts.append(Cut.LENGTH)
+        return False
+
     async def _next(self, answer: Answer) -> bytes:
         """The next bytes of the body, those that came before it broke off included; none at its end."""
-        if self._break is not None:
+        if self._break is not None or answer.content.at_eof():
             return b""
         try:
             return await answer.content.readany()
         except _BREAKS as error:
             self._break = error
             return answer.unread()
-
-    def _cut(self, cut: Cut) -> None:
-        """Something of the answer is missing; its connection is of no use any more."""
-        self._cuts.append(cut)
-        if self._answer is not None:
-            self._answer.close()
 
     def response(self, start_s: float, end_s: float) -> Response:
         """What has been read."""
@@ -144,18 +176,17 @@ class Exchange:
             self._cuts.append(Cut.HEADERS)
             fields = fields[:MAX_HEADERS]
             headers = by_name(fields)
-        version = answer.version
         return Response(
-            url=self._url,
+            url=self._asking.url,
             status=answer.status,
-            reason=answer.reason or "",
-            version=f"{version.major}.{version.minor}" if version else "",
+            reason=answer.reason,
+            version="{}.{}".format(*answer.version),
             headers=headers,
             raw_headers=fields,
-            sent=partial(request_head, answer.request_info, is_absolute=self._forwarder is not None),
+            sent=partial(without_credentials, self._asking.request),
             body=self._body,
             cuts=tuple(self._cuts),
-            address=answer.address if self._proxy is None else "",
+            address=self._address if self._asking.proxy is None else "",
             start_s=start_s,
             end_s=end_s,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,19 +11,20 @@ from yarl import URL
 
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.cookies import Cookies
-from crawler.fetching.exchange import Exchange
+from crawler.fetching.exchange import Asking, Exchange
 from crawler.fetching.kinds import FOREIGN, failure_of, out_of_files
 from crawler.fetching.options import FetchOptions, Limits, Site, Validators
-from crawler.fetching.requests import referer
+from crawler.fetching.origins import Origins
+from crawler.fetching.requests import Fields, referer, usual_fields
 from crawler.fetching.response import Response
-from crawler.fetching.sessions import Sessions
 from crawler.fetching.sites import Sites, SiteSettings
+from crawler.fetching.ways import Ways
 from crawler.network.addresses import ip_literal
 from crawler.network.connector import is_public
 from crawler.network.descriptors import Connections
-from crawler.network.wire import DIAL, Dial
+from crawler.network.wire import Dial
 from crawler.outcomes.errors import TooManyFiles
-from crawler.outcomes.failures import AddressRefused, FetchError
+from crawler.outcomes.failures import AddressRefused, FetchError, Unfetchable
 
 if TYPE_CHECKING:
     from crawler.network.dns import Resolver
@@ -59,7 +61,10 @@ class Fetcher:
         self._clock = clock
         self._sites = Sites(options, sites)
         self._cookies = Cookies()
-        self._sessions = Sessions(options, resolver, connections)
+        self._ways = Ways(options, resolver, connections)
+        usual = usual_fields(options)
+        self._fields = Fields(usual)
+        self._origins = Origins(usual)
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 
@@ -84,13 +89,11 @@ class Fetcher:
         settings = self._sites.of(url)
         usual = Limits(self._options.timeout_s, settings.max_body_bytes)
         limits = usual if limits is None else usual.and_also(limits)
-        dial = Dial(is_proxied=settings.proxy is not None, first_byte_s=self._options.first_byte_timeout_s)
-        token = DIAL.set(dial)
+        dial = Dial(is_proxied=settings.proxy is not None)
         body = self._scratch.body()
         try:
-            exchange = Exchange(url, body, self._options, limits, settings.proxy)
-            headers = self._headers(url, settings, conditional, via)
-            await exchange.run(self._sessions.of(settings.proxy), headers, keep_broken=keep_broken)
+            exchange = Exchange(self._asking(url, settings, conditional, via), dial, body, self._options, limits)
+            await exchange.run(self._ways.of(settings.proxy), keep_broken=keep_broken)
             return self._learnt(exchange.response(start_s, self._clock()), settings)
         except _FAILURES as error:
             body.close()
@@ -101,8 +104,6 @@ class Fetcher:
         except BaseException:
             body.close()
             raise
-        finally:
-            DIAL.reset(token)
 
     def uses_proxy(self, url: str) -> bool:
         """Whether a proxy fetches this URL, and so looks its host up."""
@@ -110,7 +111,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._sessions.close()
+        await self._ways.close()
 
     def _learnt(self, response: Response, settings: SiteSettings) -> Response:
         """The same, its cookies taken."""
@@ -118,23 +119,34 @@ class Fetcher:
             self._cookies.learn(response.url, response.headers.getall("Set-Cookie", ()), response.end_s)
         return response
 
-    def _headers(
-        self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None
-    ) -> dict[str, str]:
-        """What this request says besides what all say. Raises: AddressRefused."""
-        headers = dict(settings.headers)
-        if conditional is not None:
-            headers |= conditional.headers()
-        if self._options.referer and via and (page := referer(via, url)):
-            headers["Referer"] = page
-        if settings.cookies and (cookie := self._cookies.header(url, self._clock())):
-            headers["Cookie"] = cookie
+    def _asking(self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None) -> Asking:
+        """The request. Raises: AddressRefused, Unfetchable, ValueError for a URL that cannot be asked for."""
         proxy = settings.proxy
         if proxy is not None:
             self._refuse_private(url)
-            if not proxy.is_socks and not url.startswith("https:"):
-                headers |= proxy.headers()  # with TLS only the CONNECT before it may show them
-        return headers
+        target = self._origins.target(url, proxy)
+        own = self._own_fields(url, settings, conditional, via)
+        if target.origin.authorization:
+            if "Authorization" in own:
+                raise Unfetchable("a user stands in the URL, and another one in the order")
+            own = {**own, "Authorization": target.origin.authorization}
+        if proxy is not None and not proxy.is_socks and url.startswith("http:"):
+            own = {**own, **proxy.headers()}  # with TLS only the CONNECT before it may show them
+        connecting = partial(self._origins.connecting, target.origin.url, proxy)
+        return Asking(url, target.head(self._fields.with_own(own)), proxy, target.origin.key, connecting)
+
+    def _own_fields(
+        self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None
+    ) -> Mapping[str, str]:
+        """What this request says besides what all say."""
+        own = settings.headers
+        if conditional is not None:
+            own = {**own, **conditional.headers()}
+        if self._options.referer and via and (page := referer(via, url)):
+            own = {**own, "Referer": page}
+        if settings.cookies and (cookie := self._cookies.header(url, self._clock())):
+            own = {**own, "Cookie": cookie}
+        return own
 
     def _refuse_private(self, url: str) -> None:
         """A proxy resolves the names; a private address that stands in the URL is still refused. Raises: AddressRefused."""

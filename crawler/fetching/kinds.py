@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import aiohttp
+from aiohttp.http import HttpProcessingError
 
 from crawler.network.wire import MAX_HEAD_BYTES, Dial, HeadTooLong
 from crawler.outcomes.failures import (
@@ -34,10 +35,11 @@ FOREIGN: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
         aiohttp.InvalidURL: Unfetchable,
         aiohttp.NonHttpUrlClientError: Unfetchable,
         HeadTooLong: ConnectionLost,
-        aiohttp.ClientResponseError: BadHttp,  # the parser's; also of a body, if it came in one packet with the head
+        HttpProcessingError: BadHttp,  # the parser's; also of a body, if it came in one packet with the head
+        aiohttp.ClientResponseError: BadHttp,  # the same of a proxy that is asked to connect
         aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors
         OSError: ConnectionLost,
-        ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the header writer cannot take
+        ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the request cannot take
     }
 )
 
@@ -66,7 +68,7 @@ def one_line(error: Exception) -> str:
             text = "the server closed the connection without a whole answer"
         case aiohttp.ClientHttpProxyError():
             text = f"the proxy answers {error.status} {error.message}"
-        case aiohttp.ClientResponseError():
+        case HttpProcessingError() | aiohttp.ClientResponseError():
             text = f"bad HTTP: {error.message}"
         case aiohttp.SocketTimeoutError():
             text = "nothing came for too long"

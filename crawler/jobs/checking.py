@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crawler.jobs.opening import frontier_order
 from crawler.jobs.seeds import SeedList, read_seeds
+from crawler.loops import loop_factory
 from crawler.orders.examining import Examined
 from crawler.orders.layers import Layer, named_in
 from crawler.orders.order import CrawlOrder
@@ -41,7 +42,7 @@ class Check:
 
 
 class Search(NamedTuple):
-    """A function of the operator's own that is to be found."""
+    """What the order names and is to be found: a function of the operator's own, an event loop."""
 
     section: str
     key: str
@@ -150,6 +151,7 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
         yield Search("urls", "canonicalization", partial(Canonicalizer, [name]))
     for name in order.scope.rules:
         yield Search("scope", "rules", partial(own_rule, name))
+    yield Search("crawl", "loop", partial(loop_factory, order.crawl.loop))
     for name in order.job.processors:
         yield Search("job", "processors", partial(own_processor, name))
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
+from crawler.jobs.forgetting import FINISHED_MARK, forgets
 from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import JobSection
@@ -60,7 +61,6 @@ __all__ = [
     "who_holds",
 ]
 
-_FINISHED_MARK = "finished"  # stands from a crawl's good end until the job is opened again
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
 
 #: What a job writes beside its state.
@@ -124,8 +124,8 @@ class JobFolder:
 
     def mark_finished(self) -> None:
         """Keep that nothing is left to do, so that `fresh` needs no consent. Opening forgets it. Raises: StorageError."""
-        with storage_errors(self.state / _FINISHED_MARK):
-            replace_file(self.state / _FINISHED_MARK, b"")
+        with storage_errors(self.state / FINISHED_MARK):
+            replace_file(self.state / FINISHED_MARK, b"")
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +233,7 @@ def take_job_lock(directory: Path) -> int:
 
 def _refuse_unfinished(directory: Path, *, fresh: bool) -> None:
     state = directory / "state"
-    marks = (_FINISHED_MARK, _FRESH_MARK, *(() if fresh else (AGAIN_MARK,)))
+    marks = (FINISHED_MARK, _FRESH_MARK, *(() if fresh else (AGAIN_MARK,)))
     if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
         return
     lost, flag = ("what it has", "--fresh") if fresh else ("its queue", "--again")
@@ -252,13 +252,14 @@ def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
     if is_fresh:
         _remove_old(directory)
     elif version is not None:
-        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, _FINISHED_MARK})
+        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, FINISHED_MARK})
     if version != VERSION:
         replace_file(state / FORMAT_FILE, format_text())
     for folder in (directory / "logs", directory / "reports"):
         _make_folder(folder)
-    for mark in (_FRESH_MARK, _FINISHED_MARK):
-        (state / mark).unlink(missing_ok=True)
+    (state / _FRESH_MARK).unlink(missing_ok=True)
+    if not forgets(state):  # or nothing begins: the job stays as it ended
+        (state / FINISHED_MARK).unlink(missing_ok=True)
     sync_folder(state)
     return version is not None and not is_fresh
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from crawler.jobs.durablefiles import replace_file
+from crawler.jobs.forgetting import forgets, is_finished, note_forgetting
 from crawler.jobs.rounds import ordered_round
+from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.dedup import DedupSection
-from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from crawler.orders.frontier import MEMORY, FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import StoreLost, storage_errors
+from crawler.outcomes.errors import QueueForgotten, StoreLost, storage_errors
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
 from frontier.division.ownership import Division
+from frontier.errors import PolicyError
 from frontier.filters import uniq_parameters
 from frontier.models import QueueKey
 from frontier.policies.assignment import PolitenessScope
@@ -76,7 +79,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
-        uniq=_uniq(order.dedup),
+        uniq=_uniq(order),
     )
     check_order(asked)
     return asked
@@ -92,10 +95,14 @@ def open_job(
 ) -> Frontier:
     """Open the Frontier of the job with this state folder, by its order; blocks. It is a share if the folder says so.
 
-    Raises: as `open_frontier`, and StoreLost if the rows are not where the job's seeds and filter belong to.
+    Raises: as `open_frontier` and `refuse_forgotten`, and StoreLost if the rows are not where the job's seeds and filter
+    belong to.
     """
-    is_old = has_seeds(state.parent) and ordered_round(state) is None
+    refuse_forgotten(state)
+    is_old = _is_begun(state)
     asked, has_file = replace(frontier_order(order, ip_of), division=division_of(state)), _has_file(state, order)
+    if order.frontier.store == MEMORY:
+        return _in_memory(state, asked, is_old=is_old, clock=clock, on_change=on_change)
     if has_file and is_old and not has_store(state):
         raise StoreLost(
             f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
@@ -133,15 +140,62 @@ def division_of(state: Path) -> Division | None:
         raise StoreLost(f"{file}: damaged; it must say which share of the job this is, like 0 of 2") from error
 
 
-def _uniq(dedup: DedupSection) -> object:
+def is_over(state: Path, named: Iterable[Seed]) -> bool:
+    """The job's queue was in memory, nothing was left in it, and nothing is named that the job does not have."""
+    if not forgets(state) or not _is_begun(state) or not is_finished(state):
+        return False
+    with SeedBook(state / SEED_BOOK) as book:
+        known = {seed.url for seed in book}
+    return all(seed.url in known for seed in named)
+
+
+def refuse_forgotten(state: Path) -> None:
+    """Raises: QueueForgotten if the job's queue was in the memory of a process that has ended; the job's lock is held."""
+    if not forgets(state) or not _is_begun(state):
+        return
+    if is_finished(state):
+        raise QueueForgotten(
+            f"{state.parent}: the job is finished, and its queue was in memory; "
+            "begin another round with --again, or start over with --fresh"
+        )
+    raise QueueForgotten(
+        f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
+        "start over with --fresh --yes, or choose another --job"
+    )
+
+
+def _is_begun(state: Path) -> bool:
+    return has_seeds(state.parent) and ordered_round(state) is None
+
+
+def _in_memory(
+    state: Path, asked: FrontierOrder, *, is_old: bool, clock: Clock | None, on_change: Callable[[], None]
+) -> Frontier:
+    """A Frontier that ends with the process, and a mark that it did. Its filter is in memory, too, and exact."""
+    if is_old:
+        raise StoreLost(f"{state}: the queue is in a database, not in memory; leave out [frontier] store")
+    note_forgetting(state)
+    return open_frontier(None, asked, clock=clock, on_change=on_change)
+
+
+def _uniq(order: CrawlOrder) -> object:
+    """Raises: PolicyError."""
+    dedup = order.dedup
+    if order.frontier.store == MEMORY and dedup.leaves:
+        raise PolicyError(
+            "[frontier] store memory: such a queue cannot share a filter with other crawls; "
+            "leave out [dedup] leaves, or the store"
+        )
     return uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive)
 
 
 def _has_file(state: Path, order: CrawlOrder) -> bool:
-    """The rows are in the folder's file, not in a database. Raises: StoreLost if they are there, against the order."""
-    if order.frontier.store and has_store(state):
-        raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in a database; leave out [frontier] store")
-    return not order.frontier.store
+    """The rows are to be in the folder's file. Raises: StoreLost if they are there, against the order."""
+    store = order.frontier.store
+    if store and has_store(state):
+        other = "memory" if store == MEMORY else "a database"
+        raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in {other}; leave out [frontier] store")
+    return not store
 
 
 def _database(address: str, shared: SharedFilter | None) -> FrontierStore:

@@ -14,12 +14,14 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
 
-from crawler.network.wire import DIAL, Wire
+from crawler.network.wire import DIAL, Dial, Wire
 from crawler.outcomes.errors import TOO_MANY_FILES
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
-    from aiohttp.connector import AddrInfoType, Connection
+    from aiohttp.connector import AddrInfoType
 
     from crawler.network.dns import Resolver
     from crawler.network.idle import IdleConnections
@@ -87,6 +89,7 @@ class Network:
     ipv4: bool = True
     ipv6: bool = True
     max_busy: int = 0  #: connections with a fetch under way; who comes later waits; 0 = no limit
+    connect_timeout_s: float | None = None  #: for one address: TCP and TLS
 
 
 def is_public(address: str) -> bool:
@@ -112,7 +115,7 @@ def is_public(address: str) -> bool:
 class Connector(aiohttp.TCPConnector):
     """Keep-alive, HTTP/1.1 only. How many connections a host gets is the Frontier's decision, how many wait that of `idle`.
 
-    The resolver stays the caller's to close.
+    Whoever gets a connection releases or closes it. The resolver stays the caller's to close.
     """
 
     def __init__(self, resolver: Resolver, network: Network, idle: IdleConnections) -> None:
@@ -125,6 +128,7 @@ class Connector(aiohttp.TCPConnector):
             ssl=network.tls_verify,
         )
         self._idle = idle
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=network.connect_timeout_s)
         self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop, on_lost=idle.discard))
 
     def drop(self, key: ConnectionKey, connection: ResponseHandler) -> None:
@@ -139,19 +143,50 @@ class Connector(aiohttp.TCPConnector):
                 del self._conns[key]
         connection.abort()
 
+    def kept(self, key: ConnectionKey) -> Connection | None:
+        """A connection that waits for its host's next fetch, if there is one that is not closed. O(1) for each that is."""
+        waiting = self._conns.get(key)
+        if waiting is None:
+            return None
+        found, oldest_s = None, monotonic() - KEEP_ALIVE_S
+        while waiting and found is None:
+            wire, since_s = waiting.popleft()
+            self._idle.discard(wire)
+            if wire.is_connected() and since_s >= oldest_s:
+                self._acquired.add(wire)
+                found = Connection(self, key, wire, self._loop)
+            else:
+                wire.close()
+        if not waiting:
+            del self._conns[key]
+        return found
+
+    async def connected(self, request: aiohttp.ClientRequest, dial: Dial) -> Connection:
+        """A connection over which the request can be sent, TLS and a proxy's CONNECT behind it. It may have to wait for one.
+
+        Raises: aiohttp's errors, what the resolver raises, ProxyFailed.
+        """
+        token = DIAL.set(dial)
+        try:
+            return await self.connect(request, [], self._timeout)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {request.url}") from error
+        finally:
+            DIAL.reset(token)
+
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True
         return await super()._create_connection(req, *args)
 
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
-        found = await super()._get(key, traces)
-        if found is not None and found.protocol is not None:
-            self._idle.discard(found.protocol)
-        return found
+        del traces
+        return self.kept(key)
 
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
         super()._release(key, protocol, should_close=should_close)
         if protocol.transport is not None and not self._closed:  # not closed, so it is kept
+            assert isinstance(protocol, Wire)
+            protocol.rest()
             self._idle.add(protocol, self, key)
 
 

@@ -11,9 +11,9 @@ import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiohttp import ClientPayloadError
+from aiohttp import ClientPayloadError, ServerDisconnectedError
 from aiohttp.client_proto import ResponseHandler
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ MAX_HEAD_BYTES = 128 * 1024
 #: Headers that a head of that size can hold.
 MAX_HEADER_LINES = MAX_HEAD_BYTES // 4
 
+#: How much of a body waits in a connection before the server is made to wait.
+READ_BUFFER_BYTES = 64 * 1024
+
 #: A head is parsed in such pieces, so that it is cut near the limit whatever the packets.
 _PIECE_BYTES = 16 * 1024
 
@@ -36,7 +39,6 @@ class Dial:
     """One fetch, as the place sees it where connections are made."""
 
     is_proxied: bool = False  #: what is dialled is a proxy, which the operator chose
-    first_byte_s: float | None = None  #: time from the request's end to the answer's first byte
     is_fresh: bool = False  #: a connection was made for it; else a kept one was used
     made: int = 0  #: sockets made to allowed addresses
     refused: str = ""  #: the last address that was refused
@@ -55,29 +57,76 @@ class HeadTooLong(Exception):
         self.head = head
 
 
+class Times(NamedTuple):
+    """How long an answer may take. `None` = as long as it likes."""
+
+    over_s: float  #: loop time at which the exchange has to be over
+    first_byte_s: float | None  #: from the request's end to the answer's first byte
+    between_s: float | None  #: between two reads
+
+
 class Wire(ResponseHandler):
     """aiohttp's side of one connection, with those bounds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[ResponseHandler], None]) -> None:
         """`on_lost` is told when the connection is gone."""
         super().__init__(loop)
+        self.address = ""  #: IP address of the other end
         self._on_lost = on_lost
         self._head = bytearray()
         self._is_in_head = False
+        self._is_at_rest = False  #: an exchange has ended, and no other has begun
         self._between_s: float | None = None
-        self._due_s = inf  #: loop time at which silence has lasted too long
+        self._over_s = inf  #: loop time at which the exchange has to be over
+        self._due_s = inf  #: loop time at which silence has lasted too long, or that
         self._framing_bytes = 0  #: since the last content
         self._content_bytes = 0  #: content until then
 
+    def ask(self, request: bytes, times: Times) -> None:
+        """Send a request; `read` gives the answer. Without a body, so that it goes out in one write, which never waits.
+
+        Raises: ServerDisconnectedError if the connection is gone.
+        """
+        transport = self.transport
+        if transport is None:
+            raise ServerDisconnectedError
+        self._begin()
+        super().set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            read_timeout=times.first_byte_s,
+            read_bufsize=READ_BUFFER_BYTES,
+            max_line_size=2 * MAX_HEAD_BYTES,  # the wire counts
+            max_field_size=2 * MAX_HEAD_BYTES,
+            max_headers=MAX_HEADER_LINES,
+        )
+        self._between_s = times.between_s
+        self._over_s = times.over_s
+        transport.write(request)
+        self.start_timeout()
+
+    def rest(self) -> None:
+        """The exchange has ended: nothing is waited for, and nothing may come."""
+        self._is_at_rest = True
+        self._over_s = self._due_s = inf
+
     def set_response_params(self, **params: Any) -> None:
-        """A request goes out in a moment: the next bytes are an answer's head."""
+        """A request of aiohttp's own, for a connection through a proxy, goes out in a moment."""
+        self._begin()
+        super().set_response_params(**params)
+
+    def _begin(self) -> None:
+        """The next bytes are an answer's head."""
         self._head.clear()
         self._is_in_head = True
+        self._is_at_rest = False
         self._framing_bytes = self._content_bytes = 0
-        self._between_s = params.get("read_timeout")
-        if self._between_s is not None:
-            params["read_timeout"] = DIAL.get().first_byte_s
-        super().set_response_params(**params)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The other end is there."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone, and its timer with it."""
@@ -86,37 +135,46 @@ class Wire(ResponseHandler):
         super()._drop_timeout()
 
     def _reschedule_timeout(self) -> None:
-        """One timer waits for the latest read; aiohttp makes one for each."""
-        if self._read_timeout is None:
-            self._due_s = inf
-            return
-        self._due_s = self._loop.time() + self._read_timeout
+        """One timer waits for the latest read and for the exchange's end; aiohttp makes one for each read."""
+        silence_s = self._read_timeout
+        due_s = self._over_s
+        if silence_s is not None:
+            due_s = min(due_s, self._loop.time() + silence_s)
+        self._due_s = due_s
         handle = self._read_timeout_handle
-        if handle is None or handle.when() > self._due_s:
+        if due_s < inf and (handle is None or handle.when() > due_s):
             super()._drop_timeout()
-            self._read_timeout_handle = self._loop.call_at(self._due_s, self._look)
+            self._read_timeout_handle = self._loop.call_at(due_s, self._look)
 
     def _drop_timeout(self) -> None:
-        """Nothing is waited for; a timer may run out by itself."""
-        self._due_s = inf
+        """No read is waited for, only the exchange's end; a timer may run out by itself."""
+        self._due_s = self._over_s
 
     def _look(self) -> None:
         self._read_timeout_handle = None
-        if self._due_s <= self._loop.time():
+        due_s = self._due_s
+        if due_s > self._loop.time():
+            if due_s < inf:
+                self._read_timeout_handle = self._loop.call_at(due_s, self._look)
+        elif due_s < self._over_s:
             self._on_read_timeout()
-        elif self._due_s < inf:
-            self._read_timeout_handle = self._loop.call_at(self._due_s, self._look)
+        else:
+            self._fail(TimeoutError())
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the socket; none: the parser is to go on with what it has."""
-        if self._is_in_head and data:
-            self.read_timeout = self._between_s
-            data = self._head_received(data)
-            if not data:
+        if data:
+            if self._is_at_rest:  # nobody has asked: it would be taken for the answer of whoever asks next
+                self.abort()
                 return
+            if self._is_in_head:
+                self._read_timeout = self._between_s
+                data = self._head_received(data)
+                if not data:
+                    return
         super().data_received(data)
         payload = self._payload
-        if payload is not None and not self._is_in_head:
+        if payload is not None and not self._is_in_head and not payload.is_eof():
             self._watch_framing(payload, len(data))
             self._tell_reader(payload)
 
@@ -144,7 +202,7 @@ class Wire(ResponseHandler):
             self._content_bytes, self._framing_bytes = payload.total_bytes, 0
             return
         self._framing_bytes += received
-        if self._framing_bytes > MAX_HEAD_BYTES and not payload.is_eof():
+        if self._framing_bytes > MAX_HEAD_BYTES:
             error = HeadTooLong(b"")
             payload.set_exception(error)
             self._give_up(error)
@@ -152,8 +210,14 @@ class Wire(ResponseHandler):
     def _tell_reader(self, payload: StreamReader) -> None:
         """The parser has failed in the body: aiohttp tells who waits for a head, and lets who reads the body wait."""
         error = self.exception()
-        if error is not None and payload.exception() is None and not payload.is_eof():
+        if error is not None and payload.exception() is None:
             payload.set_exception(ClientPayloadError(str(error)), error)
+
+    def _fail(self, error: Exception) -> None:
+        """Tell who waits for the head, and who for the body."""
+        self.set_exception(error)
+        if self._payload is not None:
+            self._payload.set_exception(error)
 
     def _give_up(self, error: HeadTooLong) -> None:
         self._is_in_head = False

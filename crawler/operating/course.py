@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.endings import WhyEnded, told
 from frontier.aio import AsyncFrontier
 
 
@@ -42,11 +42,13 @@ class _Pause(NamedTuple):
 class Course:
     """What is wanted of a run. Used on the loop only; nothing here waits but `stopped` and `hurried`."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], *, lasts: bool = True) -> None:
+        """`lasts`: the job can be gone on with after the run."""
         self.ending = WhyEnded.FINISHED  #: why the run ends, once it is stopped
         self.stopped = asyncio.Event()  #: no fetch begins any more
         self.hurried = asyncio.Event()  #: and those under way are given up
         self._say = say
+        self._lasts = lasts
         self._pauses: dict[Cause, _Pause] = {}
         self._frontier: AsyncFrontier | None = None
         self._told = Phase.STARTING
@@ -97,10 +99,15 @@ class Course:
         return "; ".join(pause.words for pause in self._pauses.values())
 
     @property
+    def why_ended(self) -> str:
+        """Why the run ends, and what can be done then, in words."""
+        return told(self.ending, lasts=self._lasts)
+
+    @property
     def in_words(self) -> str:
         """How far the run is, for a report."""
         if self.stopped.is_set():
-            return self.ending.value
+            return self.why_ended
         return self.words or self.phase.value
 
     @property
@@ -116,7 +123,7 @@ class Course:
         phase = self.phase
         if phase is not self._told:
             self._told = phase
-            self._tell(phase, self.ending.value if phase is Phase.DRAINING else self.words or phase.value)
+            self._tell(phase, self.why_ended if phase is Phase.DRAINING else self.words or phase.value)
 
     def _apply(self) -> None:
         self._phase_changed()

@@ -31,6 +31,9 @@ _NameOrNone = Annotated[str, StringConstraints(pattern=r"^\S*$")]
 #: What the URLs of databases begin with.
 _DATABASES = ("postgresql://", "postgresql+psycopg://")
 
+#: The store that ends with the process.
+MEMORY = "memory"
+
 
 class FrontierSection(Section):
     """How URLs are spread over queues, which goes first, and where all that is kept."""
@@ -50,14 +53,14 @@ class FrontierSection(Section):
         default=60.0, alias="checkpoint"
     )  #: how often the filter is synced
     gates_in_memory: Positive = 10_000  #: the other gates are rows
-    store: _NameOrNone = ""  #: URL of a PostgreSQL database for the rows; none: a file in the job's folder
+    store: _NameOrNone = ""  #: "memory", or URL of a PostgreSQL database for the rows; none: a file in the job's folder
 
     @field_validator("store")
     @classmethod
     def _without_password(cls, store: str) -> str:
         """The order is kept in the job's folder as it was run, for everyone to read."""
-        if store and not store.startswith(_DATABASES):
-            raise ValueError(f"must be the URL of a database, like postgresql://host/name; not {store!r}")
+        if store and store != MEMORY and not store.startswith(_DATABASES):
+            raise ValueError(f"must be memory, or the URL of a database, like postgresql://host/name; not {store!r}")
         if "@" in store and ":" in store.partition("://")[2].rpartition("@")[0]:
             raise ValueError("must not hold a password; put it into ~/.pgpass or the variable PGPASSWORD")
         return store

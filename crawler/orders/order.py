@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from crawler.jobs.seeds import is_file, is_path
+from crawler.loops import LoopName
 from crawler.orders.dedup import DedupSection
 from crawler.orders.extract import ExtractSection
 from crawler.orders.fetch import FetchSection, SiteEntry
@@ -77,6 +78,7 @@ class CrawlSection(Section):
     """How much at once."""
 
     workers: Connections = 100  #: fetches at once, in all processes together
+    loop: LoopName = "auto"  #: what runs them; auto: uvloop if it is installed, else asyncio
     processes: Annotated[Positive, Field(le=64)] = 1  #: that hosts are divided among; a job's for good
 
 

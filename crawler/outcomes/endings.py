@@ -39,6 +39,14 @@ class WhyEnded(Enum):
     OPERATOR_NOW = "stopped at once by the operator; what was being fetched is queued again, the same command goes on"
 
 
+def told(ending: WhyEnded, *, lasts: bool) -> str:
+    """Why a run ended, in words. A queue that does not last beyond the run leaves nothing to go on with. Pure."""
+    if lasts or ending is WhyEnded.FINISHED:
+        return ending.value
+    why = ending.value.partition(";")[0].partition(",")[0]
+    return f"{why}; its queue was in memory, so the job cannot go on"
+
+
 #: Somebody wanted the run to end, whatever is left: the exit code says so.
 ASKED_FOR: Mapping[WhyEnded, ExitCode] = MappingProxyType(
     {

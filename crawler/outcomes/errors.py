@@ -51,6 +51,10 @@ class StoreLost(CrawlerError):
     """The job has seeds but its store is gone: going on would silently crawl nothing."""
 
 
+class QueueForgotten(StoreLost):
+    """The job's queue was in memory, and ended with its process: there is nothing to go on with."""
+
+
 class NotAJobFolder(CrawlerError):
     """The folder holds other things than a job; nothing in it was touched."""
 

@@ -52,7 +52,7 @@ class Channel:
     @classmethod
     async def over(cls, end: socket.socket) -> Channel:
         """A channel over one end of a socket pair, which is the channel's from now on."""
-        reader, writer = await asyncio.open_connection(sock=end)
+        reader, writer = await asyncio.open_unix_connection(sock=end)
         return cls(reader, writer)
 
     def post(self, kind: str, body: bytes = b"", **facts: Any) -> None:

@@ -26,12 +26,12 @@ class Child:
 
     @classmethod
     async def start(cls, share: int, facts: Mapping[str, Any]) -> Child:
-        """A process that crawls the share. It ends when this one does, however that ends. Raises: OSError."""
+        """A process that crawls the share, told these `facts`. It ends when this one does, in any way. Raises: OSError."""
         ours, its = socket.socketpair()
         try:
             with its:
                 process = await asyncio.create_subprocess_exec(
-                    *child_command(_PROGRAM, str(its.fileno())),
+                    *child_command(_PROGRAM, str(its.fileno()), facts["order"]["crawl"]["loop"]),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(its.fileno(),),
                     process_group=0,

@@ -16,6 +16,7 @@ from crawler.controller import CrawlController, Outside
 from crawler.interpreter import tune_interpreter
 from crawler.jobs.job import JobFolder, until_free
 from crawler.jobs.opening import note_division
+from crawler.loops import LoopName, loop_factory
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, WhyEnded, failure_code
 from crawler.outcomes.errors import storage_errors
@@ -37,11 +38,16 @@ SNAPSHOT_S = 0.5
 
 
 def main() -> None:
-    """Crawl a share, on the socket whose descriptor is the argument. Ends as soon as the parent has gone."""
+    """Crawl a share, on the socket whose descriptor is the first argument. Ends as soon as the parent has gone."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     tune_interpreter()
     end = socket.socket(fileno=int(sys.argv[1]))
-    sys.exit(asyncio.run(_run(end)))
+    with asyncio.Runner(loop_factory=loop_factory(_loop_name(sys.argv[2]))) as runner:
+        sys.exit(runner.run(_run(end)))
+
+
+def _loop_name(typed: str) -> LoopName:
+    return "uvloop" if typed == "uvloop" else "asyncio" if typed == "asyncio" else "auto"
 
 
 async def _run(end: socket.socket) -> int:

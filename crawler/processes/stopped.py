@@ -1,4 +1,4 @@
-"""What an operator asks of a job of several processes that nobody crawls: its shares' Frontiers are opened, and answer together.
+"""What an operator asks of a job of several processes that nobody crawls: its shares are opened, and answer together.
 
 Each share is a job folder of its own, too: what is not done for all together can be done for one, `JOB/shares/K`.
 """

@@ -12,6 +12,7 @@ from crawler.extracting.links import MANIFEST, REDIRECT, Link
 from crawler.extracting.sitemaps import robots_links
 from crawler.jobs.scheduling import CHUNK, schedule_all
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from crawler.processors.known import Known
 from crawler.robots.cache import robots_url
 from crawler.scope.ruling import Scope
 from crawler.urls.canonicalization import KeyOf
@@ -32,18 +33,29 @@ Given = Callable[[list[Candidate]], Awaitable[None]]
 
 
 class Candidates:
-    """Turns links and redirects into candidates in scope, each with its key for dedup."""
+    """Turns links and redirects into candidates in scope, each with its key for dedup.
 
-    def __init__(self, scope: Scope, key: KeyOf, new_seed: Callable[[str, str], Awaitable[None]]) -> None:
+    Of a URL that is `known` nobody need be asked, and no candidate is made: the Frontier would only call it seen. None if each
+    link is to be judged, as where the operator's own functions do.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        key: KeyOf,
+        new_seed: Callable[[str, str], Awaitable[None]],
+        known: Known | None = None,
+    ) -> None:
         self._scope = scope
         self._key = key
         self._new_seed = new_seed
+        self._known = known
 
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.discovered`; the target of a seed's redirect becomes a seed first.
 
-        A link that a function of the operator's own fails for is lost, the others are not. Cost: 1 to 5 µs a link; the loop
-        gets its turn after each `CHUNK` of them. Raises: OwnFunctionFailed for the target of a seed's redirect.
+        A link that a function of the operator's own fails for is lost, the others are not. Cost: 1 to 5 µs a link that is not
+        known; the loop gets its turn after each `CHUNK` of them. Raises: OwnFunctionFailed for the target of a seed's redirect.
         """
         hops = visit.lease.hops
         redirect = redirect_of(visit)
@@ -74,6 +86,8 @@ class Candidates:
     def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
         page, payload = visit.lease.url, visit.lease.payload
         accepts, key = self._scope.accepts, self._key
+        if self._known is not None:
+            links = self._known.unknown(links)
         if visit.asked.nofollow:
             links = [link for link in links if visit.asked.may_follow(link.hop)]
         found = []

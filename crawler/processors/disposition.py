@@ -9,6 +9,7 @@ import structlog
 from crawler.fetching.response import Response
 from crawler.outcomes.failures import TROUBLES, retry_after, told_by
 from crawler.outcomes.status import StatusClass, class_of
+from crawler.processors.known import Known
 from crawler.processors.recorder import Recorder
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
@@ -27,7 +28,7 @@ _KINDS: dict[StatusClass, OutcomeKind] = {
 
 
 class Disposition:
-    """Ends visits: has them written, counts and finishes them."""
+    """Ends visits: has them written, counts and finishes them. `known` hears what the Frontier has of a page's links."""
 
     def __init__(
         self,
@@ -35,11 +36,13 @@ class Disposition:
         recorder: Recorder,
         statistics: CrawlStatistics,
         clock: Callable[[], float],
+        known: Known | None = None,
     ) -> None:
         self._frontier = frontier
         self._recorder = recorder
         self._statistics = statistics
         self._clock = clock
+        self._known = known
 
     async def __call__(self, visit: Visit) -> OutcomeKind | None:
         """End the visit; answers how, or None if its lease was only given back, or was lost: then the URL comes again."""
@@ -55,7 +58,9 @@ class Disposition:
             self._frontier.release(visit.lease)
             return None
         await self._recorder.end(visit, outcome.kind)
-        self._frontier.finish(visit.lease, outcome, visit.discovered)
+        verdicts = self._frontier.finish(visit.lease, outcome, visit.discovered)
+        if self._known is not None:
+            self._known.learn(visit.discovered, verdicts)
         self._statistics.count(visit, outcome.kind)
         return outcome.kind
 

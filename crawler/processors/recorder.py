@@ -128,8 +128,10 @@ class Recorder:
 
     def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
         """That of the page, then those of its links that were lost; None if all is well."""
-        own = self._error_line(visit, kind) or b""
-        return own + b"".join(error_line(self._lost(visit, link)) for link in visit.lost) or None
+        own = self._error_line(visit, kind)
+        if not visit.lost:
+            return own
+        return (own or b"") + b"".join(error_line(self._lost(visit, link)) for link in visit.lost)
 
     def _lost(self, visit: Visit, link: LostLink) -> Failure:
         return Failure(
@@ -199,7 +201,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
     duplicate, revisit = notes_of(visit.exchange)
     noted = Noted(
         attempts=visit.lease.attempts,
-        cuts=() if visit.response is None else tuple(cut.value for cut in visit.response.cuts),
+        cuts=tuple(cut.value for cut in visit.response.cuts) if visit.response and visit.response.cuts else (),
         robots_excluded=visit.ending is Ending.EXCLUDED,
         duplicate=duplicate,
         revisit=revisit,
@@ -207,6 +209,6 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         lost_links=visit.lost_links,
         broken=visit.broken,
         stopped_by=visit.stopped_by,
-        more=(*([failure.annotation] if failure is not None else []), *visit.notes),
+        more=visit.notes if failure is None else (failure.annotation, *visit.notes),
     )
     return listed(noted)

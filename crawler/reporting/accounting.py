@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import NamedTuple
 
 from crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
 from crawler.reporting.annotations import DUPLICATE_DIGEST, NOT_MODIFIED, WARC_REVISIT
@@ -89,7 +91,6 @@ SUMS = tuple(column.name for column in fields(Totals) if not column.name.endswit
 class Additions:
     """What some lines add, by everything that is counted."""
 
-    total: Totals = field(default_factory=Totals)
     hosts: dict[str, Totals] = field(default_factory=dict)
     mime_urls: Counter[str] = field(default_factory=Counter)
     mime_bytes: Counter[str] = field(default_factory=Counter)
@@ -98,12 +99,23 @@ class Additions:
     types: set[str] = field(default_factory=set, compare=False)  #: that are counted apart; several may share it
     processors: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (processor, counter) -> number
 
+    @property
+    def total(self) -> Totals:
+        """Of all hosts. Cost: linear in these, since it is asked for seldom and lines are many."""
+        total = Totals()
+        for totals in self.hosts.values():
+            total.add(totals)
+        return total
+
     def count(self, entry: CrawlLogEntry) -> None:
         """Count one line."""
         line = _totals(entry)
         host = host_counted(entry.url)
-        self.total.add(line)
-        self.hosts.setdefault(host, Totals()).add(line)
+        known = self.hosts.get(host)
+        if known is None:
+            self.hosts[host] = line
+        else:
+            known.add(line)
         self.statuses[entry.status] += 1
         if entry.status > 0:
             mime = type_counted(entry.mime or NO_TYPE, self.types)
@@ -113,13 +125,13 @@ class Additions:
             self.sources[entry.source or NO_SOURCE, host] += 1
         elif entry.status < 0:
             self.mime_urls[UNKNOWN_TYPE] += 1
-        for name, number_of in PROCESSOR_COUNTERS.items():
-            if number := number_of(entry):
-                self.processors[name] += number
+        for name, number in _processor_counts(_kind(entry)):
+            self.processors[name] += number
+        if entry.status >= FIRST_HTTP_STATUS and entry.size_bytes:
+            self.processors[BYTES_FETCHED] += entry.size_bytes
 
     def merge(self, more: Additions) -> None:
         """Add what other lines add."""
-        self.total.add(more.total)
         for host, totals in more.hosts.items():
             self.hosts.setdefault(host, Totals()).add(totals)
         for name in ("mime_urls", "mime_bytes", "statuses", "sources", "processors"):
@@ -166,43 +178,64 @@ def _answered(entry: CrawlLogEntry) -> Totals:
     return totals
 
 
-def _noted(*notes: str) -> Callable[[CrawlLogEntry], int]:
-    return lambda entry: int(bool(entry.annotations) and any(note.startswith(notes) for note in entry.annotations))
+class Kind(NamedTuple):
+    """What of a line the counters of processors look at. Most lines of a crawl are of a few kinds."""
+
+    status: int
+    annotations: tuple[str, ...]
+    is_prerequisite: bool
+    is_lookup: bool
+    has_record: bool
 
 
-def _links_dropped(entry: CrawlLogEntry) -> int:
-    numbers = [note[4:] for note in entry.annotations if note.startswith("dol:")]
+def _kind(entry: CrawlLogEntry) -> Kind:
+    has_record = entry.extra is not None and "warcFilename" in entry.extra
+    is_prerequisite, is_lookup = entry.hops.endswith(PREREQUISITE), entry.url.startswith(DNS)
+    return Kind(entry.status, entry.annotations, is_prerequisite, is_lookup, has_record)
+
+
+@lru_cache(maxsize=256)
+def _processor_counts(kind: Kind) -> tuple[tuple[tuple[str, str], int], ...]:
+    """What each line of a kind adds, by counter; what it adds nothing to is left out."""
+    counts = ((name, number_of(kind)) for name, number_of in PROCESSOR_COUNTERS.items())
+    return tuple((name, number) for name, number in counts if number)
+
+
+def _noted(*notes: str) -> Callable[[Kind], int]:
+    return lambda kind: int(any(note.startswith(notes) for note in kind.annotations))
+
+
+def _links_dropped(kind: Kind) -> int:
+    numbers = [note[4:] for note in kind.annotations if note.startswith("dol:")]
     return sum(int(number) for number in numbers if number.isdecimal())
 
 
-def _is_tried_again(entry: CrawlLogEntry) -> int:
-    return int(any(note[:-1].isdecimal() and note[-1:] == "t" for note in entry.annotations))
+def _is_tried_again(kind: Kind) -> int:
+    return int(any(note[:-1].isdecimal() and note[-1:] == "t" for note in kind.annotations))
 
 
-def _is_prerequisite(entry: CrawlLogEntry) -> bool:
-    return entry.hops.endswith(PREREQUISITE)
+def _is_fetched(kind: Kind) -> bool:
+    return kind.status >= FIRST_HTTP_STATUS
 
 
-def _is_fetched(entry: CrawlLogEntry) -> bool:
-    return entry.status >= FIRST_HTTP_STATUS
+#: The one counter in which lines of a kind differ: the bytes of what was fetched.
+BYTES_FETCHED = ("fetch", "bytes")
 
-
-#: (processor, counter) -> how much a line adds to it. The processors are those of the chain.
-PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[CrawlLogEntry], int]] = {
-    ("preselect", "out of scope or over a limit"): lambda entry: int(-5004 <= entry.status <= -5000),
-    ("preconditions", "robots.txt fetched"): lambda entry: int(_is_prerequisite(entry) and _is_fetched(entry)),
-    ("preconditions", "names looked up"): lambda entry: int(entry.url.startswith(DNS)),
-    ("preconditions", "denied by robots.txt"): lambda entry: int(entry.status == FetchStatus.ROBOTS_EXCLUDED),
-    ("fetch", "answers"): lambda entry: int(_is_fetched(entry)),
-    ("fetch", "bytes"): lambda entry: (entry.size_bytes or 0) if _is_fetched(entry) else 0,
-    ("fetch", "no answer"): lambda entry: int(-10 < entry.status < 0 and entry.status != FetchStatus.PROCESSOR_FAILED),
+#: (processor, counter) -> how much a line of a kind adds to it. The processors are those of the chain.
+PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[Kind], int]] = {
+    ("preselect", "out of scope or over a limit"): lambda kind: int(-5004 <= kind.status <= -5000),
+    ("preconditions", "robots.txt fetched"): lambda kind: int(kind.is_prerequisite and _is_fetched(kind)),
+    ("preconditions", "names looked up"): lambda kind: int(kind.is_lookup),
+    ("preconditions", "denied by robots.txt"): lambda kind: int(kind.status == FetchStatus.ROBOTS_EXCLUDED),
+    ("fetch", "answers"): lambda kind: int(_is_fetched(kind)),
+    ("fetch", "no answer"): lambda kind: int(-10 < kind.status < 0 and kind.status != FetchStatus.PROCESSOR_FAILED),
     ("fetch", "cut"): _noted("lenTrunc", "timeTrunc", "headerTrunc"),
     ("fetch", "not modified"): _noted(NOT_MODIFIED),
     ("extract", "gave up"): _noted("extractTimeout", "extractFailed"),
     ("extract", "links dropped"): _links_dropped,
-    ("write", "records"): lambda entry: int(entry.extra is not None and "warcFilename" in entry.extra),
+    ("write", "records"): lambda kind: int(kind.has_record),
     ("write", "revisits"): _noted(WARC_REVISIT),
-    ("disposition", "answered after retries"): lambda entry: _is_tried_again(entry) if entry.status > 0 else 0,
-    ("disposition", "given up after retries"): lambda entry: _is_tried_again(entry) if entry.status < 0 else 0,
-    ("disposition", "broken processors"): lambda entry: int(entry.status == FetchStatus.PROCESSOR_FAILED),
+    ("disposition", "answered after retries"): lambda kind: _is_tried_again(kind) if kind.status > 0 else 0,
+    ("disposition", "given up after retries"): lambda kind: _is_tried_again(kind) if kind.status < 0 else 0,
+    ("disposition", "broken processors"): lambda kind: int(kind.status == FetchStatus.PROCESSOR_FAILED),
 }

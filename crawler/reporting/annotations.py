@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 
@@ -17,9 +17,8 @@ NOT_MODIFIED = "duplicate:server-not-modified"
 WARC_REVISIT = "warcRevisit:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """What may be noted of a visit."""
+class Noted(NamedTuple):
+    """What may be noted of a visit; of most nothing is."""
 
     attempts: int = 0  #: tries that counted before this one
     cuts: tuple[str, ...] = ()  #: what of the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, headerTrunc, decTrunc
@@ -40,7 +39,7 @@ def annotations_of(noted: Noted) -> tuple[str, ...]:
 
     The name of a function of the operator's own follows its `err=OwnFunctionFailed`: `rule=…`, `key=…`, `processor=…`.
     """
-    return tuple(dict.fromkeys(filter(None, _notes(noted))))
+    return tuple(dict.fromkeys(filter(None, _notes(noted)))) if any(noted) else ()
 
 
 def _notes(noted: Noted) -> Iterable[str]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypedDict, Unpack
+from functools import lru_cache
+from json.encoder import encode_basestring
+from typing import NamedTuple, TypedDict, Unpack
 
 from crawler.archiving.exchanges import Place
 
@@ -35,20 +36,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNFIT = re.compile(r"[^!-~]")
 _UNFIT_IN_LIST = re.compile(r"[^!-+\--~]")
 _TYPE_END = re.compile(r"[\s;,]")
+_BARE_TYPE = re.compile(r"[!-+\--:<-~]*").fullmatch  #: one that has no end before its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlLogEntry:
-    """What one line of `crawl.log` says."""
+class CrawlLogEntry(NamedTuple):
+    """What one line of `crawl.log` says. (A tuple: thousands are made a second.)"""
 
     logged_s: float  #: epoch seconds; when the line is written
     status: int  #: fetch status: HTTP's, or one of Heritrix's negative codes
-    size_bytes: int | None = None  #: of the body; None if there was no answer
     url: str  #: as fetched
+    worker: int  #: the worker's number
+    size_bytes: int | None = None  #: of the body; None if there was no answer
     hops: str = ""  #: the whole path from the seed, a letter a hop; empty for seeds
     via: str | None = None  #: the page it was found on
     mime: str = ""  #: content type, with or without parameters; empty if there was none
-    worker: int  #: the worker's number
     start_s: float | None = None  #: epoch seconds; begin of the fetch, None if there was none
     end_s: float | None = None  #: epoch seconds; its end
     digest: str | None = None  #: `sha1:` and Base32
@@ -72,23 +73,14 @@ class PageFields(TypedDict):
 
 def crawl_log_line(entry: CrawlLogEntry) -> bytes:
     """The line of `crawl.log`, with its newline: twelve or thirteen fields parted by spaces, status and size right-aligned."""
-    size = MISSING if entry.size_bytes is None else str(entry.size_bytes)
-    fields = (
-        _iso(entry.logged_s),
-        f"{entry.status:>5}",
-        f"{size:>10}",
-        _fit(entry.url),
-        _fit(hops_shown(entry.hops)),
-        _fit(entry.via),
-        _mime_shown(entry.mime, is_answered=entry.status > 0),
-        f"#{entry.worker:03}",
-        _time_and_duration(entry.start_s, entry.end_s),
-        _fit(entry.digest),
-        _fit(entry.source),
-        ",".join(_encode(_UNFIT_IN_LIST, note) for note in entry.annotations if note) or MISSING,
-        *(() if entry.extra is None else (_json(entry.extra),)),
+    size = MISSING if entry.size_bytes is None else entry.size_bytes
+    text = (
+        f"{_iso(entry.logged_s)} {entry.status:>5} {size:>10} {_fit(entry.url)} {_fit(hops_shown(entry.hops))} "
+        f"{_fit(entry.via)} {_mime_shown(entry.mime, is_answered=entry.status > 0)} #{entry.worker:03} "
+        f"{_time_and_duration(entry.start_s, entry.end_s)} {_fit(entry.digest)} {_fit(entry.source)} "
+        f"{_listed(entry.annotations)}"
     )
-    return f"{' '.join(fields)}\n".encode("ascii")
+    return (f"{text}\n" if entry.extra is None else f"{text} {_json(entry.extra)}\n").encode("ascii")
 
 
 def with_place(line: bytes, place: Place) -> bytes:
@@ -102,18 +94,14 @@ def with_place(line: bytes, place: Place) -> bytes:
 
 def page_line(**page: Unpack[PageFields]) -> bytes:
     """The line of `pages.jsonl`, with its newline: one compact JSON object in UTF-8, the time as ISO 8601 in UTC."""
-    fields = {
-        "url": page["url"],
-        "status": page["status"],
-        "mime": _bare_type(page["mime"]) or None,
-        "size": page["size_bytes"],
-        "hops": page["hops"],
-        "via": page["via"],
-        "fetch_time": _iso(page["fetched_s"]),
-        "digest": page["digest"],
-    }
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"
+    mime = _bare_type(page["mime"])
+    text = (
+        f'{{"url":{encode_basestring(page["url"])},"status":{page["status"]:d},'
+        f'"mime":{_text_or_null(mime or None)},"size":{page["size_bytes"]:d},'
+        f'"hops":{encode_basestring(page["hops"])},"via":{_text_or_null(page["via"])},'
+        f'"fetch_time":"{_iso(page["fetched_s"])}","digest":{_text_or_null(page["digest"])}}}\n'
+    )
+    return text.encode("utf-8", "replace")
 
 
 def hops_shown(hops: str) -> str:
@@ -127,18 +115,23 @@ def _json(fields: Mapping[str, str | int]) -> str:
     return json.dumps(dict(fields), separators=(",", ":")).replace(" ", "\\u0020").replace("\x7f", "\\u007f")
 
 
+def _text_or_null(text: str | None) -> str:
+    return "null" if text is None else encode_basestring(text)
+
+
 def _mime_shown(mime: str, *, is_answered: bool) -> str:
     return _encode(_UNFIT, _bare_type(mime)) or (NO_TYPE if is_answered else UNKNOWN_TYPE)
 
 
 def _bare_type(mime: str) -> str:
     """Up to the first space, semicolon or comma (Heritrix: `MimetypeUtils.truncate`)."""
-    return _TYPE_END.split(mime, maxsplit=1)[0]
+    return mime if _BARE_TYPE(mime) else _TYPE_END.split(mime, maxsplit=1)[0]
 
 
 def _iso(time_s: float) -> str:
     """`yyyy-MM-ddTHH:mm:ss.SSSZ` (Heritrix: `getLog17Date`)."""
-    return _utc(_milliseconds(time_s)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, millisecond = divmod(_milliseconds(time_s), 1000)
+    return f"{_second(second).iso}.{millisecond:03}Z"
 
 
 def _time_and_duration(start_s: float | None, end_s: float | None) -> str:
@@ -146,20 +139,36 @@ def _time_and_duration(start_s: float | None, end_s: float | None) -> str:
     if start_s is None or end_s is None:
         return MISSING
     start = _milliseconds(start_s)
-    begun = f"{_utc(start):%Y%m%d%H%M%S}{start % 1000:03}"
-    return f"{begun}+{max(_milliseconds(end_s) - start, 0)}"
+    second, millisecond = divmod(start, 1000)
+    return f"{_second(second).digits}{millisecond:03}+{max(_milliseconds(end_s) - start, 0)}"
 
 
 def _milliseconds(time_s: float) -> int:
     return round(time_s * 1000)
 
 
-def _utc(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+class _Second(NamedTuple):
+    iso: str  #: yyyy-MM-ddTHH:mm:ss
+    digits: str  #: yyyyMMddHHmmss
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> _Second:
+    """How a second is written; thousands of lines have the same."""
+    utc = _EPOCH + timedelta(seconds=second)
+    return _Second(utc.replace(tzinfo=None).isoformat(), f"{utc:%Y%m%d%H%M%S}")
+
+
+def _listed(notes: tuple[str, ...]) -> str:
+    return (notes and ",".join(_encode(_UNFIT_IN_LIST, note) for note in notes if note)) or MISSING
 
 
 def _fit(text: str | None) -> str:
-    return _encode(_UNFIT, text) if text else MISSING
+    if not text:
+        return MISSING
+    if text.isascii() and text.isprintable() and " " not in text:  # as canonical URLs are
+        return text
+    return _encode(_UNFIT, text)
 
 
 def _encode(unfit: re.Pattern[str], text: str) -> str:

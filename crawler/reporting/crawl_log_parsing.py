@@ -16,6 +16,8 @@ from crawler.reporting.crawl_log import FIELDS, MISSING, UNKNOWN_TYPE, CrawlLogE
 #: `yyyyMMddHHmmssSSS`, and the digits of its seconds.
 _TIME_DIGITS = 17
 _SECOND_DIGITS = 14
+#: `SSSZ`, behind the dot of a time.
+_FRACTION_CHARS = 4
 
 
 class NotALogLine(ValueError):
@@ -34,7 +36,7 @@ def parse_crawl_log_line(line: bytes) -> CrawlLogEntry:
     try:
         start_s, end_s = _times(fields[8])
         return CrawlLogEntry(
-            logged_s=datetime.fromisoformat(fields[0]).astimezone(UTC).timestamp(),
+            logged_s=_logged(fields[0]),
             status=int(fields[1]),
             size_bytes=None if fields[2] == MISSING else int(fields[2]),
             url=fields[3],
@@ -84,6 +86,20 @@ def _entry(line: bytes) -> CrawlLogEntry | None:
 
 def _text(field: str) -> str:
     return "" if field == MISSING else field
+
+
+def _logged(field: str) -> float:
+    """When the line was written. Raises: ValueError."""
+    second, dot, fraction = field.partition(".")
+    if dot and len(fraction) == _FRACTION_CHARS and fraction[-1] == "Z" and fraction[:-1].isdecimal():
+        return _iso_second(second) + int(fraction[:-1]) / 1000
+    return datetime.fromisoformat(field).astimezone(UTC).timestamp()
+
+
+@lru_cache(maxsize=64)
+def _iso_second(text: str) -> int:
+    """Epoch seconds of `yyyy-MM-ddTHH:mm:ss`, in UTC."""
+    return calendar.timegm(datetime.fromisoformat(f"{text}Z").timetuple())
 
 
 def _times(field: str) -> tuple[float | None, float | None]:

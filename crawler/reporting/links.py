@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from json.encoder import encode_basestring
 
 from crawler.archiving.exchanges import Outlink
 
@@ -13,9 +13,9 @@ def links_line(url: str, hops: str, links: Sequence[Outlink]) -> bytes:
 
     {"url":…,"hops":"LL","links":[{"url":…,"hop":"E","context":"img/@src"},…]}
     """
-    fields = {
-        "url": url,
-        "hops": hops,
-        "links": [{"url": link.url, "hop": link.hop, "context": link.context} for link in links],
-    }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    listed = ",".join(
+        f'{{"url":{encode_basestring(link.url)},"hop":{encode_basestring(link.hop)},"context":{encode_basestring(link.context)}}}'
+        for link in links
+    )
+    text = f'{{"url":{encode_basestring(url)},"hops":{encode_basestring(hops)},"links":[{listed}]}}\n'
+    return text.encode("utf-8", "replace")

@@ -37,6 +37,9 @@ def check_memory(parts: Parts) -> None:
     for gated in (*parts.schedule.window, *parts.schedule.window.groups):
         if gated.gate.out != out_by_gate[gated.gate.id]:
             raise InvariantBroken(f"{gated.gate} should have {out_by_gate[gated.gate.id]} leases out")
+    loading = sum(lane.place is Place.LOADING for line in parts.schedule.window for lane in line.lanes.values())
+    if parts.schedule.placement.loading != loading:
+        raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are said to be loading, and {loading} are")
     if parts.schedule.asked != sum(queue.asked for queue in parts.schedule.index):
         raise InvariantBroken(f"{parts.schedule.asked} lanes are said to be asked for")
 

@@ -32,6 +32,7 @@ class Placement:
         self.window = GateWindow(maker, outbox, self.drop, gates)
         self._stamps = 0
         self.asked = 0  #: lanes whose heads are on their way
+        self.loading = 0  #: of these, such as have nothing else that could be leased
         self.out = 0  #: leases out
 
     @property
@@ -80,6 +81,7 @@ class Placement:
                 heappush(line.ready, (lane.queue.precedence, lane.stamp, lane))
             elif place is LOADING:
                 line.active += 1
+                self.loading += 1
             elif place is STORED:
                 line.waiting.offer(lane.turn, lane.queue.id)
                 self.window.busy(line)
@@ -92,6 +94,8 @@ class Placement:
         place = lane.place
         if place is READY or place is LOADING:
             lane.line.active -= 1
+            if place is LOADING:
+                self.loading -= 1
         elif place is STORED:
             lane.line.waiting.discard(lane.queue.id)
         elif place is PARKED and lane in lane.queue.parked:

@@ -113,6 +113,10 @@ class FrontierStore(Protocol):
         """Ask for waiting rows behind (due_s, ordinal); `RetriesRead` answers."""
         ...
 
+    def hurry(self) -> None:
+        """What was written and asked is wanted soon: a store that lingers, so that more shares a transaction, begins now."""
+        ...
+
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""
         ...

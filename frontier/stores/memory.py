@@ -120,6 +120,9 @@ class MemoryStore(MemoryQuestions):
         """O(log rows that wait + limit)."""
         self._answers.append(RetriesRead(self._lanes.retries(after, limit)))
 
+    def hurry(self) -> None:
+        """Nothing ever lingers."""
+
     def take_answers(self) -> list[Answer]:
         """Hand over what was answered."""
         answers = self._answers

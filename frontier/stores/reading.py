@@ -5,7 +5,9 @@ What gates are taken is written at once, in the running transaction: from its co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection
@@ -40,6 +42,9 @@ FIRST_PLACE: Place = (FIRST_ID, FIRST_ID, -1, 0)
 #: Closed gates whose time has come are counted among the open ones by so many per question: it stays short after a long night.
 _OPENED_AT_ONCE = 10_000
 
+#: Lanes whose heads are read by one statement, at most.
+_HEADS_AT_ONCE = 16
+
 
 # For the core
 
@@ -62,14 +67,32 @@ def _read_heads_together(connection: Connection, asked: Sequence[tuple[LaneId, i
     wanted = sorted({lane[0] for lane, _, with_queue in asked if with_queue})
     found = fetch_for(connection, statements.QUEUES_BY_ID, [(queue,) for queue in wanted])
     queues = {row[0]: queue_row(row) for row in found}
+    heads = _heads_by_lane(connection, {lane: limit for lane, limit, _ in sorted(asked)})
     return [
-        HeadsRead(
-            lane,
-            _heads(connection, fetch(connection, statements.HEADS, (*lane, WAITING, limit))),
-            queues.get(lane[0]) if with_queue else None,
-        )
+        HeadsRead(lane, heads.get(lane, [])[:limit], queues.get(lane[0]) if with_queue else None)
         for lane, limit, with_queue in asked
     ]
+
+
+def _heads_by_lane(connection: Connection, limits: Mapping[LaneId, int]) -> dict[LaneId, list[Head]]:
+    """The first rows of these lanes, of each as many as it is asked for; those that have none are left out."""
+    heads: dict[LaneId, list[Head]] = {}
+    wanted = [(*lane, WAITING, limit) for lane, limit in limits.items()]
+    start = 0
+    while (left := len(wanted) - start) > 0:
+        size = min(_HEADS_AT_ONCE, 1 << left.bit_length() - 1)
+        rows = fetch(connection, _heads_of(size), list(chain.from_iterable(wanted[start : start + size])))
+        for head in _heads(connection, rows):
+            heads.setdefault(head[0][:2], []).append(head)
+        start += size
+    for found in heads.values():
+        found.sort()  # no database promises the order of what is put together
+    return heads
+
+
+@lru_cache
+def _heads_of(lanes: int) -> str:
+    return statements.SAME_HEADS.join([statements.EACH_HEADS] * lanes)
 
 
 def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int) -> LanesRead:

@@ -54,6 +54,10 @@ class Service:
         """Put it at the end of the FIFO; False if nobody will take it any more."""
         return self._fifo.append(item)
 
+    def hurry(self) -> None:
+        """Work off what is in the FIFO at once."""
+        self._fifo.hurry()
+
     def close(self, *, clean: bool) -> None:
         """Work off what waits, end the thread (blocks). Raises: why it ended before, if `clean` was asked."""
         self._close_clean = clean

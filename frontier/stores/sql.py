@@ -94,6 +94,11 @@ class SqlStore:
         """Ask for waiting rows behind (due_s, ordinal)."""
         self._append(Asked(reading.read_retries, (after, limit)))
 
+    def hurry(self) -> None:
+        """Begin the next transaction now: somebody waits for what it brings."""
+        if self._service is not None:
+            self._service.hurry()
+
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""
         answers: list[Answer] = []

@@ -21,6 +21,10 @@ SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
 WHERE url.queue = ? AND url.gate = ? AND url.precedence < ?
 ORDER BY url.precedence, url.ordinal LIMIT ?
 """
+
+#: A list of questions for heads as one statement: half the price of one by one.
+SAME_HEADS = " UNION ALL "
+EACH_HEADS = f"SELECT * FROM ({HEADS}) AS asked"
 #: The same for all rows behind a place.
 QUEUED = f"""
 SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via

@@ -1,7 +1,8 @@
 """The FIFO before the one thread that touches the tables, and what stands in it.
 
 The core appends and never waits. The thread takes all that waits, up to a bound, and works it off in order as one
-transaction (`work`): so it commits whenever it is idle and something waits, and a transaction grows with the load.
+transaction (`work`). Before it begins one it lingers, so that a hundred pages share a commit and its sync, unless it is
+hurried: by somebody who waits for an answer, or by the core when nothing can be leased or much is not durable.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from frontier.stores.messages import Answer, Batch
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000
+#: How long more is gathered for a transaction that nobody waits for.
+LINGER_S = 0.05
 
 
 class Asked(NamedTuple):
@@ -43,12 +46,14 @@ Item = Batch | Asked | Question
 class Fifo:
     """What was said to the store and is not worked off yet. Any thread may append; one takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, linger_s: float = LINGER_S) -> None:
+        self._linger_s = linger_s
         self._items: deque[Item] = deque()
         self._lock = Lock()
         self._changed = Condition(self._lock)
         #: The taker sleeps: only then a notice, which costs more than all else here, is of use.
         self._is_awaited = False
+        self._is_hurried = False  #: what waits is wanted now
         self._is_closed = False
 
     def append(self, item: Item) -> bool:
@@ -57,10 +62,21 @@ class Fifo:
             if self._is_closed:
                 return False
             self._items.append(item)
-            if self._is_awaited:
+            if isinstance(item, Question):
+                self._is_hurried = True
+            if self._is_awaited or isinstance(item, Question):
                 self._is_awaited = False
                 self._changed.notify()
         return True
+
+    def hurry(self) -> None:
+        """Hand out what waits at once. O(1), any thread."""
+        if self._is_hurried:
+            return
+        with self._lock:
+            if self._items:
+                self._is_hurried = True
+                self._changed.notify()
 
     def close(self) -> None:
         """Take nothing more; what waits is still handed out."""
@@ -69,17 +85,22 @@ class Fifo:
             self._changed.notify()
 
     def groups(self) -> Iterator[list[Item]]:
-        """Hand out all that waits, a transaction's worth at a time; wait for more; end when closed and empty."""
+        """Hand out all that waits, a transaction's worth at a time; wait and linger for more; end when closed and empty."""
         while True:
             with self._lock:
                 while not self._items and not self._is_closed:
                     self._is_awaited = True
                     self._changed.wait()
                 self._is_awaited = False
+                self._changed.wait_for(self._is_wanted, self._linger_s)
                 group = self._take()
+                self._is_hurried = self._is_hurried and bool(self._items)
             if not group:
                 return
             yield group
+
+    def _is_wanted(self) -> bool:
+        return self._is_hurried or self._is_closed
 
     def _take(self) -> list[Item]:
         group: list[Item] = []

@@ -16,27 +16,38 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.benchmarks import dedup, embed, frontier
+from scripts.benchmarks import crawl, dedup, embed, frontier, profile
 from scripts.benchmarks.calibration import rounds_per_s
 from scripts.benchmarks.compiled import FLAG, NotCompiled, is_compiled, run_compiled
-from scripts.benchmarks.rows import Group, Judged, Row, Setting
+from scripts.benchmarks.rows import Group, Judged, Row, Setting, Wishes
 from scripts.benchmarks.table import Run, json_of, text_of
 
-SUBJECTS: dict[str, tuple[Group, ...]] = {"dedup": dedup.GROUPS, "frontier": frontier.GROUPS, "embed": embed.GROUPS}
+SUBJECTS: dict[str, tuple[Group, ...]] = {
+    "dedup": dedup.GROUPS,
+    "frontier": frontier.GROUPS,
+    "embed": embed.GROUPS,
+    "crawl": crawl.GROUPS,
+    "profile": profile.GROUPS,
+}
+#: The subjects that take `Wishes`.
+CRAWLING = ("crawl", "profile")
+
+
+_NO_WISHES = Wishes()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for. Answers the exit status."""
     asked = _parser().parse_args(arguments)
     try:
-        groups = chosen(SUBJECTS[asked.subject], asked.only)
+        groups, wishes = chosen(SUBJECTS[asked.subject], asked.only), wishes_of(asked)
     except ValueError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     try:
         if asked.compiled:
             return run_compiled(sys.argv[1:] if arguments is None else arguments, _say)
-        return _measured(asked, groups)
+        return _measured(asked, groups, wishes)
     except NotCompiled as error:
         print(f"bench: {FLAG}: {error}", file=sys.stderr)
         return 2
@@ -44,10 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _measured(asked: argparse.Namespace, groups: Sequence[Group]) -> int:
+def _measured(asked: argparse.Namespace, groups: Sequence[Group], wishes: Wishes) -> int:
     """Print the rows; the answer is 1 if one fell short."""
     started = time.perf_counter()
-    rows = tuple(judged_rows(groups, asked.quick, asked.folder))
+    rows = tuple(judged_rows(groups, asked.quick, asked.folder, wishes))
     run = Run(
         subject=asked.subject,
         is_quick=asked.quick,
@@ -67,24 +78,41 @@ def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
     return [group for group in groups if not names or group.name in names]
 
 
-def judged_rows(groups: Iterable[Group], is_quick: bool, folder: Path | None) -> list[Judged]:
+def wishes_of(asked: argparse.Namespace) -> Wishes:
+    """What was asked of crawls. Raises: ValueError if the subject does not crawl, or a count is not positive."""
+    given = {name: value for name in _WISHES if (value := getattr(asked, name)) is not None}
+    if given and asked.subject not in CRAWLING:
+        raise ValueError(f"--{next(iter(given))} is for {' and '.join(CRAWLING)}, not for {asked.subject}")
+    if least := [name for name in ("rounds", "pages") if given.get(name, 1) < 1]:
+        raise ValueError(f"--{least[0]} must be at least 1")
+    return Wishes(**given)
+
+
+_WISHES = ("rounds", "pages", "loop", "peers")
+
+
+def judged_rows(
+    groups: Iterable[Group], is_quick: bool, folder: Path | None, wishes: Wishes = _NO_WISHES
+) -> list[Judged]:
     """Each group's rows, with the calibration loop run before the first group and after each one."""
     speeds, measured = [rounds_per_s()], []
     for group in groups:
         _say(f"{group.name}: {group.what}")
-        rows = rows_of(group, is_quick, folder)
+        rows = rows_of(group, is_quick, folder, wishes)
         speeds.append(rounds_per_s())
         measured += [(row, statistics.mean(speeds[-2:])) for row in rows]
     return [Judged(row=row, beside=beside, fastest=max(speeds)) for row, beside in measured]
 
 
-def rows_of(group: Group, is_quick: bool, folder: Path | None) -> list[Row]:
+def rows_of(group: Group, is_quick: bool, folder: Path | None, wishes: Wishes = _NO_WISHES) -> list[Row]:
     """The group's rows; if it fails, those that it gave before and one that says why."""
     rows: list[Row] = []
     started = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=folder) as scratch:
-            setting = Setting(folder=Path(scratch), is_quick=is_quick, say=lambda text: _say(f"{group.name}: {text}"))
+            setting = Setting(
+                folder=Path(scratch), is_quick=is_quick, say=lambda text: _say(f"{group.name}: {text}"), wishes=wishes
+            )
             rows.extend(group.run(setting))
     except Exception as error:  # noqa: BLE001 - shown in full, and as a row that makes the run fail
         traceback.print_exc()
@@ -110,6 +138,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument(
         "--folder", type=Path, help="where the temporary folders are made (a real disk; default: TMPDIR)"
+    )
+    crawling = parser.add_argument_group("crawl")
+    crawling.add_argument("--rounds", type=int, help="rounds of crawls in turns (default: 5)")
+    crawling.add_argument("--pages", type=int, help="pages of the site (default: 3000)")
+    crawling.add_argument("--loop", choices=("asyncio", "uvloop"), help="everyone's event loop (default: asyncio)")
+    crawling.add_argument(
+        "--peers", type=Path, help="where the peers' environments are, or are made (default: a cache)"
     )
     return parser
 

@@ -59,12 +59,33 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user asked of subjects that crawl."""
+
+    rounds: int = 5
+    pages: int = 3_000  #: of the site
+    loop: str = "asyncio"  #: the event loop of everyone: asyncio or uvloop
+    peers: Path | None = None  #: where the peers' environments are; None: in the user's cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """What a group is given."""
 
     folder: Path  #: empty, on a real disk; removed afterwards
     is_quick: bool  #: a small version
     say: Callable[[str], None]  #: tells the user what is being done now
+    wishes: Wishes = Wishes()
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of crawls; one in the small version."""
+        return 1 if self.is_quick else self.wishes.rounds
+
+    @property
+    def pages(self) -> int:
+        """Pages of the site that is crawled."""
+        return self.count(self.wishes.pages)
 
     def count(self, full: int) -> int:
         """That many keys, or a twentieth of them in the small version."""

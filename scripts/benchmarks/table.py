@@ -71,13 +71,13 @@ def json_of(run: Run) -> str:
 
 
 def amount(value: float | None, unit: str) -> str:
-    """A number as a reader likes it: rates and counts whole, sizes in MiB, the rest with 3 digits."""
+    """A number as a reader likes it: rates and what has four digits whole, sizes in MiB, the rest with 3 digits."""
     if value is None:
         return ""
     if unit == "bytes":
         name, size = next(((name, size) for name, size in _BYTES.items() if abs(value) >= size), ("bytes", 1))
         return f"{value / size:,.1f} {name}"
-    if unit in RATES or (value == int(value) and abs(value) < 1e15):
+    if unit in RATES or abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f} {unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()
 

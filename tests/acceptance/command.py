@@ -14,6 +14,8 @@ from pathlib import Path
 from tests.site.server import SmallWeb
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+#: The variable that says which event loop crawls run on (`pytest --loop`).
+LOOP = "TESTED_LOOP"
 #: A command that has not ended by then is a defect.
 PATIENCE_S = 50.0
 
@@ -38,7 +40,7 @@ def write_order(folder: Path, hosts: Mapping[str, str], **sections: Mapping[str,
     order: dict[str, dict[str, object]] = {
         "politeness": {"min_delay": 0, "max_delay": 0, "backoff_base": 0, "backoff_cap": 0},
         "fetch": {"allow_private": True, "timeout": "5s"},
-        "crawl": {"workers": 20},
+        "crawl": {"workers": 20, "loop": os.environ.get(LOOP, "asyncio")},
         "agent": {"contact": "https://example.org/bot"},
         "scope": {
             "max_path_repeats": 3

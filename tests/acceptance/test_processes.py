@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import Ended, anabranch, crawl_log, ended, pages, start, write_order
+from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb

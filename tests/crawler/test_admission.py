@@ -86,6 +86,22 @@ async def test_without_the_key_there_is_no_similarity_filter(tmp_path) -> None:
         assert admission.key("http://www.a.test/1") == b"http://a.test/1"
 
 
+@pytest.mark.parametrize(
+    ("order", "is_kept"),
+    [
+        (CrawlOrder(), True),
+        (CrawlOrder(scope=ScopeSection(exclude=("x",)), urls=UrlsSection(canonicalization=("www",))), True),
+        (CrawlOrder(scope=ScopeSection(rules=("os.path:isabs",))), False),
+        (CrawlOrder(urls=UrlsSection(canonicalization=("www", "os.path:normpath"))), False),
+    ],
+)
+async def test_functions_of_the_operators_own_see_each_link(tmp_path, order, is_kept) -> None:
+    """So where they judge, or make keys, no URL is taken for known before; rules of ours would say the same again."""
+    async with memory_frontier() as frontier, AsyncExitStack() as opened:
+        admission = await open_admission(order, tmp_path, frontier, opened)
+        assert (admission.known is not None) is is_kept
+
+
 async def test_the_filter_of_the_order_is_written_down_when_all_is_closed(tmp_path) -> None:
     """Before the Frontier: what it has learnt must be durable there first."""
     order = CrawlOrder(scope=ScopeSection(similar="site-bound"))

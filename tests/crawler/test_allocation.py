@@ -46,6 +46,21 @@ print(before - anonymous_bytes(os.getpid()))
 """
 
 
+#: Takes and frees what reading a page does, over and over, as blocks that are not mapped.
+_TAKEN_AGAIN = """
+import resource, sys
+from crawler.allocation import give_back_early
+if sys.argv[1] == "early":
+    assert give_back_early()
+for _ in range(200):
+    blocks = [bytearray(b"x") * 100_000 for _ in range(30)]
+    del blocks
+    if _ == 99:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
 def given_back(program: str, how: str) -> int:
     return int(subprocess.run([sys.executable, "-c", program, how], check=True, capture_output=True).stdout)
 
@@ -63,3 +78,10 @@ def test_what_lies_between_blocks_in_use_goes_back_when_it_is_asked_for() -> Non
     """By itself it would stay until the last of them is free."""
     assert given_back(_SCATTERED, "later") < 10 << 20
     assert given_back(_SCATTERED, "now") > 15 << 20
+
+
+@pytest.mark.skipif(not _is_glibc(), reason="another allocator")
+def test_what_a_page_takes_is_not_taken_from_the_system_again_for_the_next_one() -> None:
+    """Some megabytes at the end of the heap are kept: else each page of a hundred costs hundreds of page faults."""
+    assert given_back(_TAKEN_AGAIN, "late") > 10_000
+    assert given_back(_TAKEN_AGAIN, "early") < 100

@@ -69,6 +69,7 @@ class CountingStore(MemoryStore):
         self.questions: list[str] = []  #: all questions, by name
         self.batches: list[Batch] = []
         self.closed: list[bool] = []
+        self.hurried = 0  #: times that it was told to begin
 
     def write(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -94,6 +95,9 @@ class CountingStore(MemoryStore):
     def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
         self.questions.append("retries")
         super().ask_retries(after, limit)
+
+    def hurry(self) -> None:
+        self.hurried += 1
 
     def close(self, *, clean: bool) -> None:
         self.closed.append(clean)

@@ -70,8 +70,44 @@ async def test_a_lease_that_is_there_comes_at_once() -> None:
     frontier.schedule(candidates("http://a.test/"))
     lease = await frontier.lease()
     assert lease.url == "http://a.test/"
-    assert frontier._timer is None
+    assert frontier._alarm._timer is None
     frontier.finish(lease, DONE)
+    await frontier.close()
+
+
+async def test_a_lease_that_is_there_is_handed_over_without_a_turn_of_the_loop() -> None:
+    """A task that goes on at once costs neither a future nor a wake-up."""
+    frontier, _ = await opened()
+    frontier.schedule(candidates("http://a.test/"))
+    with pytest.raises(StopIteration) as end:
+        frontier.lease().send(None)
+    assert end.value.value.url == "http://a.test/"
+    await frontier.close()
+
+
+async def test_who_comes_later_stands_behind_those_who_wait() -> None:
+    """Though there is a lease by then: the pump has not run since."""
+    frontier, rig = await opened()
+    frontier.schedule(candidates("http://a.test/0"))
+    lease = await frontier.lease()
+    (early,) = waiters(frontier, 1)
+    await settle()
+    rig.core.schedule(candidates("http://b.test/1", "http://c.test/2"))
+    late = await frontier.lease()
+    assert (await early).url == "http://b.test/1"
+    assert late.url == "http://c.test/2"
+    frontier.finish(lease, DONE)
+    await frontier.close()
+
+
+async def test_a_store_that_fails_when_asked_for_a_lease_leaves_nobody_waiting() -> None:
+    """The one who asked gets the error, and is not in the line any more."""
+    store = MemoryStore()
+    frontier, _ = await opened(store)
+    store._answers.append(StoreFailed(StoreUnavailable("gone")))
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await frontier.lease()
+    assert not frontier._waiting
     await frontier.close()
 
 
@@ -259,22 +295,24 @@ async def test_iterating_gives_leases_until_all_is_done() -> None:
 
 
 async def test_the_timer_is_set_for_the_moment_that_the_core_names() -> None:
-    """One timer, replaced when the moment changes, none when no time helps."""
+    """One timer, moved when the moment comes earlier, none when no time helps; rung too early it is set again."""
     frontier, rig = await opened(haste=False)
     frontier.schedule(candidates(*pages("a.test", 2)))
     lease = await frontier.lease()
     (task,) = waiters(frontier, 1)
     await settle()
-    assert frontier._timer is None, "only the finish helps"
+    assert frontier._alarm._timer is None, "only the finish helps"
     frontier.finish(lease, Outcome(kind=OutcomeKind.DONE, start_s=START_S, end_s=START_S))
-    first = frontier._timer
+    first = frontier._alarm._timer
     assert first is not None
     assert first.when() - asyncio.get_running_loop().time() == pytest.approx(3.0, abs=1.0)
     frontier.set_delay(GateKey("a.test"), 20.0)
     rig.core.block(GateKey("a.test"), START_S + 60.0)
     frontier._pump()
-    assert first.cancelled()
-    assert frontier._timer is not None
+    assert frontier._alarm._timer is first, "one that rings too early will do"
+    frontier._alarm._ring()
+    assert not task.done()
+    assert frontier._alarm._timer.when() - asyncio.get_running_loop().time() == pytest.approx(60.0, abs=1.0)
     rig.clock.advance(60.0)
     frontier._pump()
     assert (await task).url == "http://a.test/page1"
@@ -343,16 +381,6 @@ async def test_an_error_of_the_store_reaches_every_waiter() -> None:
     await frontier.close()
 
 
-async def test_a_store_that_answers_after_the_loop_has_ended_is_not_heard() -> None:
-    """Nobody waits any more: no error in the store's thread."""
-    frontier, _ = await opened()
-    await frontier.close()
-    ended = asyncio.new_event_loop()
-    ended.close()
-    frontier._loop = ended
-    frontier._wake_from_thread()
-
-
 async def test_a_released_lease_goes_to_the_next_in_line() -> None:
     """Unprocessed, at once."""
     frontier, _ = await opened(haste=False)
@@ -394,7 +422,7 @@ async def test_a_gate_that_is_unblocked_serves_the_next_in_line() -> None:
     frontier.block(GateKey("a.test"), START_S + 60.0)
     (task,) = waiters(frontier, 1)
     await settle()
-    timer = frontier._timer
+    timer = frontier._alarm._timer
     assert timer is not None
     assert timer.when() - asyncio.get_running_loop().time() == pytest.approx(60.0, abs=1.0)
     frontier.unblock(GateKey("a.test"))
@@ -403,15 +431,15 @@ async def test_a_gate_that_is_unblocked_serves_the_next_in_line() -> None:
 
 
 async def test_a_block_moves_the_timer() -> None:
-    """Nobody is woken for a moment at which nothing will happen."""
+    """At most once somebody is woken for a moment at which nothing will happen."""
     frontier, _, lease, task = await waiting_for_a()
     frontier.finish(lease, Outcome(OutcomeKind.DONE, start_s=START_S, end_s=START_S))
-    first = frontier._timer
+    first = frontier._alarm._timer
     assert first is not None
     frontier.block(GateKey("a.test"), START_S + 600.0)
-    assert first.cancelled()
-    assert frontier._timer is not None
-    assert frontier._timer.when() - first.when() == pytest.approx(597.0, abs=1.0)
+    frontier._alarm._ring()
+    assert frontier._alarm._timer is not None
+    assert frontier._alarm._timer.when() - first.when() == pytest.approx(597.0, abs=1.0)
     frontier.stop_leasing()
     await asyncio.gather(task, return_exceptions=True)
     await frontier.close()
@@ -508,8 +536,8 @@ async def test_a_lease_that_expires_goes_to_the_next_in_line() -> None:
     lease = frontier.renew(lease)
     (task,) = waiters(frontier, 1)
     await settle()
-    assert frontier._timer is not None
-    assert frontier._timer.when() - asyncio.get_running_loop().time() == pytest.approx(2400.0, abs=1.0)
+    assert frontier._alarm._timer is not None
+    assert frontier._alarm._timer.when() - asyncio.get_running_loop().time() == pytest.approx(2400.0, abs=1.0)
     rig.clock.advance(2400.0)
     frontier._pump()
     again = await task
@@ -588,7 +616,7 @@ async def test_leaving_the_block_ends_waiters_cancels_the_timer_and_closes() -> 
         core.block(GateKey("a.test"), START_S + 60.0)
         (task,) = waiters(frontier, 1)
         await settle()
-        timer = frontier._timer
+        timer = frontier._alarm._timer
         assert timer is not None
     with pytest.raises(Drained):
         await task
@@ -623,7 +651,7 @@ async def test_a_store_that_answers_while_it_is_closed_is_not_heard_on_the_loop(
     closing = asyncio.create_task(frontier.close())
     while not store.is_closing.is_set():
         await asyncio.sleep(0)
-    frontier._wake_from_thread()
+    frontier._bell.ring()
     await settle()
     store.may_close.set()
     await closing
@@ -811,7 +839,7 @@ async def test_a_paused_frontier_hands_out_nothing_until_it_goes_on() -> None:
     await settle()
     assert not first.done()
     assert not second.done()
-    assert frontier._timer is None
+    assert frontier._alarm._timer is None
     frontier.resume_leasing()
     assert {(await first).url, (await second).url} == {"http://a.test/", "http://b.test/"}
     await frontier.close()

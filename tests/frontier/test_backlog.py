@@ -65,3 +65,36 @@ def test_an_older_answer_takes_nothing_back() -> None:
     backlog.synced(1)
     backlog.synced(0)
     assert (backlog.durable, backlog.finishes) == (1, 0)
+
+
+def test_the_store_begins_at_each_half() -> None:
+    """Of finishes: so a full one never waits for a store that gathers more. Once for each half, not for every batch after."""
+    backlog = Backlog(4)
+    told = []
+    for number in range(1, 5):
+        backlog.add(batch(number), 1)
+        told.append(backlog.begins())
+    assert told == [False, True, False, True]
+    assert backlog.is_full
+
+
+def test_the_store_begins_at_half_of_the_rows() -> None:
+    """And of the bytes, alike."""
+    backlog = Backlog(1000)
+    backlog.add(batch(1, MAX_ROWS // 2 - 1), 1)
+    assert not backlog.begins()
+    backlog.add(batch(2), 1)
+    assert backlog.begins()
+    large = Batch(3)
+    large.new = [row(1)._replace(payload=b"x" * (MAX_BYTES // 2))]
+    backlog.add(large, 0)
+    assert backlog.begins()
+
+
+def test_what_is_durable_is_not_gathered() -> None:
+    """A store that began by itself has nothing to be told."""
+    backlog = Backlog(4)
+    backlog.add(batch(1), 1)
+    backlog.synced(1)
+    backlog.add(batch(2), 1)
+    assert not backlog.begins()

@@ -79,6 +79,96 @@ async def test_a_cancellation_that_comes_with_the_end_goes_on() -> None:
     assert work.is_done
 
 
+async def test_work_that_waits_often_is_finished_though_it_is_cancelled_each_time() -> None:
+    """Also where it only lets others run."""
+    turns = []
+
+    async def work():
+        for turn in range(3):
+            await asyncio.sleep(0)
+            turns.append(turn)
+            await asyncio.to_thread(turns.append, turn)
+        return turns
+
+    task = asyncio.create_task(to_the_end(work()))
+    await asyncio.sleep(0)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    assert task.cancelled()
+    assert turns == [0, 0, 1, 1, 2, 2]
+
+
+async def test_work_within_work_is_finished_too() -> None:
+    """The cancellation goes on from the outer one."""
+    work = Work()
+    results = []
+
+    async def outer():
+        results.append(await to_the_end(work()))
+
+    task = asyncio.create_task(to_the_end(outer()))
+    await settle()
+    task.cancel()
+    await settle()
+    work.end(7)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert results == [7]
+
+
+@pytest.mark.parametrize("cancels", [0, 1])
+async def test_what_the_work_waits_for_may_be_cancelled_by_others(cancels) -> None:
+    """The work is told and may go on; that is no cancellation of its caller."""
+    waited = asyncio.get_running_loop().create_future()
+
+    async def work():
+        try:
+            await waited
+        except asyncio.CancelledError:
+            return "told"
+
+    task = asyncio.create_task(to_the_end(work()))
+    await settle()
+    for _ in range(cancels):
+        task.cancel()
+    waited.cancel()
+    await settle()
+    if cancels:
+        assert task.cancelled()
+    else:
+        assert task.result() == "told"
+
+
+async def test_a_time_out_around_the_work_comes_after_its_end() -> None:
+    """It is told from a cancellation by who set it, and leaves none behind."""
+    work = Work()
+    asyncio.get_running_loop().call_later(0.001, work.end)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await to_the_end(work())
+    assert work.is_done
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_work_whose_caller_is_thrown_away_is_closed() -> None:
+    """As a coroutine that is no longer awaited."""
+    closed = []
+
+    async def work():
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            closed.append(True)
+
+    caller = to_the_end(work())
+    caller.send(None)
+    caller.close()
+    assert closed
+
+
 class Opened:
     """Something that counts how often it is closed."""
 

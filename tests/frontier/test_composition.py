@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dedup.uniq import UniqParameters
+from dedup.young import YoungFilter
 from frontier.composition import DedupFilter, FrontierOrder, open_frontier
 from frontier.core import Frontier
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
@@ -244,6 +246,28 @@ def test_after_a_crash_the_filter_learns_what_it_had_not_been_told(tmp_path: Pat
     with opened(tmp_path / "state") as frontier:
         again = [Candidate(url="http://c.test/", key=b"own"), *candidates("http://a.test/", "http://b.test/")]
         assert frontier.schedule(again) == [SEEN, NEW, SEEN]
+
+
+@pytest.mark.parametrize("count", [100, 250, 600], ids=["young", "growing up", "grown up"])
+@pytest.mark.parametrize("ends", [crash, Frontier.close])
+def test_a_filter_knows_its_jobs_urls_whatever_its_age(
+    ends: Callable[[Frontier], None], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A young filter writes nothing and one that grows up a part: the store, which has all, tells the next opening."""
+    monkeypatch.setattr("frontier.composition.YoungFilter", partial(YoungFilter, limit=200))
+    known = candidates(*[f"http://a.test/{number}" for number in range(count)])
+    frontier = opened(tmp_path)
+    for start in range(0, count, 50):
+        frontier.schedule(known[start : start + 50])
+        frontier.flush()
+    frontier.checkpoint()
+    ends(frontier)
+    with opened(tmp_path) as again:
+        assert again.schedule(known) == [SEEN] * count
+        assert again.pending == count
+        again.check()
+    with opened(tmp_path) as third:
+        assert third.judge(known) == [SEEN] * count
 
 
 def test_a_clock_that_went_back_delays_nothing_for_ever(tmp_path: Path) -> None:

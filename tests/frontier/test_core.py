@@ -531,6 +531,40 @@ def test_lease_waits_while_too_many_finishes_are_not_durable() -> None:
     assert [lease.gate for lease in all_from(rig, store)] == ["e.test"]
 
 
+def test_a_store_is_hurried_when_half_of_what_may_be_behind_is() -> None:
+    """So a crawl never waits for a store that gathers more; once for each half, and once more when it is full."""
+    store = DelayingStore()
+    rig = build(store=store, max_unacknowledged=4, politeness=HASTE)
+    rig.core.schedule(candidates(*[f"http://{number}.test/" for number in range(6)]))
+    leases = all_from(rig, store)
+    store.hurried = 0
+    told = []
+    for lease in leases[:4]:
+        rig.core.finish(lease, Outcome(kind=OutcomeKind.DONE))
+        told.append(store.hurried)
+    assert told == [0, 1, 1, 2]
+    assert rig.core.lease() is None
+    assert store.hurried == 3
+    rig.core.hurry()
+    assert store.hurried == 4
+
+
+def test_a_store_is_hurried_when_nothing_can_be_leased_but_what_it_reads() -> None:
+    """Not while there is a lease to be had, nor when only time or an end of a lease would help."""
+    store = DelayingStore()
+    rig = build(store=store, policy="bkdr:1")
+    rig.core.schedule(candidates(*pages("a.test", 30)))
+    store.flush()
+    store.hurried = 0
+    assert rig.core.lease() is None, "heads are on their way"
+    assert store.hurried == 1
+    store.flush()
+    lease = rig.core.lease()
+    assert lease is not None
+    assert rig.core.lease() is None, "its slot is out"
+    assert store.hurried == 1
+
+
 def all_from(rig: Rig, store: DelayingStore) -> list[Lease]:
     """All leases that can be had now, if the store does what it is told."""
     leases: list[Lease] = []

@@ -166,6 +166,7 @@ class FrontierQueue:
         """Return when all that was said so far outlives the process. Raises: StoreUnavailable."""
         self._waiting.enter()
         frontier, said = self._frontier, self._frontier.said
+        frontier.hurry()
         while frontier is self._frontier and not self._is_closed:
             frontier.take_answers()
             if frontier.durable >= said:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.benchmarks.rows import Row, Setting
-from scripts.benchmarks.site.pages import Site
+from scripts.benchmarks.site.pages import Site, addresses
 from scripts.benchmarks.site.process import served
-from scripts.benchmarks.site.serving import addresses
 
 _ROUNDS = 5
 _HOSTS = 200
@@ -29,7 +28,7 @@ _ONE_HOST = {"CONCURRENT_REQUESTS": 64, "CONCURRENT_REQUESTS_PER_DOMAIN": 64}
 _BKDR = {"FRONTIER": {"policy": "bkdr:64", "max_connections": 64}}
 #: Between the requests of a host, and not more or less by chance.
 _POLITE = {"DOWNLOAD_DELAY": _DELAY_S, "DOWNLOAD_DELAY_JITTER": 0}
-_SLOW = {"DOWNLOAD_SLOTS": {host: {"delay": 5.0, "jitter": 0} for host in addresses(_HOSTS)[::3]}}
+_SLOW = {"DOWNLOAD_SLOTS": {host: {"delay": 5.0, "jitter": 0} for host in addresses(Site(pages=0, hosts=_HOSTS))[::3]}}
 
 Settings = Mapping[str, Any]
 

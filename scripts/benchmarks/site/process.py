@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
 
-from scripts.benchmarks.site.pages import Site, origin, path
-from scripts.benchmarks.site.serving import addresses
+from scripts.benchmarks.site.pages import Site, origin, origins, path
+from scripts.benchmarks.site.tally import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that runs, in a process of its own."""
+
+    site: Site
+    port: int
+    said: IO[str]
+    told: IO[str]
+
+    @property
+    def seed(self) -> str:
+        """The URL of page 0."""
+        return origin(0, origins(self.site, self.port)) + path(0)
+
+    def tally(self) -> Tally:
+        """What it was asked for since the last time (blocks for a moment)."""
+        self.said.write("\n")
+        self.said.flush()
+        return Tally(**json.loads(self.told.readline()))
+
+
+@contextmanager
+def serving(site: Site, cores: Set[int] = frozenset()) -> Iterator[Server]:
+    """A server in a process of its own, on these cores alone if some are named. It ends with the block or with this process."""
+    command = [sys.executable, "-m", "scripts.benchmarks.site.serving", site.text]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            if cores:
+                os.sched_setaffinity(server.pid, cores)
+            port = server.stdout.readline().strip()
+            if not port:
+                raise RuntimeError("the server of the benchmark did not start")
+            yield Server(site=site, port=int(port), said=server.stdin, told=server.stdout)
+        finally:
+            server.kill()
 
 
 @contextmanager
 def served(site: Site) -> Iterator[str]:
-    """A site in a process of its own; answers the URL of page 0. It ends with the block, or with this process."""
-    command = [sys.executable, "-m", "scripts.benchmarks.site.serving"]
-    command += map(str, (site.pages, site.hosts, site.links))
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            port = server.stdout.readline().strip()
-            if not port:
-                raise RuntimeError("the server of the benchmark did not start")
-            yield origin(0, [f"http://{place}:{port}" for place in addresses(site.hosts)]) + path(0)
-        finally:
-            server.kill()
+    """As `serving`; answers the URL of page 0."""
+    with serving(site) as server:
+        yield server.seed

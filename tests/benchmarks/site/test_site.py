@@ -9,9 +9,20 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from scripts.benchmarks.site.pages import PAGE_BYTES, Site, html, links
-from scripts.benchmarks.site.process import served
-from scripts.benchmarks.site.serving import addresses
+from scripts.benchmarks.site.pages import (
+    PAGE_BYTES,
+    Site,
+    addresses,
+    host_names,
+    html,
+    links,
+    number_at,
+    origins,
+    path,
+    targets,
+)
+from scripts.benchmarks.site.process import served, serving
+from scripts.benchmarks.site.serving import Computed, answers
 
 
 def fetched(url: str) -> bytes:
@@ -43,7 +54,7 @@ def test_the_server_gives_each_host_its_pages() -> None:
     with served(Site(pages=300, hosts=3)) as seed:
         page = LexborHTMLParser(fetched(seed))
         targets = [link.attributes["href"] or "" for link in page.css("a")]
-        assert {urlsplit(target).hostname for target in targets} == set(addresses(3))
+        assert {urlsplit(target).hostname for target in targets} == set(addresses(Site(pages=300, hosts=3)))
         assert all(b"<title>Page" in fetched(target) for target in targets[:6])
         with pytest.raises(urllib.error.HTTPError, match="404"):
             fetched(urljoin(seed, "/robots.txt"))
@@ -55,3 +66,55 @@ def test_the_server_ends_with_its_block() -> None:
         pass
     with pytest.raises(urllib.error.URLError):
         fetched(seed)
+
+
+def test_names_are_all_served_at_one_address() -> None:
+    """A crawler that knows where they are gets any page by any name; links lead to the names in turn."""
+    site = Site(pages=300, hosts=3, is_named=True)
+    with serving(site) as server:
+        assert urlsplit(server.seed).hostname == host_names(site)[0]
+        page = LexborHTMLParser(fetched(f"http://{addresses(site)[0]}:{server.port}/pages/0.html"))
+        targets = [link.attributes["href"] or "" for link in page.css("a")]
+        assert {urlsplit(target).hostname for target in targets} == set(host_names(site))
+
+
+def test_the_server_says_what_it_was_asked_for() -> None:
+    """Since the last time that it was asked."""
+    with serving(Site(pages=3)) as server:
+        fetched(server.seed)
+        fetched(server.seed)
+        tally = server.tally()
+        assert (tally.pages, tally.repeated) == (1, 1)
+        assert server.tally().requests == 0
+
+
+def test_pages_made_when_they_are_asked_for_are_the_same() -> None:
+    """And what is not there is not."""
+    site = Site(pages=300, hosts=3)
+    ready, computed = answers(site, origins(site, 80)), Computed(site, origins(site, 80))
+    assert all(computed.get(place, b"none") == answer for place, answer in ready.items())
+    assert [computed.get(place, b"none") for place in (b"/pages/300.html", b"/robots.txt")] == [b"none", b"none"]
+
+
+def test_a_page_is_found_at_its_path_alone() -> None:
+    """No other spelling of a number is a page."""
+    assert number_at(path(17)) == 17
+    assert [number_at(place) for place in ("/pages/017.html", "/pages/.html", "/17.html", "/pages/17")] == [None] * 4
+
+
+def test_a_site_is_read_as_it_was_written() -> None:
+    """The server is told the whole of it."""
+    site = Site(pages=9, known=3, hosts=2, links=7, is_named=True)
+    assert Site.read(site.text) == site
+
+
+def test_a_page_of_a_long_crawl_leads_to_one_new_page() -> None:
+    """From the first 64 all are reached, each once; the other links are known URLs."""
+    site = Site(pages=200, known=1000)
+    found = [targets(number, site, ["http://a"]) for number in range(200)]
+    assert all(len(each) == 60 for each in found[:136])
+    new = [url for each in found for url in each if "/pages/" in url]
+    assert sorted(new) == sorted(f"http://a{path(number)}" for number in range(64, 200))
+    known = {url for each in found for url in each} - set(new)
+    assert known <= {f"http://a/known/{number}.html" for number in range(1000)}
+    assert len(known) > 900

@@ -27,6 +27,7 @@ FLAGS = {
     "contact": ("https://example.org/bot", "https://example.org/bot"),
     "policy": ("host", "host"),
     "group": ("domain", "domain"),
+    "store": ("memory", "memory"),
     "balance_replenish": ("50", 50),
     "total_budget": ("500", 500),
     "politeness": ("queue", "queue"),
@@ -41,6 +42,7 @@ FLAGS = {
     "size_limit": ("10GB", "10GB"),
     "time_limit": ("2h", "2h"),
     "workers": ("7", 7),
+    "loop": ("asyncio", "asyncio"),
     "timeout": ("5s", "5s"),
     "max_body": ("1MiB", "1MiB"),
     "allow_private": (None, True),
@@ -54,7 +56,7 @@ FLAGS = {
 
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
 NO_FLAGS = {
-    *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups", "store"),
+    *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups"),
     *("cache", "unreachable", "meta", "nofollow_links", "min_ttl", "max_ttl"),
     *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),

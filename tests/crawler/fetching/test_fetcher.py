@@ -338,6 +338,22 @@ async def test_a_site_may_have_headers_credentials_and_limits_of_its_own(
     assert outside.body.size == 100
 
 
+async def test_a_user_in_the_url_is_told_to_the_server_and_not_shown(site: Web) -> None:
+    """As credentials; neither the request that is kept nor the Host field has them."""
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(raw("Content-Length: 0"))
+
+    port = await site.listen(talk)
+    response = await site.fetcher().get(f"http://me:p%20w@127.0.0.1:{port}/x")
+    credentials = b"Authorization: Basic bWU6cCB3\r\n"
+    assert seen[0].startswith(b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % port)
+    assert credentials in seen[0]
+    assert response.request == seen[0].replace(credentials, b"")
+
+
 # Connections
 
 

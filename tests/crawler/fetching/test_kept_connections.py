@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import resource
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import Site
 from crawler.network.descriptors import Connections
 from crawler.outcomes.failures import TROUBLES, ConnectionLost, OutOfFiles
-from tests.crawler.fetching.servers import OK, Web, saying
+from tests.crawler.fetching.servers import LIMIT_S, OK, Web, saying
 
 
 class Kept:
@@ -83,9 +84,31 @@ async def test_a_connection_that_was_dropped_is_made_anew(site: Web) -> None:
     fetcher = site.fetcher(connections=Connections(idle=1))
     await get_all(fetcher, a, b, a)
     assert server.numbers == [1, 2, 3]
-    connector = fetcher._sessions.of(None).connector
-    assert connector is not None
-    assert [len(waiting) for waiting in connector._conns.values()] == [1]
+    assert [len(waiting) for waiting in fetcher._ways.of(None)._conns.values()] == [1]
+
+
+async def test_bytes_that_nobody_asked_for_end_the_connection_that_waits(site: Web) -> None:
+    """They would be taken for the answer of whoever asks next over it, and archived as another page's."""
+    numbers = itertools.count()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not writer.transport.is_closing():
+            await reader.readuntil(b"\r\n\r\n")
+            answer = OK + b"Content-Length: 1\r\n\r\n%d" % next(numbers)
+            writer.write(answer)
+            await asked.wait()
+            writer.write(answer)
+            if await reader.read(1) == b"":
+                gone.set()
+
+    asked, gone = asyncio.Event(), asyncio.Event()
+    url = f"http://127.0.0.1:{await site.listen(talk)}/"
+    fetcher = site.fetcher()
+    first = await fetcher.get(url)
+    asked.set()
+    await asyncio.wait_for(gone.wait(), LIMIT_S)
+    assert (first.body.read(), (await fetcher.get(url)).body.read()) == (b"0", b"1")
+    assert site.connections == 2
 
 
 async def test_with_room_for_none_no_connection_is_kept(site: Web) -> None:

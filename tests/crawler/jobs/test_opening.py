@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from crawler.jobs.opening import SEED_BOOK, frontier_order, has_seeds, open_job
+from crawler.jobs.forgetting import FINISHED_MARK, forgets
+from crawler.jobs.opening import SEED_BOOK, frontier_order, has_seeds, is_over, open_job
+from crawler.jobs.rounds import AGAIN_MARK
+from crawler.jobs.seeds import Seed
 from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import StoreLost
+from crawler.outcomes.errors import QueueForgotten, StoreLost
 from dedup.uniq import UniqParameters
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from frontier.models import Candidate
@@ -33,7 +36,7 @@ def order_of(text: str = "") -> CrawlOrder:
 def a_seed_is_noted(state: Path) -> None:
     """The job with this state folder has seeds."""
     state.mkdir(parents=True, exist_ok=True)
-    (state / SEED_BOOK).write_text('{"url": "http://a.test/", "source": "command line"}\n')
+    (state / SEED_BOOK).write_text('{"url": "http://a.test/", "source": "command line", "via": null}\n')
 
 
 @pytest.fixture
@@ -133,6 +136,7 @@ def test_addresses_need_no_name_server_where_nothing_is_crawled(key: str) -> Non
             "[[override]]\nsurt = 'http://a.test/x/'\nmin_delay = 3",
             "override http://a.test/x/: http://a.test/x/ does not",
         ),
+        ("[frontier]\nstore = 'memory'\n[dedup]\nleaves = ['redis://h/0']", "such a queue cannot share a filter"),
         ("[[override]]\nsurt = 'a.test'\ntotal_budget = 3", "policy bkdr:997: its queues hold many hosts; "),
     ],
 )
@@ -223,6 +227,89 @@ def test_rows_and_jobs_are_not_mixed_up(
     order = given(tmp_path / "state", database)
     with pytest.raises((StoreLost, FormatMismatch), match=line):
         open_job(tmp_path / "state", order)
+
+
+# A queue in memory
+
+IN_MEMORY = "[frontier]\nstore = 'memory'"
+
+
+def test_a_queue_in_memory_leaves_neither_rows_nor_a_filter(tmp_path: Path) -> None:
+    """A filter that outlived it would hide URLs that no store has (I8); what is left says that the queue is gone."""
+    state = tmp_path / "state"
+    with open_job(state, order_of(IN_MEMORY)) as frontier:
+        assert [verdict.kind.value for verdict in frontier.schedule([Candidate(URL), Candidate(URL)])] == [
+            "new",
+            "seen",
+        ]
+        frontier.checkpoint()
+        assert frontier.statistics().seen["false_drop_probability"] == 0
+    assert forgets(state)
+    assert [path.name for path in state.iterdir()] == ["queue-in-memory"]
+
+
+def test_a_job_that_was_ended_before_its_first_seed_begins(tmp_path: Path) -> None:
+    """There was nothing to forget."""
+    state = tmp_path / "state"
+    open_job(state, order_of(IN_MEMORY)).close()
+    with open_job(state, order_of(IN_MEMORY)) as frontier:
+        assert frontier.schedule([Candidate(URL)])[0].kind.value == "new"
+
+
+@pytest.mark.parametrize("text", [IN_MEMORY, "", "[frontier]\nstore = 'postgresql://h/d'"])
+def test_a_job_whose_queue_was_in_memory_does_not_go_on(tmp_path: Path, text: str) -> None:
+    """Wherever the queue is to be now: it would crawl all again, or nothing, and call it going on."""
+    state = tmp_path / "state"
+    open_job(state, order_of(IN_MEMORY)).close()
+    a_seed_is_noted(state)
+    with pytest.raises(
+        QueueForgotten, match=r"queue was in memory and ended with its process; start over with --fresh --yes, or"
+    ):
+        open_job(state, order_of(text))
+    (state / FINISHED_MARK).touch()
+    with pytest.raises(
+        QueueForgotten, match=r"finished, and its queue was in memory; begin another round with --again"
+    ):
+        open_job(state, order_of(text))
+
+
+def test_the_next_round_of_such_a_job_begins(tmp_path: Path) -> None:
+    """It has a queue of its own, and may have it elsewhere."""
+    state = tmp_path / "state"
+    open_job(state, order_of(IN_MEMORY)).close()
+    a_seed_is_noted(state)
+    (state / AGAIN_MARK).write_text("2")
+    with open_job(state, order_of(IN_MEMORY)) as frontier:
+        assert frontier.schedule([Candidate(URL)])[0].kind.value == "new"
+
+
+def test_a_finished_job_in_memory_is_over_unless_a_seed_is_new(tmp_path: Path) -> None:
+    """To say so again is right; to leave a new seed out in silence is not."""
+    state = tmp_path / "state"
+    open_job(state, order_of(IN_MEMORY)).close()
+    a_seed_is_noted(state)
+    assert not is_over(state, [])
+    (state / FINISHED_MARK).touch()
+    old, new = (Seed(url=url, source="command line") for url in (URL, "http://b.test/"))
+    assert (is_over(state, []), is_over(state, [old]), is_over(state, [old, new])) == (True, True, False)
+
+
+def test_a_queue_on_disk_is_not_left_for_one_in_memory(tmp_path: Path) -> None:
+    """Its URLs would be left behind."""
+    state = tmp_path / "state"
+    open_job(state, order_of()).close()
+    with pytest.raises(StoreLost, match=r"the queue is in frontier\.db, not in memory; leave out \[frontier\] store"):
+        open_job(state, order_of(IN_MEMORY))
+    assert not forgets(state)
+
+
+def test_a_queue_in_a_database_is_not_left_for_one_in_memory(tmp_path: Path) -> None:
+    """Nothing of it is in the folder, but the job has seeds."""
+    state = tmp_path / "state"
+    a_seed_is_noted(state)
+    with pytest.raises(StoreLost, match=r"the queue is in a database, not in memory"):
+        open_job(state, order_of(IN_MEMORY))
+    assert not forgets(state)
 
 
 # A filter in common with other crawls

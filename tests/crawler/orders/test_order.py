@@ -167,7 +167,7 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
         ("[frontier]\ncheckpoint = 0", "FILE: [frontier] checkpoint must be more than 0; not 0"),
         (
             "[frontier]\nstore = 'mysql://h/d'",
-            "FILE: [frontier] store must be the URL of a database, like postgresql://host/name; not 'mysql://h/d'",
+            "FILE: [frontier] store must be memory, or the URL of a database, like postgresql://host/name; not 'mysql:",
         ),
         (
             "[frontier]\nstore = 'postgresql://a:secret@h/d'",

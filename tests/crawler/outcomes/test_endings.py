@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.outcomes.endings import WhyEnded, exit_code, failure_code, first_of
+from crawler.outcomes.endings import WhyEnded, exit_code, failure_code, first_of, told
 from crawler.outcomes.errors import JournalFull, UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.reporting.reports import SeedFact
@@ -52,3 +52,17 @@ def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
 def test_an_error_of_any_room_has_its_exit_code(error, code) -> None:
     """The most special kind counts: a full disk is no store that failed somehow."""
     assert failure_code(error) is code
+
+
+@pytest.mark.parametrize("ending", WhyEnded)
+def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
+    """Why it ended is said as ever, and not that the same command, or a higher limit, goes on."""
+    words = told(ending, lasts=False)
+    if ending is WhyEnded.FINISHED:
+        assert words == ending.value
+        return
+    why, gone = words.split("; ")
+    assert ending.value.startswith(why)
+    assert gone == "its queue was in memory, so the job cannot go on"
+    assert not any(promise in why for promise in ("goes on", "keeps"))
+    assert told(ending, lasts=True) == ending.value

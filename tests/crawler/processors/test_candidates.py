@@ -11,10 +11,11 @@ from crawler.orders.scope import ScopeSection
 from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
 from crawler.processors import candidates as module
 from crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
+from crawler.processors.known import Known
 from crawler.robots.directives import Directives
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
-from frontier.models import Candidate
+from frontier.models import NEW, SEEN, Candidate
 from tests.crawler.builder import memory_frontier, response, visit
 
 
@@ -48,6 +49,18 @@ async def test_links_in_scope_become_candidates_with_one_hop_more() -> None:
         Candidate(url="http://a.test/1", hops="LEL"),
         Candidate(url="http://a.test/2", hops="LEE"),
     ]
+
+
+async def test_a_link_that_is_known_is_no_candidate_and_is_not_judged() -> None:
+    """The Frontier would only call it seen. It stays a link of the page."""
+    crawl, known = Fussy(), Known()
+    known.learn([Candidate("http://a.test/rule"), Candidate("http://a.test/1")], [NEW, SEEN])
+    process = Candidates(crawl, crawl.key, crawl.crawl._new_seed, known)
+    one = visit(answer=response())
+    one.links = [Link(f"http://a.test/{name}", "L") for name in ("1", "rule", "2")]
+    await process(one)
+    assert [found.url for found in one.discovered] == ["http://a.test/2"]
+    assert (len(one.links), one.lost_links) == (3, 0)
 
 
 async def test_a_link_that_is_a_hop_too_far_is_no_candidate() -> None:

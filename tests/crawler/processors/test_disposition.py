@@ -6,6 +6,7 @@ import json
 import pytest
 
 from crawler.archiving.records import digest_text
+from crawler.extracting.links import Link
 from crawler.fetching.bodies import Body
 from crawler.fetching.response import Cut
 from crawler.jobs.journal import Journal, LineFile
@@ -23,6 +24,7 @@ from crawler.outcomes.failures import (
     Unfetchable,
 )
 from crawler.processors.disposition import Disposition, decide
+from crawler.processors.known import Known
 from crawler.processors.recorder import Recorder, annotations_of
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
@@ -226,7 +228,8 @@ class Ended:
         self.frontier = frontier
         self.statistics = CrawlStatistics(started_s=START_S)
         self.recorder = Recorder(journal, clock)
-        self.dispose = Disposition(frontier, self.recorder, self.statistics, clock)
+        self.known = Known()
+        self.dispose = Disposition(frontier, self.recorder, self.statistics, clock, self.known)
 
     async def lease(self, **left):
         one = Visit(await self.frontier.lease(), 7)
@@ -267,6 +270,20 @@ async def test_a_page_has_a_line_in_both_files(tmp_path, journal) -> None:
             "digest": ABC_DIGEST,
         }
     ]
+
+
+async def test_what_a_page_led_to_is_known_once_the_frontier_has_it(tmp_path, journal) -> None:
+    """Not before: a page whose lease is lost has given the Frontier nothing."""
+    links = [Link("http://a.test/1", "L"), Link("http://a.test/2", "L")]
+    found = [Candidate(link.url) for link in links]
+    async with memory_frontier(URL) as frontier:
+        ended = Ended(frontier, journal)
+        lost = await ended.lease(response=response(), discovered=found[1:])
+        frontier.release(lost.lease)
+        assert await ended.dispose(lost) is None
+        assert ended.known.unknown(links) == links
+        assert await ended.end(response=response(), discovered=found[:1]) is DONE
+        assert ended.known.unknown(links) == links[1:]
 
 
 async def test_a_url_that_got_no_answer_has_a_line_in_crawl_log_alone(tmp_path, journal) -> None:

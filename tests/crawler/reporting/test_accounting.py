@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crawler.reporting.accounting import (
+    BYTES_FETCHED,
     DNS,
     MAX_TYPE_CHARS,
     MAX_TYPES,
@@ -103,7 +104,7 @@ def test_types_statuses_and_sources_are_counted() -> None:
 )
 def test_each_processor_has_its_counters(line, counter, number) -> None:
     """What a line says of what a processor did."""
-    assert counter in PROCESSOR_COUNTERS
+    assert counter in {*PROCESSOR_COUNTERS, BYTES_FETCHED}
     assert counted(line).processors[counter] == number
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -94,7 +95,8 @@ def test_blanks_inside_a_field_are_percent_encoded() -> None:
     assert fields[11] == b"a%2Cb%20c,d"
 
 
-TEXT = st.text(max_size=60)
+TEXT = st.text(max_size=60) | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60)
+TIME = st.floats(0, 4e9)
 
 
 @given(
@@ -113,6 +115,7 @@ TEXT = st.text(max_size=60)
         digest=st.none() | TEXT,
         source=st.none() | TEXT,
         annotations=st.lists(TEXT, max_size=4).map(tuple),
+        extra=st.none(),
     )
 )
 def test_whatever_the_facts_a_line_has_twelve_fields_and_one_newline(entry: CrawlLogEntry) -> None:
@@ -188,3 +191,46 @@ def test_half_a_surrogate_pair_does_not_stop_the_journal() -> None:
     assert json.loads(line)["url"] == "a?"
     entry = CrawlLogEntry(logged_s=0.0, status=200, url="a\ud800", worker=1)
     assert b" a%ED%A0%80 " in crawl_log_line(entry)
+
+
+def iso(time_s: float) -> str:
+    """A time to the millisecond, by the library alone."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=round(time_s * 1000))
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def percent_encoded(text: str) -> str:
+    """Character by character."""
+    return "".join(
+        c if "!" <= c <= "~" else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "surrogatepass")) for c in text
+    )
+
+
+@given(logged_s=TIME, start_s=TIME, duration_s=st.floats(0, 1000), url=TEXT, mime=TEXT)
+def test_the_short_ways_of_a_log_line_lead_where_the_long_ones_do(
+    logged_s: float, start_s: float, duration_s: float, url: str, mime: str
+) -> None:
+    """A second's text is kept and fit texts are not gone through; the line is the same byte for byte."""
+    end_s = start_s + duration_s
+    entry = CrawlLogEntry(logged_s, 200, url, 1, size_bytes=7, mime=mime, start_s=start_s, end_s=end_s)
+    begun = re.sub(r"\D", "", iso(start_s))
+    taken = round(end_s * 1000) - round(start_s * 1000)
+    fields = (iso(logged_s), "  200", "         7", percent_encoded(url) or "-", "-", "-")
+    kind = percent_encoded(re.split(r"[\s;,]", mime, maxsplit=1)[0]) or "no-type"
+    line = " ".join((*fields, kind, "#001", f"{begun}+{taken}", "-", "-", "-"))
+    assert crawl_log_line(entry) == f"{line}\n".encode()
+
+
+@given(url=TEXT, mime=TEXT, via=st.none() | TEXT, fetched_s=TIME)
+def test_a_page_line_is_what_the_library_makes_of_its_fields(
+    url: str, mime: str, via: str | None, fetched_s: float
+) -> None:
+    """Byte for byte."""
+    line = page_line(
+        url=url, status=-2, mime=mime, size_bytes=3, hops="LE", via=via, fetched_s=fetched_s, digest="sha1:A"
+    )
+    kind = re.split(r"[\s;,]", mime, maxsplit=1)[0] or None
+    fields = {"url": url, "status": -2, "mime": kind, "size": 3, "hops": "LE", "via": via}
+    fields |= {"fetch_time": iso(fetched_s), "digest": "sha1:A"}
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    assert line == f"{text}\n".encode("utf-8", "replace")

@@ -74,6 +74,21 @@ def test_a_line_of_heritrix_is_read() -> None:
     assert read.end_s == 1308849128.799
 
 
+@pytest.mark.parametrize(
+    ("written", "logged_s"),
+    [
+        (b"2011-06-23T17:12:08.802Z", 1308849128.802),
+        (b"2011-06-23T17:12:08.8021Z", 1308849128.8021),
+        (b"2011-06-23T17:12:08Z", 1308849128.0),
+        (b"2011-06-23T19:12:08.802+02:00", 1308849128.802),
+    ],
+)
+def test_a_time_may_be_written_in_other_ways(written: bytes, logged_s: float) -> None:
+    """Milliseconds in UTC are what crawlers write; others made some logs."""
+    line = HERITRIX.replace(b"2011-06-23T17:12:08.802Z", written)
+    assert parse_crawl_log_line(line).logged_s == logged_s
+
+
 def test_the_thirteenth_field_is_one_word_of_json() -> None:
     """Blanks in it would make more fields of it."""
     entry = CrawlLogEntry(logged_s=0.0, status=200, url="u", worker=1, extra={"warcFilename": "a b\x7f\u2028.warc"})
@@ -88,6 +103,8 @@ def test_the_thirteenth_field_is_one_word_of_json() -> None:
         b"",
         b"2011-06-23T17:12:08.802Z 200",
         HERITRIX.replace(b"2011-06-23T", b"2011-16-23T"),
+        HERITRIX.replace(b"12:08.802Z", b"12:08+01:00.802Z"),
+        HERITRIX.replace(b"12:08.802Z", b"12:08.-02Z"),
         HERITRIX.replace(b"  200 ", b"  two "),
         HERITRIX.replace(b"574+225", b"574-225"),
         HERITRIX.replace(b"20110623171208574", b"20111323171208574"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from crawler.reporting.links import links_line
 from tests.crawler.archiving.exchanges import Found
 
@@ -23,3 +26,11 @@ def test_a_page_has_one_line_with_its_links_in_order() -> None:
             {"url": "http://a.test/?", "hop": "E", "context": ""},
         ],
     }
+
+
+@given(st.text(), st.text(), st.lists(st.builds(Found, st.text(), st.text(), st.text()), max_size=3))
+def test_a_line_is_what_the_library_makes_of_its_fields(url: str, hops: str, links: list[Found]) -> None:
+    """Byte for byte."""
+    listed = [{"url": link.url, "hop": link.hop, "context": link.context} for link in links]
+    text = json.dumps({"url": url, "hops": hops, "links": listed}, ensure_ascii=False, separators=(",", ":"))
+    assert links_line(url, hops, links) == f"{text}\n".encode("utf-8", "replace")

@@ -30,6 +30,52 @@ def test_the_resolver_answers_as_canonical_does(pages: list[tuple[str, list[str]
             assert resolver.resolve(base, links) == [canonical(link, base) for link in links]
 
 
+ORIGINS = ["http://a.test", "https://a.test:81", "http://a.test:80", "http://1.2", "http://127.0.0.1", "https://[::1]:8",
+           "http://a..test", "http://xn--a", "http://a.test:", "http://0x7f"]  # fmt: skip
+PARTS = st.sampled_from(
+    [
+        "/",
+        "/a",
+        "/B-1",
+        "/.",
+        "/..",
+        "/...",
+        "/.a",
+        "/a.",
+        "/a..",
+        "/%2e",
+        "?",
+        "?q=1",
+        "&a=/../",
+        "'",
+        ":80",
+        "@x",
+        "//",
+        "|",
+        "^",
+    ]
+)
+
+
+@given(
+    st.lists(st.builds(str.__add__, st.sampled_from(ORIGINS), st.lists(PARTS, max_size=5).map("".join)), max_size=20)
+)
+def test_a_url_that_needs_no_parsing_is_what_parsing_makes_of_it(links: list[str]) -> None:
+    """Whatever origin it has, and whatever was met of that origin before."""
+    resolver = LinkResolver(max_entries=10)
+    for link in links:
+        assert resolver.resolve("http://b.test/", [link]) == [canonical(link)]
+
+
+def test_urls_of_a_known_origin_are_not_parsed_if_they_can_only_be_written_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a large site most links are new to the resolver, and nearly all of them plain."""
+    resolver = LinkResolver()
+    resolver.resolve("http://b.test/", ["http://a.test:81/"])
+    monkeypatch.delattr("crawler.urls.links.canonical")
+    plain = ["http://a.test:81/x/y.html", "http://a.test:81/x?a=b&c=d"]
+    assert resolver.resolve("http://b.test/", plain) == plain
+
+
 @pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
 def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
     """Two pages of one directory give it two meanings."""
@@ -54,6 +100,15 @@ def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert parsed == links
     assert resolver.resolve("http://a.test/2/", links)[3] == "http://a.test/2/y"
     assert parsed == [*links, "mailto:a", "y"]
+
+
+def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It means the same everywhere, and so does that it is none."""
+    resolver = LinkResolver()
+    links = ["http://c.test/x/../y", "https://c.test/", "http://["]
+    answers = resolver.resolve("http://a.test/1/a", links)
+    monkeypatch.delattr("crawler.urls.links.canonical")
+    assert answers == resolver.resolve("https://b.test/2/b?x", links) == ["http://c.test/y", "https://c.test/", None]
 
 
 def test_the_resolver_is_bounded() -> None:

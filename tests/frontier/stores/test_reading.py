@@ -146,3 +146,17 @@ def test_heads_that_are_read_together_are_those_read_one_by_one(store: Crawl) ->
         assert reading.read_all(store.connection, reading.read_heads, asked) == alone
     assert [len(read.heads) for read in alone] == [1, 1, 0]
     assert [read.queue is None for read in alone] == [False, True, True]
+
+
+def test_heads_of_many_lanes_are_few_statements(store: Crawl) -> None:
+    """A lane that was asked for twice, with other limits, and lanes without rows included."""
+    lanes = [(7, 100 + gate) for gate in range(21)]
+    store.add(*[row(ordinal, lane=lane) for ordinal, lane in enumerate(2 * lanes[:20], start=1)])
+    asked = [(lane, 16, False) for lane in lanes] + [(lanes[0], 1, False)]
+    said = said_by(store)
+    with store.connection.begin():
+        answers = reading.read_all(store.connection, read_heads, asked)
+    assert [[head.row.ordinal for head in answer.heads] for answer in answers] == [
+        *([number, number + 20] for number in range(1, 21)), [], [1],
+    ]  # fmt: skip
+    assert len([text for text in said if "FROM url" in text]) == 3, "sixteen, four, one"

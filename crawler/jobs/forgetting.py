@@ -1,0 +1,33 @@
+"""Jobs whose queue is in memory: it ends with its process, and nobody may take the job that is left for one to go on with.
+
+Such a job bears a mark from before its first seed is noted until the job is started afresh or begins another round.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crawler.jobs.durablefiles import replace_file
+from crawler.outcomes.errors import storage_errors
+
+#: Stands from a crawl's good end until the job is opened again; beside the other mark, which no opening goes on from, it stays.
+FINISHED_MARK = "finished"
+#: Stands while the job's queue is, or was, in memory.
+FORGETS_MARK = "queue-in-memory"
+
+
+def note_forgetting(state: Path) -> None:
+    """Keep that the job's queue will be gone. Raises: StorageError."""
+    with storage_errors(state):
+        state.mkdir(parents=True, exist_ok=True)
+        replace_file(state / FORGETS_MARK, b"")
+
+
+def forgets(state: Path) -> bool:
+    """The job's queue is, or was, in the memory of one process."""
+    return (state / FORGETS_MARK).exists()
+
+
+def is_finished(state: Path) -> bool:
+    """The last run of the job left nothing to do."""
+    return (state / FINISHED_MARK).exists()

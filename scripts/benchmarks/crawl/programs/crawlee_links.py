@@ -1,0 +1,86 @@
+"""A Crawlee crawl: `python crawlee_links.py SEED CONCURRENCY LOOP KIND`, LOOP asyncio or uvloop, KIND http or parsel.
+
+http: HttpCrawler; its handler reads the links by selectolax, as the bare loop does, and gives them to `add_requests`. parsel:
+ParselCrawler, whose handler says `enqueue_links()`. Storage is in memory; sessions, retries, robots.txt and logs are off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from crawlee import ConcurrencySettings
+from crawlee.crawlers import HttpCrawler, HttpCrawlingContext, ParselCrawler, ParselCrawlingContext
+from crawlee.http_clients import HttpxHttpClient, ImpitHttpClient
+from crawlee.statistics import Statistics
+from crawlee.storage_clients import MemoryStorageClient
+from selectolax.lexbor import LexborHTMLParser
+
+
+def options(concurrency: int, seed: str) -> dict[str, Any]:
+    """The fastest that the task allows. The own HTTP client is written in Rust and asks the system for names: names that only
+    this process knows need the other client.
+    """
+    return {
+        "http_client": HttpxHttpClient(http2=False) if ".bench.test" in seed else ImpitHttpClient(),
+        "storage_client": MemoryStorageClient(),
+        "concurrency_settings": ConcurrencySettings(
+            min_concurrency=concurrency, desired_concurrency=concurrency, max_concurrency=concurrency
+        ),
+        "use_session_pool": False,
+        "max_request_retries": 0,
+        "retry_on_blocked": False,
+        "configure_logging": False,
+        "statistics_log_format": "inline",
+        "statistics": Statistics.with_default_state(log_interval=timedelta(hours=1)),
+    }
+
+
+def http_crawler(asked: dict[str, Any]) -> HttpCrawler:
+    crawler = HttpCrawler(**asked)
+
+    @crawler.router.default_handler
+    async def handle(context: HttpCrawlingContext) -> None:
+        links = LexborHTMLParser(await context.http_response.read()).css("a[href]")
+        await context.add_requests([target for link in links if (target := link.attributes["href"])])
+
+    return crawler
+
+
+def parsel_crawler(asked: dict[str, Any]) -> ParselCrawler:
+    crawler = ParselCrawler(**asked)
+
+    @crawler.router.default_handler
+    async def handle(context: ParselCrawlingContext) -> None:
+        await context.enqueue_links(strategy="all")
+
+    return crawler
+
+
+def names_are_loopback() -> None:
+    """The benchmark's names are 127.0.0.1 to this process."""
+    ask = socket.getaddrinfo
+
+    def answer(host: Any, *others: Any, **named: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        return ask("127.0.0.1" if name and name.endswith(".bench.test") else host, *others, **named)
+
+    socket.getaddrinfo = answer
+
+
+async def crawl(seed: str, concurrency: int, kind: str) -> None:
+    make = {"http": http_crawler, "parsel": parsel_crawler}[kind]
+    await make(options(concurrency, seed)).run([seed])
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    names_are_loopback()
+    factory = None if sys.argv[3] == "asyncio" else import_module(sys.argv[3]).new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(crawl(sys.argv[1], int(sys.argv[2]), sys.argv[4]))

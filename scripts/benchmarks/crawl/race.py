@@ -1,0 +1,210 @@
+"""Rounds of crawls in turns, each on a core of its own, and the rows that come of them.
+
+Of each round the ratios are taken, and of the ratios the median, since a disturbance of the machine falls on one round. A round
+in which the bare loop had less than 80 % of its core was shared with others: its ratios are hints, and the rows say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
+from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
+from scripts.benchmarks.crawl.peers import PeerMissing, Peers, cache_folder
+from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.site.pages import Site
+from scripts.benchmarks.site.process import Server, serving
+from scripts.benchmarks.site.tally import Tally
+
+#: A bare loop that had less of its core than that shared it with others.
+UNSHARED = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One crawl."""
+
+    pages_per_s: float  #: from the first request to the last
+    cpu_us: float  #: of a page, in the same time
+    share: float  #: of its cores that it had: 1 is all of one core
+    peak_bytes: int
+    own_bytes: int  #: RssAnon at its most
+    own_last_bytes: int  #: RssAnon when the last page was asked for
+    took_s: float  #: from the process's start to its end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A ratio that is shown: how many times faster `name` is than `over`."""
+
+    name: str
+    over: str
+    target: float | None = None
+    is_cost: bool = False  #: how many times longer a page takes instead; the target is then the most
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of all rounds, by contestant."""
+
+    results: dict[str, list[Result]] = field(default_factory=dict)  #: one a round, of those that always succeeded
+    faults: dict[str, str] = field(default_factory=dict)  #: why the others did not
+
+    @property
+    def shared(self) -> list[float]:
+        """The bare loop's shares of its core where they were too small."""
+        return [result.share for result in self.results.get(BARE.name, []) if result.share < UNSHARED]
+
+
+def cores() -> tuple[Set[int], Set[int]]:
+    """The server's core and the contestant's: the first and the last that this process may use."""
+    usable = sorted(os.sched_getaffinity(0))
+    return {usable[0]}, {usable[-1]}
+
+
+def crawled(contestant: Contestant, task: Task, pinned: Set[int]) -> Result:
+    """One crawl of the whole site. Raises: CrawlFailed, PeerMissing."""
+    command = contestant.command(task)
+    task.server.tally()
+    used = observe(command, pinned, contestant.environment)
+    tally = task.server.tally()
+    if fault := tally.fault(task.server.site.pages):
+        raise CrawlFailed(fault)
+    if tally.others:
+        raise CrawlFailed(f"{tally.others:,} requests were for what is no page")
+    return result_of(tally, used)
+
+
+def result_of(tally: Tally, used: Use) -> Result:
+    """What the server saw and what the processes used, put together. Raises: CrawlFailed."""
+    if not tally.took_s:
+        raise CrawlFailed("a single request has no rate")
+    cpu_s = used.cpu_between_s(tally.first_s, tally.last_s)
+    return Result(
+        pages_per_s=tally.pages / tally.took_s,
+        cpu_us=1e6 * cpu_s / tally.pages,
+        share=cpu_s / tally.took_s,
+        peak_bytes=used.peak_bytes,
+        own_bytes=used.own_peak_bytes(),
+        own_last_bytes=used.own_bytes_at(tally.last_s),
+        took_s=used.took_s,
+    )
+
+
+def raced(
+    site: Site,
+    contestants: Sequence[Contestant],
+    setting: Setting,
+    *,
+    pinned_to: tuple[Set[int], Set[int]] | None = None,
+    rounds: int | None = None,
+) -> Outcome:
+    """All rounds. Who goes first changes from round to round; who failed once is not asked again.
+
+    `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for.
+    """
+    outcome = Outcome(results={one.name: [] for one in contestants})
+    servers, pinned = pinned_to or cores()
+    with serving(site, servers) as server:
+        task = task_of(server, setting)
+        for number in range(rounds or setting.rounds):
+            turn = number % len(contestants)
+            for one in (*contestants[turn:], *contestants[:turn]):
+                if one.name not in outcome.faults:
+                    _tried(one, task, outcome, lambda one, task: crawled(one, task, pinned), setting.say)
+    return outcome
+
+
+def task_of(server: Server, setting: Setting) -> Task:
+    """What the contestants of this run are given."""
+    peers = Peers(folder=setting.wishes.peers or cache_folder(), say=setting.say)
+    return Task(server=server, loop=setting.wishes.loop, folder=setting.folder, peers=peers)
+
+
+def _tried(
+    one: Contestant,
+    task: Task,
+    outcome: Outcome,
+    crawl: Callable[[Contestant, Task], Result],
+    say: Callable[[str], None],
+) -> None:
+    folder = task.folder / one.name
+    folder.mkdir()
+    try:
+        result = crawl(one, replace(task, folder=folder))
+    except (CrawlFailed, PeerMissing) as error:
+        outcome.faults[one.name] = str(error)
+        del outcome.results[one.name]
+        say(f"{one.name}: {error}")
+    else:
+        outcome.results[one.name].append(result)
+        say(f"{one.name}: {result.pages_per_s:,.0f} pages/s, {result.cpu_us:,.0f} µs of CPU a page")
+    finally:
+        shutil.rmtree(folder)
+
+
+def rows(group: str, contestants: Sequence[Contestant], ratios: Sequence[Compared], outcome: Outcome) -> Iterator[Row]:
+    """Three figures of each contestant, medians of the rounds, then the ratios. Who could not crawl has a row that says why."""
+    for one in contestants:
+        if one.name in outcome.faults:
+            yield Row(name=f"{group}/{one.name}", what=one.what, measured=None, unit="", note=outcome.faults[one.name])
+        else:
+            yield from _figures(f"{group}/{one.name}", one.what, outcome.results[one.name])
+    for asked in ratios:
+        yield ratio(group, asked, outcome)
+
+
+def _figures(name: str, what: str, results: Sequence[Result]) -> Iterator[Row]:
+    def middle(figure: Callable[[Result], float]) -> float:
+        return statistics.median(map(figure, results))
+
+    yield Row(
+        name=name,
+        what=what,
+        measured=middle(lambda result: result.pages_per_s),
+        unit="pages/s",
+        note=f"{100 * middle(lambda result: result.share):.0f} % of a core; start and end included "
+        f"{middle(lambda result: result.took_s):.1f} s",
+    )
+    yield Row(name=f"{name}/cpu", what="CPU time of a page", measured=middle(lambda r: r.cpu_us), unit="µs")
+    yield Row(name=f"{name}/memory", what="peak", measured=middle(lambda r: r.peak_bytes), unit="bytes")
+
+
+def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
+    """The ratio of two contestants by the clock; its note has that by CPU time, the spread, and whether it is a hint."""
+    name = f"{group}/{asked.name}-{asked.over}-x"
+    missing = [who for who in (asked.name, asked.over) if who not in outcome.results]
+    what = f"time of a page, {asked.name} / {asked.over}" if asked.is_cost else f"pages/s, {asked.name} / {asked.over}"
+    if missing:
+        return Row(name=name, what=what, measured=None, unit="x", note=f"there is no figure of {' and '.join(missing)}")
+    clock = _ratios(outcome.results, asked, lambda result: result.pages_per_s)
+    cpu = _ratios(outcome.results, asked, lambda result: 1 / result.cpu_us)
+    return Row(
+        name=name,
+        what=what,
+        measured=statistics.median(clock),
+        unit="x",
+        target=asked.target,
+        is_bound=asked.is_cost,
+        note=f"{min(clock):.3g} to {max(clock):.3g} in {len(clock)} rounds; by CPU time {statistics.median(cpu):.3g}"
+        + _hint(outcome.shared, len(clock)),
+    )
+
+
+def _ratios(results: Mapping[str, Sequence[Result]], asked: Compared, speed: Callable[[Result], float]) -> list[float]:
+    """One of each round."""
+    pairs = zip(results[asked.name], results[asked.over], strict=True)
+    return [speed(over) / speed(one) if asked.is_cost else speed(one) / speed(over) for one, over in pairs]
+
+
+def _hint(shared: Sequence[float], rounds: int) -> str:
+    if not shared:
+        return ""
+    return (
+        f"; A HINT: in {len(shared)} of {rounds} rounds the bare loop had less than {UNSHARED:.0%} of its core"
+        f" (down to {min(shared):.0%})"
+    )

@@ -1,0 +1,57 @@
+"""The product beside the bare loop and the peers, on one host and on 200; in two processes; and what the server can do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, ONE_PROCESS, RAW, TWO_PROCESSES
+from scripts.benchmarks.crawl.race import Compared, raced, rows
+from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.site.pages import Site
+
+HOSTS = 200
+
+_ONE_HOST = (
+    Compared(name="durable", over="scrapy", target=20.0),
+    Compared(name="durable", over="crawlee", target=10.0),
+    Compared(name="durable", over="crawlee-parsel", target=10.0),
+    Compared(name="durable", over="bare", target=0.45),
+    Compared(name="memory", over="bare", target=0.55),
+    Compared(name="warc", over="durable", target=1.4, is_cost=True),
+)
+_MANY_HOSTS = (
+    Compared(name="durable", over="scrapy"),
+    Compared(name="durable", over="crawlee"),
+    Compared(name="durable", over="crawlee-parsel"),
+    Compared(name="durable", over="bare", target=0.4),
+    Compared(name="memory", over="bare"),
+    Compared(name="warc", over="durable", is_cost=True),
+)
+
+
+def one_host(setting: Setting) -> Iterable[Row]:
+    """60 links a page, nearly all of them known."""
+    yield from rows("one-host", ALL, _ONE_HOST, raced(Site(pages=setting.pages), ALL, setting))
+
+
+def many_hosts(setting: Setting) -> Iterable[Row]:
+    """The same pages on 200 names."""
+    site = Site(pages=setting.pages, hosts=HOSTS, is_named=True)
+    yield from rows("many-hosts", ALL, _MANY_HOSTS, raced(site, ALL, setting))
+
+
+def server(setting: Setting) -> Iterable[Row]:
+    """The server must not be what the others are timed by."""
+    ratios = (Compared(name="raw", over="bare", target=3.0),)
+    contestants = (RAW, BARE)
+    yield from rows("server", contestants, ratios, raced(Site(pages=setting.pages), contestants, setting))
+
+
+def processes(setting: Setting) -> Iterable[Row]:
+    """All cores are for everyone, the server included: what a second process gains is what the machine still had."""
+    site, everywhere = Site(pages=setting.pages, hosts=HOSTS, is_named=True), os.sched_getaffinity(0)
+    contestants = (BARE, DURABLE, ONE_PROCESS, TWO_PROCESSES)
+    ratios = (Compared(name="2", over="1", target=1.0), Compared(name="2", over="durable"))
+    outcome = raced(site, contestants, setting, pinned_to=(everywhere, everywhere))
+    yield from rows("processes", contestants, ratios, outcome)

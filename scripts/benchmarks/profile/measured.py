@@ -1,0 +1,75 @@
+"""The rows of a crawl that was sampled: each stage's microseconds of a page, their sum, and what the kernel counted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from scripts.benchmarks.crawl.contestants import REPOSITORY, Contestant, Task, ours
+from scripts.benchmarks.crawl.observing import CrawlFailed, observe
+from scripts.benchmarks.crawl.race import cores, result_of, task_of
+from scripts.benchmarks.profile.sampled import Look
+from scripts.benchmarks.profile.stages import STAGES
+from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.site.pages import Site
+from scripts.benchmarks.site.process import serving
+from scripts.benchmarks.site.tally import Tally
+
+_LOOKS = "looks.json"
+
+
+def profiled(name: str, *options: str) -> Callable[[Setting], Iterable[Row]]:
+    """A group: one crawl with these options."""
+
+    def measured(setting: Setting) -> Iterable[Row]:
+        contestant = Contestant(
+            name=name, what="", command=_sampled(options), environment={"PYTHONPATH": str(REPOSITORY)}
+        )
+        servers, pinned = cores()
+        with serving(Site(pages=setting.pages), servers) as server:
+            task = task_of(server, setting)
+            used = observe(contestant.command(task), pinned, contestant.environment)
+            tally = server.tally()
+        if fault := tally.fault(setting.pages):
+            raise CrawlFailed(fault)
+        looks: list[Look] = json.loads((setting.folder / _LOOKS).read_text(encoding="utf-8"))
+        yield from rows(name, stages_us(looks, tally), result_of(tally, used).cpu_us)
+
+    return measured
+
+
+def _sampled(options: Sequence[str]) -> Callable[[Task], Sequence[str]]:
+    """The product's own command line, run by the sampler."""
+
+    def command(task: Task) -> Sequence[str]:
+        _, _, _, *arguments = ours(*options)(task)
+        return [sys.executable, "-m", "scripts.benchmarks.profile.sampled", str(task.folder / _LOOKS), *arguments]
+
+    return command
+
+
+def stages_us(looks: Iterable[Look], tally: Tally) -> dict[str, float]:
+    """Microseconds of a page by stage, of the looks from the first request to the last."""
+    parts = dict.fromkeys(STAGES, 0.0)
+    for at_s, used in looks:
+        if tally.first_s <= at_s <= tally.last_s:
+            for stage, seconds in used.items():
+                parts[stage] += 1e6 * seconds / tally.pages
+    return parts
+
+
+def rows(name: str, parts: Mapping[str, float], kernel_us: float) -> Iterator[Row]:
+    """A row a stage, in their order, then the sum."""
+    whole = sum(parts.values())
+    for stage, what in STAGES.items():
+        share = 100 * parts[stage] / whole if whole else 0.0
+        yield Row(name=f"{name}/{stage}", what=f"{what}: {share:.1f} %", measured=parts[stage], unit="µs")
+    yield Row(name=f"{name}/sum", what="CPU time of a page, all of these", measured=whole, unit="µs")
+    yield Row(
+        name=f"{name}/kernel",
+        what="the same as the kernel counts it",
+        measured=kernel_us,
+        unit="µs",
+        note="beside the sum: what the sampling itself takes, and threads that are not Python's",
+    )

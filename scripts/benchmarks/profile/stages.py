@@ -1,0 +1,82 @@
+"""Which stage of a page's way a sample of the stack belongs to. Pure.
+
+The innermost frame of a module that has a stage decides, so that what a library does is its caller's; frames of asyncio have
+none, and where its loop called nobody of ours the loop itself was at work. aiohttp is the fetching, whoever called it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+#: The stages, as the table shows them.
+STAGES = {
+    "resolve": "links made absolute, parsed and canonicalised",
+    "scope": "whether they are in",
+    "dedup": "the filter",
+    "frontier": "queues, gates, leases",
+    "store": "rows, transactions, syncs",
+    "log": "logs, pages.jsonl, statistics, accounts",
+    "fetch": "connections, requests, answers, names, robots",
+    "parse": "documents read for links",
+    "chain": "workers, and the steps between the others",
+    "archive": "WARC records and files",
+    "loop": "asyncio's own",
+    "other": "what has no stage",
+}
+
+#: How file names begin, below the clone; the longest that fits wins.
+_PLACES = {
+    "/crawler/urls/": "resolve",
+    "/crawler/processors/candidates.py": "resolve",
+    "/crawler/scope/": "scope",
+    "/crawler/admission.py": "scope",
+    "/dedup/": "dedup",
+    "/frontier/": "frontier",
+    "/frontier/seen.py": "dedup",
+    "/frontier/filters.py": "dedup",
+    "/frontier/fingerprints.py": "dedup",
+    "/frontier/marking.py": "dedup",
+    "/frontier/leftkeys.py": "dedup",
+    "/frontier/checkpoints.py": "dedup",
+    "/frontier/stores/": "store",
+    "/crawler/fetching/": "fetch",
+    "/crawler/network/": "fetch",
+    "/crawler/robots/": "fetch",
+    "/crawler/processors/preconditions.py": "fetch",
+    "/crawler/extracting/": "parse",
+    "/crawler/archiving/": "archive",
+    "/crawler/processors/write.py": "archive",
+    "/crawler/reporting/": "log",
+    "/crawler/processors/recorder.py": "log",
+    "/crawler/processors/announcing.py": "log",
+    "/crawler/jobs/journal.py": "log",
+    "/crawler/jobs/writing.py": "log",
+    "/crawler/": "other",
+    "/crawler/processors/": "chain",
+    "/crawler/chain.py": "chain",
+    "/crawler/workers.py": "chain",
+    "/crawler/controller.py": "chain",
+    "/crawler/steps.py": "chain",
+    "/crawler/visit.py": "chain",
+}
+#: Parts of file names of libraries. A loop that is not Python is seen as the runner that waits for it.
+_LIBRARIES = {"/aiohttp/": "fetch", "/asyncio/runners.py": "loop"}
+_LOOPS = ("run_forever", "_run_once")
+
+
+def stage_of(stack: Iterable[tuple[str, str]]) -> str:
+    """The stage of a stack: file and function of each frame, the innermost first; files of the clone from its folder on."""
+    for file, function in stack:
+        place = _place(file)
+        if place:
+            return place
+        if function in _LOOPS and file.endswith("/asyncio/base_events.py"):
+            return "loop"
+    return "other"
+
+
+def _place(file: str) -> str:
+    fitting = [begin for begin in _PLACES if file.startswith(begin)]
+    if fitting:
+        return _PLACES[max(fitting, key=len)]
+    return next((stage for part, stage in _LIBRARIES.items() if part in file), "")

@@ -1,0 +1,158 @@
+"""Rounds of crawls, and what becomes of them in the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scripts.benchmarks import __main__ as bench
+from scripts.benchmarks.crawl import GROUPS, knowing, memory
+from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, RAW, Contestant, Task, ours
+from scripts.benchmarks.crawl.race import Compared, Outcome, Result, raced, ratio, rows
+from scripts.benchmarks.rows import Setting, Wishes
+from scripts.benchmarks.site.pages import Site
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+
+
+def result(pages_per_s: float, *, cpu_us: float = 100.0, share: float = 0.95) -> Result:
+    return Result(
+        pages_per_s=pages_per_s,
+        cpu_us=cpu_us,
+        share=share,
+        peak_bytes=1 << 20,
+        own_bytes=1 << 19,
+        own_last_bytes=1 << 18,
+        took_s=1.0,
+    )
+
+
+def outcome(**speeds: Sequence[float]) -> Outcome:
+    return Outcome(results={name: [result(speed) for speed in each] for name, each in speeds.items()})
+
+
+def setting(folder: Path, pages: int, rounds: int = 1) -> Setting:
+    return Setting(folder=folder, is_quick=False, say=lambda _: None, wishes=Wishes(pages=pages, rounds=rounds))
+
+
+def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+    """Not that of medians: a disturbance that falls on both in one round falls out."""
+    found = ratio(
+        "one-host", Compared(name="durable", over="bare", target=0.45), outcome(durable=[1, 5, 8], bare=[2, 10, 10])
+    )
+    assert (found.measured, found.target, found.is_bound) == (0.5, 0.45, False)
+    assert "0.5 to 0.8 in 3 rounds" in found.note
+
+
+def test_a_cost_says_how_much_longer_a_page_takes() -> None:
+    """Its target is the most that is allowed."""
+    found = ratio(
+        "one-host", Compared(name="warc", over="durable", target=1.4, is_cost=True), outcome(warc=[5], durable=[10])
+    )
+    assert (found.measured, found.is_bound) == (2.0, True)
+
+
+def test_a_shared_core_makes_hints_of_the_ratios() -> None:
+    """One round in which the bare loop had less than 80 % of its core is enough; none says nothing."""
+    asked, alone = Compared(name="durable", over="bare"), outcome(durable=[1, 1], bare=[2, 2])
+    assert "HINT" not in ratio("one-host", asked, alone).note
+    alone.results["bare"][1] = result(2, share=0.5)
+    assert "A HINT: in 1 of 2 rounds" in ratio("one-host", asked, alone).note
+
+
+def test_who_could_not_crawl_is_named_with_the_reason() -> None:
+    """And so is each ratio that has no figure for it; such a run fails."""
+    held = outcome(bare=[2])
+    held.faults["durable"] = "No such option"
+    shown = list(rows("one-host", (BARE, DURABLE), (Compared(name="durable", over="bare"),), held))
+    assert [(row.name, row.note) for row in shown if row.measured is None] == [
+        ("one-host/durable", "No such option"),
+        ("one-host/durable-bare-x", "there is no figure of durable"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+def test_the_product_and_the_bare_loop_crawl_the_whole_site_by_names(tmp_path: Path) -> None:
+    """As the bench runs them, a round each; the folders of their crawls are gone afterwards."""
+    held = raced(Site(pages=90, hosts=7, is_named=True), (BARE, DURABLE), setting(tmp_path, 90))
+    assert held.faults == {}
+    assert all(each[0].pages_per_s > 0 and each[0].cpu_us > 0 for each in held.results.values())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+def test_a_crawl_that_did_not_fetch_all_is_no_figure(tmp_path: Path) -> None:
+    """It is an error that is told, and its contestant is not asked again."""
+    lazy = Contestant(name="lazy", what="", command=ours("--limit", "5"), environment=DURABLE.environment)
+    told: list[str] = []
+    held = raced(Site(pages=200), (lazy,), replace(setting(tmp_path, 200, rounds=2), say=told.append))
+    assert "of 200 pages were fetched" in held.faults["lazy"]
+    assert (held.results, len(told)) == ({}, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+def test_a_setting_that_the_product_does_not_know_is_named_with_its_words(tmp_path: Path) -> None:
+    """Never skipped silently, and no figure."""
+    odd = Contestant(name="odd", what="", command=ours("--set", "crawl.wheels=4"), environment=DURABLE.environment)
+    assert "crawl.wheels is unknown" in raced(Site(pages=3), (odd,), setting(tmp_path, 3)).faults["odd"]
+
+
+def test_the_same_loop_is_asked_of_everyone(tmp_path: Path) -> None:
+    """Peers take it as an argument, the product as a key of its order."""
+
+    class Found:
+        def python(self, peer: str) -> Path:
+            return Path(peer)
+
+    class Served:
+        site, seed = Site(pages=1), "http://127.0.1.1/pages/0.html"
+
+    task = Task(server=Served(), loop="uvloop", folder=tmp_path, peers=Found())  # type: ignore[arg-type]
+    assert all("uvloop" in " ".join(one.command(task)) for one in ALL)
+    assert not any("uvloop" in " ".join(one.command(replace(task, loop="asyncio"))) for one in ALL)
+
+
+def test_plain_sockets_ask_for_every_page_once(tmp_path: Path) -> None:
+    """As many as there are, whether they fill the last share or not."""
+    for pages in (2, 200):
+        assert raced(Site(pages=pages), (RAW,), setting(tmp_path, pages)).faults == {}
+
+
+def test_memory_is_judged_by_what_the_larger_crawl_takes_more() -> None:
+    """At its most, whenever that was; what both take is no matter."""
+    small, large = replace(result(1), own_bytes=10 << 20), replace(result(1), own_bytes=60 << 20)
+    *each, added = memory.rows({20: small, 200: large})
+    assert [row.measured for row in each] == [10 << 20, 60 << 20]
+    assert (added.measured, added.target, added.is_bound) == (50 << 20, 50e6, True)
+
+
+def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
+    """By CPU time, many known URLs over few."""
+    few, many = result(1, cpu_us=1000.0), result(9, cpu_us=1300.0)
+    *each, found = knowing.rows({10: few, 100: many})
+    assert [row.measured for row in each] == [1000.0, 1300.0]
+    assert (found.measured, found.target, found.is_bound) == (1.3, 1.25, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
+    """What was loaded is not asked for, and all pages are."""
+    assert knowing._crawled(50, setting(tmp_path, 130)).pages_per_s > 0
+
+
+def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong group is refused with the names of the right ones; what only crawls take is refused elsewhere."""
+    assert bench.main(["crawl", "--only", "host"]) == 2
+    told = capsys.readouterr().err
+    assert all(group.name in told for group in GROUPS)
+    assert bench.main(["dedup", "--rounds", "3"]) == 2
+    assert "--rounds is for crawl" in capsys.readouterr().err
+    assert bench.main(["crawl", "--pages", "0"]) == 2
