@@ -134,10 +134,10 @@ class Seeding:
         self._scope.add_seed(url)
 
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
-        """How each seed given by the operator fared."""
+        """How each seed given by the operator fared, others' left out."""
         seeds = list(self._book)
         targets = {seed.via: seed.url for seed in seeds if seed.via is not None}
-        given = [seed.url for seed in seeds if seed.via is None]
+        given = [seed.url for seed in seeds if seed.via is None and self.mine(seed.url)]
         ended = await self._ended(seeds, told=False)
         return [
             SeedFact(

@@ -10,7 +10,7 @@ from crawler.jobs.seeds import Seed
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ControlRefused
 from crawler.operating.course import Cause
-from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, given_seeds
+from crawler.operating.crawl_verbs import ADD, PAUSE, REPORT, RESUME, STATUS, STOP, given_seeds
 from crawler.operating.verbs import STOPPED_ONLY, JobRuns
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
@@ -18,6 +18,7 @@ from crawler.outcomes.exits import ExitCode
 from crawler.processes.limits import JobLimits
 from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from crawler.processes.postoffice import VERB
+from crawler.processes.reporting import merged_report
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
 from frontier.division.ownership import Division
@@ -47,6 +48,7 @@ class JobVerbs:
             STOP: self._stop,
             STATUS: self._tell,
             ADD: self._add,
+            REPORT: self._report,
             "ls": self._ls,
         }
 
@@ -75,10 +77,16 @@ class JobVerbs:
         return largest_part(known)
 
     async def _ls(self, given: Arguments) -> Facts:
-        replies = await self._shares.ask_all(VERB, verb="ls", arguments=dict(given))
+        return merged_listing(await self._of_all("ls", given), given)
+
+    async def _report(self, given: Arguments) -> Facts:
+        return merged_report(await self._of_all(REPORT, given), given)
+
+    async def _of_all(self, verb: str, given: Arguments) -> list[Facts]:
+        replies = await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
         if len(replies) < self._shares.count:
             raise ControlRefused(_NOT_THERE, ExitCode.STORE_OR_JOB_IN_USE)
-        return merged_listing([_facts(reply) for reply in replies.values()], given)
+        return [_facts(reply) for reply in replies.values()]
 
     async def _pause(self, given: Arguments) -> Facts:
         self._refuse_at_the_end("pause")

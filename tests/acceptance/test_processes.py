@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance import command
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.site.oracle import expected
@@ -15,7 +16,13 @@ from tests.site.server import SmallWeb
 WEB = many_hosts()
 WORKERS = 8
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """Each command is three or four processes, which begin one after the other where there are few cores."""
+    monkeypatch.setattr(command, "PATIENCE_S", 130.0)
 
 
 @pytest.fixture
@@ -82,36 +89,36 @@ async def test_a_share_that_is_killed_is_started_again(tmp_path, web):
 
 async def test_a_job_whose_parent_is_killed_goes_on_by_the_same_command(tmp_path, web):
     """Its shares end by themselves; nothing is missing afterwards."""
-    command = crawl_of(tmp_path, web)
+    crawl = crawl_of(tmp_path, web)
     for kill in (1, 2):
-        await kill_after(await start(*command, cwd=tmp_path), web, kill * 30)  # its shares hold its output, too
-    check_whole(await anabranch(*command, cwd=tmp_path), tmp_path)
+        await kill_after(await start(*crawl, cwd=tmp_path), web, kill * 30)  # its shares hold its output, too
+    check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
     assert repeated(web) <= 2 * 2 * WORKERS
 
 
 async def test_all_processes_are_killed_at_once(tmp_path, web):
     """As when the machine goes down: what was acknowledged is there, the rest comes again."""
-    command = crawl_of(tmp_path, web, processes=3)
+    crawl = crawl_of(tmp_path, web, processes=3)
     for kill in (1, 2):
-        process = await start(*command, cwd=tmp_path)
+        process = await start(*crawl, cwd=tmp_path)
         await seen(web, kill * 30)
         for pid in [*children(process.pid), process.pid]:
             os.kill(pid, signal.SIGKILL)
         await process.communicate()
-    check_whole(await anabranch(*command, cwd=tmp_path), tmp_path)
+    check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
     assert repeated(web) <= 2 * 2 * WORKERS
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_the_first_signal_drains_all(tmp_path, web, number):
     """What is under way ends, the exit code is 11, nothing is fetched twice after resuming."""
-    command = crawl_of(tmp_path, web)
-    process = await start(*command, cwd=tmp_path)
+    crawl = crawl_of(tmp_path, web)
+    process = await start(*crawl, cwd=tmp_path)
     await seen(web, 40)
     process.send_signal(number)
     run = await ended(process)
     assert run.code == 11, run.err
-    again = await anabranch(*command, cwd=tmp_path)
+    again = await anabranch(*crawl, cwd=tmp_path)
     check_whole(again, tmp_path)
     assert again.out.startswith("resuming job ")
     assert repeated(web) == 0
