@@ -151,3 +151,60 @@ async def test_another_number_of_processes_is_refused(tmp_path, web):
         assert len(run.err.splitlines()) == 1
     run = await anabranch("crawl", "--job", "job", "--limit", "0", cwd=tmp_path)
     check_whole(run, tmp_path)
+
+
+async def test_a_host_is_fetched_by_one_process_at_its_own_pace(tmp_path, web):
+    """Politeness is owed to the host, whoever crawls: the server sees no two requests at once, and each rest kept."""
+    order = write_order(
+        tmp_path,
+        web.hosts,
+        politeness={"max_connections": 1, "min_delay": 0.15, "max_delay": 0.15},
+        crawl={"workers": WORKERS},
+    )
+    crawl = ("crawl", *SEEDS, "-c", order, "--job", tmp_path / "job", "--processes", "2")
+    process = await start(*crawl, cwd=tmp_path)
+    await seen(web, 40)
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    check_whole(await ended(process), tmp_path)
+    for host in WEB:
+        assert web.ledger.max_in_service(host) == 1
+        assert web.ledger.shortest_rest(host) >= 0.149
+
+
+async def test_verbs_find_the_share_that_knows(tmp_path, web):
+    """While the job runs, and when it is stopped: one job answers."""
+    crawl = crawl_of(tmp_path, web, "-s", "politeness.min_delay=1s", "-s", "politeness.max_delay=1s")
+    process = await start(*crawl, cwd=tmp_path)
+    await seen(web, 30)
+    job = tmp_path / "job"
+
+    async def asked(*arguments):
+        run = await anabranch(*arguments, cwd=tmp_path)
+        assert run.code == 0, run.err
+        return run.out
+
+    assert "paused by the operator" in await asked("pause", job)
+    status = json.loads(await asked("status", job, "--json"))
+    assert (status["phase"], len(status["processes"])) == ("paused", 2)
+    listed = json.loads(await asked("frontier", "ls", job, "--json"))
+    assert listed["totals"]["pending"] > 0
+    assert len({queue["queue"] for queue in listed["queues"]}) == len(listed["queues"])
+    for host in WEB:
+        assert "was never" in await asked("why", job, f"http://{host}/nowhere") or host
+    assert "h3.test" in await asked("frontier", "block", job, "h3.test")
+    assert "new" in await asked("add", job, "http://h2.test/added")
+    codes = json.loads(await asked("report", job, "response-codes", "--json"))
+    assert sum(row["#urls"] for row in codes["rows"]) >= 10
+    await asked("stop", job, "--wait")
+    assert (await ended(process)).code == 11
+    assert "not running" in await asked("status", job)
+    assert json.loads(await asked("frontier", "ls", job, "--json"))["totals"]["pending"] > 0
+    assert "h3.test" in await asked("frontier", "unblock", job, "h3.test")
+    assert "new" in await asked("add", job, "http://h4.test/added-later")
+    summary = await asked("report", job, "crawl-summary")
+    assert "URIs Processed" in summary
+    resumed = await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path)
+    assert resumed.code == 0, resumed.err
+    fetched = crawl_log(job)
+    assert fetched.items() >= expected(SEEDS, table=WEB).items()
+    assert {"http://h2.test/added", "http://h4.test/added-later"} <= fetched.keys()
