@@ -14,8 +14,10 @@ from frontier.stores.messages import Parcel
 
 #: Parcels that are read at a time, some 128 KB each.
 _READ = 4
-#: What comes within this time of a first link goes along with it: each sending makes both stores commit.
+#: What comes within this time of a first link goes along with it, and within the longer one when something was sent just now:
+#: each sending makes both stores commit.
 GATHER_S = 0.03
+BUSY_GATHER_S = 0.1
 
 #: Send a content to the share; True when it has it durably, False if it is not there now.
 Send = Callable[[bytes], Awaitable[bool]]
@@ -59,6 +61,10 @@ class Delivery:
         while parcels := await asyncio.to_thread(exchange.waiting, self._share, self._last, _READ):
             if not await self._sent(parcels):
                 return False
+            if len(parcels) < _READ:
+                if exchange.last.get(self._share, 0) <= self._last:
+                    break  # so nothing more can be there, and the store need not be asked
+                await asyncio.sleep(BUSY_GATHER_S)
         return True
 
     async def _sent(self, parcels: list[Parcel]) -> bool:
