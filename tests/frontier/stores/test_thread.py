@@ -7,7 +7,6 @@ from frontier.stores.messages import Batch
 from frontier.stores.thread import MAX_ROWS, Fifo, Item, Question
 from tests.frontier.stores.rows import row
 
-
 #: Longer than any test: what comes before was wanted.
 LONG_S = 600.0
 
