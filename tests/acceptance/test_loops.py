@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import cycle
 
 import pytest
 
-from tests.acceptance.command import anabranch, crawl_log, kill_after, start, write_order
+from tests.acceptance.command import anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
@@ -35,3 +36,18 @@ async def test_a_whole_crawl_on_uvloop_finds_what_an_independent_reader_finds(tm
     run = await anabranch("crawl", SEED, "-c", order, "--job", tmp_path / "job", "--loop", "uvloop", cwd=tmp_path)
     assert run.code == 0, run.err
     assert crawl_log(tmp_path / "job") == expected([SEED])
+
+
+async def test_a_crawl_on_uvloop_hears_the_operator(tmp_path):
+    """Its control socket answers; it stops in order, and goes on."""
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    async with SmallWeb(delay_s=0.02) as web:
+        order = write_order(tmp_path, web.hosts, politeness={"max_connections": 4}, crawl={"workers": 8})
+        command = ("crawl", SEED, "-c", order, "--job", tmp_path / "job", "--loop", "uvloop")
+        crawl = await start(*command, cwd=tmp_path)
+        while not web.ledger.counts():
+            await asyncio.sleep(0.005)
+        stop = await anabranch("stop", tmp_path / "job", cwd=tmp_path)
+        assert (stop.code, (await ended(crawl)).code) == (0, 11), stop.err
+        assert (await anabranch(*command, cwd=tmp_path)).code == 0
+        assert crawl_log(tmp_path / "job") == expected([SEED])
