@@ -229,9 +229,10 @@ class Frontier:
         """From now on `board` is told what is leased here."""
         self._leases.board = self._endings.board = board
 
-    def hurry(self) -> None:
-        """Have what was said durable soon, as somebody waits for it: the store gathers more no longer."""
+    def hurry(self) -> int:
+        """Have what was said durable soon, as somebody waits for it: the store gathers no longer. Answers `said`."""
         self._store.hurry()
+        return self.said
 
     def take_answers(self) -> None:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""

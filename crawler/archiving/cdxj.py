@@ -14,7 +14,9 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 from itertools import islice
+from json.encoder import encode_basestring_ascii as _text
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, NamedTuple
@@ -29,10 +31,12 @@ UNKNOWN_TYPE = "unk"
 #: Lines that are sorted in memory at once; more are merged from runs.
 RUN_LINES = 50_000
 
+_NO_DIGITS = re.compile(r"\D+")
 _TYPE_END = re.compile(r"[\s;,]")
 _WWW = re.compile(r"www\d*\.")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _SLASHES = re.compile(r"//+")
+_PLAIN = re.compile(r'[!"$&-~]*')  #: nothing of it is encoded, or must be
 _ESCAPED = re.compile(rb"[\x00-\x20\x7f-\xff%#]")
 #: Session ids in a query (the Internet Archive's rules).
 _QUERY_SESSIONS = (
@@ -62,17 +66,13 @@ class IndexLine(NamedTuple):
     def to_bytes(self) -> bytes:
         """The line with its newline, in ASCII."""
         mime = REVISIT_TYPE if self.is_revisit else _TYPE_END.split(self.mime.strip().lower(), maxsplit=1)[0]
-        fields = {
-            "url": self.url,
-            "mime": mime or UNKNOWN_TYPE,
-            "status": str(self.status),
-            "digest": self.digest,
-            "length": str(self.length),
-            "offset": str(self.offset),
-            "filename": self.filename,
-        }
-        stamp = re.sub(r"\D", "", self.date)[:14]
-        return f"{urlkey(self.url)} {stamp} {json.dumps(fields, separators=(',', ':'))}\n".encode("ascii", "replace")
+        fields = (
+            f'{{"url":{_text(self.url)},"mime":{_text(mime or UNKNOWN_TYPE)},"status":"{self.status}",'
+            f'"digest":{_text(self.digest)},"length":"{self.length}","offset":"{self.offset}",'
+            f'"filename":{_text(self.filename)}}}'
+        )
+        stamp = _NO_DIGITS.sub("", self.date)[:14]
+        return f"{urlkey(self.url)} {stamp} {fields}\n".encode("ascii", "replace")
 
 
 def place_of(line: bytes) -> tuple[int, int] | None:
@@ -94,6 +94,7 @@ def urlkey(url: str) -> str:
     return f"{key}?{arguments}" if arguments else key
 
 
+@lru_cache(maxsize=256)
 def _turned(authority: str, scheme: str) -> str:
     """`com,example` or `com,example:8080`; an IPv4 address is turned round, too, an IPv6 one stands as it is."""
     host, colon, port = authority.rpartition(":")
@@ -121,6 +122,8 @@ def _query_key(query: str) -> str:
 
 def _minimal(text: str) -> str:
     """Percent-encoded where it must be and nowhere else."""
+    if _PLAIN.fullmatch(text):
+        return text
     raw = text.encode("utf-8", "replace")
     for _ in range(_MAX_UNQUOTES):
         decoded = unquote_to_bytes(raw)

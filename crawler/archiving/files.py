@@ -13,7 +13,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -120,7 +120,14 @@ class WarcFiles:
             return entry
         place = self._writable().add(entry.exchange)
         line = None if entry.crawl_log is None else self._note(entry.crawl_log, place)
-        return replace(entry, place=place, crawl_log=line)
+        return Entry(
+            crawl_log=line,
+            pages=entry.pages,
+            links=entry.links,
+            errors=entry.errors,
+            exchange=entry.exchange,
+            place=place,
+        )
 
     def _writable(self) -> OpenWarc:
         """The file for the next exchange, ready for this group."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
 
 from crawler.archiving.exchanges import Exchange, Place
@@ -19,12 +18,17 @@ INDEX = ".cdxj"
 OPEN = ".open"
 
 _LEVEL = 6  # zlib's own compromise; 9 takes twice the time for 1 % less
-_GZIP = 31  # zlib: gzip with its header
+_GZIP = 16  # zlib: gzip with its header, beside the bits of the window
+_LEAST_WINDOW, _LARGEST_WINDOW = 9, 15
+_LOOK_AHEAD = 262  # zlib: bytes of its window that it does not look back to
 _WRITE_BYTES = 1 << 18
 
 
 class OpenWarc:
-    """One file that grows, with its index. Raises OSError wherever it writes."""
+    """One file that grows, with its index. What is added is written by `sync`, or before that if it is much.
+
+    Raises OSError wherever it writes.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
@@ -36,6 +40,7 @@ class OpenWarc:
         except OSError:
             self._file.close()
             raise
+        self._ready, self._ready_lines = bytearray(), bytearray()  # of both files, not yet written
 
     @property
     def path(self) -> Path:
@@ -44,8 +49,8 @@ class OpenWarc:
 
     @property
     def size_bytes(self) -> int:
-        """What is written, whether it counts or not."""
-        return self._file.written_bytes
+        """What is added, whether it counts or not."""
+        return self._file.written_bytes + len(self._ready)
 
     @property
     def is_empty(self) -> bool:
@@ -54,27 +59,31 @@ class OpenWarc:
 
     def begin(self) -> None:
         """Cut what an earlier failure left."""
+        self._forget()
         self._index.begin()
         self._file.begin()
 
     def add_info(self, made_s: float, facts: Mapping[str, str]) -> None:
-        """Write the first record."""
+        """Add the first record."""
         self.info = warcinfo_record(self.filename, made_s, facts)
         self._add(self.info)
 
     def add(self, exchange: Exchange) -> Place:
-        """Write the records of a visit, and the line of index for its answer; where that stands."""
+        """Add the records of a visit, and the line of index for its answer; where that stands."""
         answer, *others = exchange_records(exchange, self.info.record_id)
         member = self._add(answer)
         for record in others:
             self._add(record)
         line = index_line(member, self.filename)
         assert line is not None, "it is an answer"
-        self._index.write(line.to_bytes())
+        self._ready_lines += line.to_bytes()
         return Place(self.filename, member.offset)
 
     def sync(self) -> None:
         """Return when the records are durable. The index is not synced: opening finds what it lacks in the records."""
+        self._write()
+        self._index.write(self._ready_lines)
+        self._ready_lines = bytearray()
         self._file.sync()
 
     def keep(self) -> None:
@@ -84,6 +93,7 @@ class OpenWarc:
 
     def take_back(self) -> None:
         """Cut what does not count, the index first: it must not know more than the file has."""
+        self._forget()
         self._index.take_back()
         self._file.take_back()
 
@@ -94,22 +104,41 @@ class OpenWarc:
 
     def _add(self, record: Record) -> Member:
         """Append a record as one gzip member; of its head, what stands before a body."""
-        offset, pieces = self._file.written_bytes, record.stream()
+        offset, pieces = self.size_bytes, record.stream()
         head = next(pieces)
-        for piece in _gzipped(chain((head,), pieces)):
-            self._file.write(piece)
-        return Member(offset, self._file.written_bytes - offset, head[:HEAD_BYTES])
+        size = len(head) + record.body_bytes
+        deflate = _deflate(size)
+        if size <= _WRITE_BYTES:
+            self._ready += deflate.compress(b"".join((head, *pieces)))
+        else:
+            self._ready += deflate.compress(head)
+            for piece in pieces:
+                self._ready += deflate.compress(piece)
+                self._write_much()
+        self._ready += deflate.flush()
+        self._write_much()
+        return Member(offset, self.size_bytes - offset, head[:HEAD_BYTES])
+
+    def _write_much(self) -> None:
+        if len(self._ready) >= _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.write(self._ready)
+        self._ready = bytearray()
+
+    def _forget(self) -> None:
+        self._ready, self._ready_lines = bytearray(), bytearray()
 
 
-def _gzipped(record: Iterable[bytes]) -> Iterator[bytes]:
-    """A record as one gzip member, in pieces that are worth a write."""
-    deflate, ready = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP), bytearray()
-    for piece in record:
-        ready += deflate.compress(piece)
-        if len(ready) >= _WRITE_BYTES:
-            yield bytes(ready)
-            ready.clear()
-    yield bytes(ready) + deflate.flush()
+def _deflate(size_bytes: int) -> zlib._Compress:
+    """What compresses a record of so many bytes.
+
+    A window that holds all of it finds what a larger one would. zlib clears its tables for each record, which for a request
+    took ten times as long as the compression.
+    """
+    window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)
 
 
 def _all_of_it(fd: int) -> int:

@@ -106,7 +106,7 @@ class AppendOnlyFile:
         """Cut what an earlier failure left, so that what is written now stands behind what counts. Raises: OSError."""
         self._cut()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
         rest = memoryview(data)
         while rest:  # a second time only if the disk took a part: then it says why

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, zip_longest
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -42,6 +43,7 @@ def parse_address(text: str) -> Address:
     return Address(host=str(ip), port=int(port) if port else None, family=_FAMILIES[ip.version])
 
 
+@lru_cache(maxsize=1024)  # asked for each page, and a crawl's next hosts are its last
 def ip_literal(host: str) -> Address | None:
     """The address that a URL's host is by itself, brackets or none; None for a name."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host

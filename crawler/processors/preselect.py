@@ -70,8 +70,9 @@ class Preselect:
     async def __call__(self, visit: Visit) -> Step:
         """Let the visit pass. Raises: FetchError of the kinds above; OwnFunctionFailed."""
         lease = visit.lease
-        if any(search(lease.url) for search in self._blocks):
-            raise BlockedByOperator("blocked by the operator")
+        for search in self._blocks:
+            if search(lease.url):
+                raise BlockedByOperator("blocked by the operator")
         if not self._scope.accepts(lease.url, lease.hops, lease.via):
             raise OutOfScope("out of scope")
         over = None if self._over_quota_of is None else self._over_quota_of(host_of(lease.url))

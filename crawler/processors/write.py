@@ -46,7 +46,8 @@ class Archivist:
     ) -> Exchange:
         """What is archived of an answer. Cost: as a question to the memory of payloads."""
         new = Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks)
-        return replace(new, revisit=await self._revisit_of(new))
+        revisit = await self._revisit_of(new)
+        return new if revisit is None else replace(new, revisit=revisit)
 
     async def _revisit_of(self, new: Exchange) -> Revisit | None:
         """Why the payload need not be written; None if it must be."""

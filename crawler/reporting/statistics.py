@@ -110,12 +110,15 @@ class WorkerBoard:
         """The worker's visit is in the next processor."""
         row = self._at_work[worker]
         now = self._timer()
-        self._leave(row, now)
+        if row.step:
+            self._leave(row, now)
         row.step, row.entered = step, now
 
     def end(self, worker: int) -> None:
         """The worker has no URL any more."""
-        self._leave(self._at_work.pop(worker), self._timer())
+        row = self._at_work.pop(worker)
+        if row.step:
+            self._leave(row, self._timer())
 
     def facts(self) -> list[WorkerFact]:
         """The workers that have a URL, by number."""
@@ -126,9 +129,9 @@ class WorkerBoard:
         ]
 
     def _leave(self, row: _AtWork, now: float) -> None:
-        if not row.step:
-            return
-        time = self.times.setdefault(row.step, StepTime())
+        time = self.times.get(row.step)
+        if time is None:
+            time = self.times[row.step] = StepTime()
         taken = now - row.entered
         time.visits += 1
         time.total_s += taken

@@ -37,11 +37,7 @@ def check_memory(parts: Parts) -> None:
     for gated in (*parts.schedule.window, *parts.schedule.window.groups):
         if gated.gate.out != out_by_gate[gated.gate.id]:
             raise InvariantBroken(f"{gated.gate} should have {out_by_gate[gated.gate.id]} leases out")
-    loading = sum(lane.place is Place.LOADING for line in parts.schedule.window for lane in line.lanes.values())
-    if parts.schedule.placement.loading != loading:
-        raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are said to be loading, and {loading} are")
-    if parts.schedule.asked != sum(queue.asked for queue in parts.schedule.index):
-        raise InvariantBroken(f"{parts.schedule.asked} lanes are said to be asked for")
+    _check_asked(parts)
 
 
 def check_counters(kept: Counters, here: Counters) -> None:
@@ -49,6 +45,15 @@ def check_counters(kept: Counters, here: Counters) -> None:
     # A number may have been given to a duplicate that died, or to a turn that was never said.
     if kept._replace(last_ordinal=0) != here._replace(last_ordinal=0):
         raise InvariantBroken(f"the store counts {kept}, the Frontier {here}")
+
+
+def _check_asked(parts: Parts) -> None:
+    """What was asked of the store, as it is counted."""
+    loading = sum(lane.place is Place.LOADING for line in parts.schedule.window for lane in line.lanes.values())
+    if parts.schedule.placement.loading != loading:
+        raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are said to be loading, and {loading} are")
+    if parts.schedule.asked != sum(queue.asked for queue in parts.schedule.index):
+        raise InvariantBroken(f"{parts.schedule.asked} lanes are said to be asked for")
 
 
 def _check_line(line: Line) -> None:

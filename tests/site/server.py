@@ -242,7 +242,7 @@ async def _answer_garbage(request: web.Request, page: Page, end: End) -> web.Str
 
 def _transport(request: web.Request) -> asyncio.Transport:
     transport = request.transport
-    if not isinstance(transport, asyncio.Transport):
+    if transport is None:
         raise ConnectionResetError("the client is gone")
     return transport
 

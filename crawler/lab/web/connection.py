@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import lru_cache, partial
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from crawler.lab.web.ledger import Books, HostBooks
 from crawler.lab.web.model import Page, Site, Web, is_redirect
@@ -79,8 +79,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing is sent before a request."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not derived from it
 
     def data_received(self, data: bytes) -> None:
         """Take in what a client sends; while a request is in service no more than `MAX_HEAD_BYTES`."""

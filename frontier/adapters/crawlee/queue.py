@@ -165,8 +165,7 @@ class FrontierQueue:
     async def until_durable(self) -> None:
         """Return when all that was said so far outlives the process. Raises: StoreUnavailable."""
         self._waiting.enter()
-        frontier, said = self._frontier, self._frontier.said
-        frontier.hurry()
+        frontier, said = self._frontier, self._frontier.hurry()
         while frontier is self._frontier and not self._is_closed:
             frontier.take_answers()
             if frontier.durable >= said:

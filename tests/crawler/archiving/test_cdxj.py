@@ -114,3 +114,18 @@ def test_an_index_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> N
         write_sorted(lines(), tmp_path / "i.cdxj")  # type: ignore[arg-type]
     assert (tmp_path / "i.cdxj").read_bytes() == b"old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["i.cdxj"]
+
+
+TEXT = st.text(max_size=30) | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
+
+
+@given(url=TEXT, mime=TEXT, digest=TEXT, filename=TEXT)
+def test_the_fields_of_a_line_are_what_the_library_makes_of_them(
+    url: str, mime: str, digest: str, filename: str
+) -> None:
+    """Byte for byte; a revisit has a type of its own, so that the server's words stand in no line of index."""
+    line = LINE._replace(url=f"http://a.test/{url}", digest=digest, filename=filename, is_revisit=not mime.isalnum())
+    kind = cdxj.REVISIT_TYPE if line.is_revisit else mime.lower()
+    fields = {"url": line.url, "mime": kind, "status": "200", "digest": digest, "length": "10", "offset": "20"}
+    text = json.dumps(fields | {"filename": filename}, separators=(",", ":"))
+    assert line._replace(mime=mime).to_bytes() == f"{urlkey(line.url)} 20260101123456 {text}\n".encode()

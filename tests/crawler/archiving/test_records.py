@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import os
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 
 from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit, warc_date
 from crawler.archiving.files import WarcFiles
-from crawler.archiving.records import response_head
+from crawler.archiving.records import digest_text, exchange_records, metadata_block, response_head
 from crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import (
     HTML,
@@ -174,3 +177,42 @@ def test_a_revisit_has_the_header_and_names_the_record_with_the_payload(
 def test_dates_are_utc_with_microseconds(time_s: float, date: str) -> None:
     """WARC 1.1 allows fractions."""
     assert warc_date(time_s) == date
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 200, 700, 1700, 3500, 7500, 15_000, 31_000, 33_000, 70_000, 300_000])
+def test_a_record_of_any_size_is_read_back(tmp_path: Path, size: int) -> None:
+    """The window it is compressed with is as large as it needs; what cannot be compressed comes back, too."""
+    for data in (os.urandom(size), b"word " * (size // 5)):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        assert records_of(folder, exchange(data=data))["response"].payload == data
+
+
+@pytest.mark.parametrize("digest", [bytes(20), b"\xff" * 20, bytes(range(20)), os.urandom(20)])
+def test_a_digest_is_written_as_the_library_does(digest: bytes) -> None:
+    """Base32, without padding, since it has 160 bits."""
+    assert digest_text(digest) == f"sha1:{base64.b32encode(digest).decode()}"
+
+
+def test_each_record_has_a_random_id_of_its_own() -> None:
+    """A UUID of version 4, as a URN."""
+    ids = [record.record_id for _ in range(50) for record in exchange_records(exchange(), "<urn:uuid:0>")]
+    read = [uuid.UUID(record_id.removeprefix("<urn:uuid:").removesuffix(">")) for record_id in ids]
+    assert len(set(read)) == len(ids) == 150
+    assert {(each.version, each.variant) for each in read} == {(4, uuid.RFC_4122)}
+    assert [f"<{each.urn}>" for each in read] == ids
+
+
+def test_one_link_that_is_unfit_spoils_no_other() -> None:
+    """What would end its field is encoded; contexts are no URLs, and lose line ends only."""
+    links = (
+        Found("http://a.test/%20", "L", "a/@href"),
+        Found("http://a.test/\u00fc b", "E"),
+        Found("u", "L", "x\r\ny"),
+    )
+    lines = metadata_block(replace(exchange(), outlinks=links)).split(b"\r\n")[-4:]
+    assert lines == [
+        b"outlink: http://a.test/%20 L a/@href",
+        b"outlink: http://a.test/%C3%BC%20b E",
+        b"outlink: u L x y",
+        b"",
+    ]
