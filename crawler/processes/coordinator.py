@@ -23,6 +23,7 @@ from crawler.outcomes.exits import ExitCode
 from crawler.processes.channel import Message
 from crawler.processes.ending import Ending
 from crawler.processes.limits import JobLimits
+from crawler.processes.nursery import Nursery
 from crawler.processes.orders import share_order
 from crawler.processes.postoffice import DELIVER, PARCEL, QUIET, READY
 from crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
@@ -40,13 +41,15 @@ from frontier.division.ownership import Division
 class Coordinator:
     """Runs one crawl of one job in several processes, once."""
 
-    def __init__(self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside) -> None:
+    def __init__(
+        self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside, nursery: Nursery
+    ) -> None:
         self._order = order
         self._job = job
         self._seeds = seeds
         self._outside = outside
         self._clock = steady_clock()
-        self._shares = Shares(order.crawl.processes, self._start, self._handle)
+        self._shares = Shares(order.crawl.processes, nursery, self._start, self._handle)
         self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.say)
         self._watch = QuietWatch(self._shares)
         self._status = JobStatus(self._shares, self._limits, job.directory.name, self._clock)

@@ -38,12 +38,16 @@ SNAPSHOT_S = 0.5
 
 
 def main() -> None:
-    """Crawl a share, on the socket whose descriptor is the first argument. Ends as soon as the parent has gone."""
+    """Crawl a share, on the socket whose descriptor is the first argument; the second is the event loop's name."""
+    sys.exit(live(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]))
+
+
+def live(end: socket.socket, loop: str) -> int:
+    """Crawl a share, told by whoever has the other end of the socket; the exit code. Ends as soon as that one has gone."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     tune_interpreter()
-    end = socket.socket(fileno=int(sys.argv[1]))
-    with asyncio.Runner(loop_factory=loop_factory(_loop_name(sys.argv[2]))) as runner:
-        sys.exit(runner.run(_run(end)))
+    with asyncio.Runner(loop_factory=loop_factory(_loop_name(loop))) as runner:
+        return runner.run(_run(end))
 
 
 def _loop_name(typed: str) -> LoopName:

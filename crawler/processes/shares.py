@@ -15,6 +15,7 @@ from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.channel import ChannelClosed, Message
 from crawler.processes.children import Child
+from crawler.processes.nursery import Nursery
 from crawler.processes.postoffice import THERE
 from crawler.processes.share import STOP
 
@@ -35,7 +36,9 @@ HandleOf = Callable[[int, Message], Awaitable[Mapping[str, Any] | None]]
 class Shares:
     """All of them. A process that dies is started again, up to `RESTARTS` times each."""
 
-    def __init__(self, count: int, start: Callable[[int], Mapping[str, Any]], handle: HandleOf) -> None:
+    def __init__(
+        self, count: int, nursery: Nursery, start: Callable[[int], Mapping[str, Any]], handle: HandleOf
+    ) -> None:
         """`start` answers what a process is told when it begins."""
         self.count = count
         self.ready: dict[int, Child] = {}  #: that are open: they take parcels and answer
@@ -43,6 +46,7 @@ class Shares:
         self.failure: CrawlerError | None = None  #: why the crawl cannot go on
         self.ending: WhyEnded | None = None  #: why it is to end
         self._at_once = False
+        self._nursery = nursery
         self._start = start
         self._handle = handle
         self._running: dict[int, Child] = {}
@@ -107,7 +111,7 @@ class Shares:
         while self.ending is None:
             self._lives[share] = self._lives.get(share, 0) + 1
             try:
-                child = await Child.start(share, self._start(share))
+                child = await Child.start(share, self._start(share), self._nursery)
             except OSError as error:
                 self._fail(CrawlerError(f"a process of the crawl cannot be started: {error.strerror}; start fewer"))
                 return
@@ -115,7 +119,7 @@ class Shares:
                 return
             if self.ending is None and self._lives[share] > RESTARTS:
                 self._fail(
-                    ShareDied(f"process {child.pid} of share {share} has died ({child.death}), as others before it")
+                    ShareDied(f"process {child.pid} of share {share} has died, as {RESTARTS} before it; see the log")
                 )
 
     async def _lived(self, child: Child) -> bool:
@@ -136,7 +140,7 @@ class Shares:
         elif child.failed is not None:
             self._fail(ControlRefused(str(child.failed["error"]), ExitCode(child.failed["code"])))
         else:
-            log.warning("a process of the crawl has died", share=share, pid=child.pid, death=child.death)
+            log.warning("a process of the crawl has died", share=share, pid=child.pid)
             return False
         return True
 

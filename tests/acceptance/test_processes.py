@@ -48,6 +48,11 @@ def children(parent: int) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
+def shares(parent: int) -> list[int]:
+    """The processes that crawl: they come from one that does nothing else."""
+    return [share for nursery in children(parent) for share in children(nursery)]
+
+
 def repeated(web) -> int:
     """Fetches beyond the first of each URL; those that were answered 503 come again by right."""
     return sum(
@@ -80,7 +85,7 @@ async def test_a_share_that_is_killed_is_started_again(tmp_path, web):
     process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
     for kill in range(3):
         await seen(web, 15 + kill * 25)
-        victims = children(process.pid)
+        victims = shares(process.pid)
         os.kill(victims[kill % len(victims)], signal.SIGKILL)
     run = await ended(process)
     check_whole(run, tmp_path)
@@ -103,7 +108,7 @@ async def test_all_processes_are_killed_at_once(tmp_path, web):
     for kill in (1, 2):
         process = await start(*crawl, cwd=tmp_path)
         await seen(web, kill * 30)
-        for pid in [*children(process.pid), process.pid]:
+        for pid in [*shares(process.pid), *children(process.pid), process.pid]:
             os.kill(pid, signal.SIGKILL)
         await process.communicate()
     check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
@@ -165,7 +170,7 @@ async def test_a_host_is_fetched_by_one_process_at_its_own_pace(tmp_path, web):
     crawl = ("crawl", *SEEDS, "-c", order, "--job", tmp_path / "job", "--processes", "2")
     process = await start(*crawl, cwd=tmp_path)
     await seen(web, 40)
-    os.kill(children(process.pid)[0], signal.SIGKILL)
+    os.kill(shares(process.pid)[0], signal.SIGKILL)
     check_whole(await ended(process), tmp_path)
     for host in WEB:
         assert web.ledger.max_in_service(host) == 1
@@ -209,3 +214,15 @@ async def test_verbs_find_the_share_that_knows(tmp_path, web):
     fetched = crawl_log(job)
     assert fetched.items() >= expected(SEEDS, table=WEB).items()
     assert {"http://h2.test/added", "http://h4.test/added-later"} <= fetched.keys()
+
+
+async def test_the_process_that_starts_the_others_may_be_killed_too(tmp_path, web):
+    """Those that crawl go on; one that dies later is started in another way."""
+    process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
+    await seen(web, 15)
+    victims = shares(process.pid)
+    (nursery,) = children(process.pid)
+    os.kill(nursery, signal.SIGKILL)
+    await seen(web, 25)
+    os.kill(victims[0], signal.SIGKILL)
+    check_whole(await ended(process), tmp_path)
