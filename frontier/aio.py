@@ -209,10 +209,6 @@ class AsyncFrontier:
         """Nothing is queued and nothing is leased, and nobody sends anything more."""
         return self.core.is_done
 
-    def _is_hopeless(self) -> bool:
-        """Asked when somebody waits for a lease and there is none."""
-        return self.is_drained
-
     def _next(self) -> Lease | None:
         if self._is_paused:
             self.core.take_answers()  # as `lease` does
@@ -223,7 +219,7 @@ class AsyncFrontier:
 
         Called after the core was asked for one, which takes the store's answers: the last URL may have died as a duplicate.
         """
-        if self._is_stopped or self._is_hopeless():
+        if self._is_stopped or self.is_drained:
             self._fail_all(Drained())
             return
         at_s = None if self._is_paused else self.core.wake().at_s

@@ -45,7 +45,7 @@ class AsyncShare(AsyncFrontier):
         """Never before `let_end`."""
         return not self._is_kept_open and self.core.is_done
 
-    def _is_hopeless(self) -> bool:
+    def _wait_on(self) -> None:
         if self._is_kept_open and self.core.is_done:
             self.on_drained()
-        return self.is_drained
+        super()._wait_on()

@@ -52,7 +52,12 @@ except ConnectionError:
 
 def run(program: str) -> str:
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=CLONE, env={"PYTHONPATH": str(CLONE)}, capture_output=True, text=True
+        [sys.executable, "-c", program],
+        check=False,
+        cwd=CLONE,
+        env={"PYTHONPATH": str(CLONE)},
+        capture_output=True,
+        text=True,
     )
     return ran.stdout.strip() or ran.stderr
 
