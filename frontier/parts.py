@@ -119,6 +119,7 @@ class Parts:
 
     def can_lease(self, now_s: float) -> bool:
         """A gate that has something to serve is open."""
+        self.schedule.parking.end()
         at_s = self.schedule.window.heap.next_time()
         return at_s is not None and at_s <= now_s
 

@@ -2,6 +2,6 @@
 
 `gates` count slots and rests, `gatelines` keeps the lanes that wait at each and the heap of gates by opening time, `gategroups`
 the second gates. `workqueues` holds queues, lanes and their windows of heads, `lifecycle` the table of a queue's states.
-`schedule` leases and takes back; `placement` brings lanes in and out, `gatewindow` gates; what is idle is a row (`prefix`,
-`storedgates`). `retries` wait for their time, `halting` stops queues.
+`schedule` leases and takes back; `parking` holds lanes whose queue is busy; `placement` brings lanes in and out, `gatewindow`
+gates; what is idle is a row (`prefix`, `storedgates`). `retries` wait for their time, `halting` stops queues.
 """

@@ -2,7 +2,7 @@
 
 One heap holds the gates that have something to serve, by opening time. An open gate gives its best waiting lane whose
 queue is free; a lane whose queue is busy is parked at the queue and comes back with it, so a blocked host stops only its
-own lanes. No slot is handed out in advance, so no wake-up can be lost.
+own lanes (`parking`). No slot is handed out in advance, so no wake-up can be lost.
 
 Activation is lazy: a lane's heads are asked of the store only when its gate could serve more lanes than it has ready. An
 active lane takes turns with the other active ones of its gate until its session is spent; then it stands behind all that wait.
@@ -16,6 +16,7 @@ from frontier.policies.queuerules import Charge, QueueRules
 from frontier.scheduling.gategroups import GateMaker
 from frontier.scheduling.gatelines import Line
 from frontier.scheduling.halting import Halting
+from frontier.scheduling.parking import Parking
 from frontier.scheduling.placement import Placement
 from frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
 from frontier.stores.messages import QueueRow
@@ -35,6 +36,7 @@ class Schedule:
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
         self.halting = Halting(outbox, self.placement)  #: queues that may not be served
+        self.parking = Parking(self.placement)  #: lanes whose queue is busy
 
     @property
     def asked(self) -> int:
@@ -67,8 +69,7 @@ class Schedule:
 
     def heads_read(self, lane: Lane, heads: list[Head], row: QueueRow | None) -> None:
         """The store's answer for a lane."""
-        is_awaited = lane.answer(heads)
-        if not is_awaited:
+        if not lane.answer(heads):
             return
         self.placement.answered(lane)
         if lane.is_dropped:
@@ -93,6 +94,10 @@ class Schedule:
 
     def lease(self, now_s: float) -> tuple[Lane, Head] | None:
         """Take a slot of an open gate and the head of its best lane; None if there is none to be had now."""
+        served = self._serve(now_s)
+        return self._serve(now_s) if served is None and self.parking.end() else served
+
+    def _serve(self, now_s: float) -> tuple[Lane, Head] | None:
         window = self.window
         if window.stored.more or window.stored.wakes_s is not None:
             window.refill(now_s)
@@ -135,12 +140,7 @@ class Schedule:
             self._yield_to_better(lane)
         if lane.place is not NOWHERE:
             placement.unplace(lane)
-        if queue.parked:
-            parked, queue.parked = queue.parked, []
-            for other in parked:
-                placement.unplace(other)
-                placement.place(other)
-                other.line.enlist()
+        self.parking.freed(queue, now_s)
         placement.place(lane)
         if gives_way:
             self.window.let_go(line, now_s)
@@ -153,6 +153,7 @@ class Schedule:
 
         A gate that is open already but waits for the store is no reason to come back before the store has answered.
         """
+        self.parking.end()
         window = self.window
         at_s = window.heap.next_time()
         if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
@@ -180,6 +181,7 @@ class Schedule:
         elif lane.window and queue.per_queue > 1:
             lane.place = PARKED
             queue.parked.append(lane)
+        self.parking.taken(queue)
         self.index.settle(queue)
         placement.activate(line)
         line.entry = line.turn = None  # its turn is used up

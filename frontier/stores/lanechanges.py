@@ -19,8 +19,7 @@ from frontier.stores.dialect import fetch, fetch_for, write
 from frontier.stores.messages import Batch, LaneId, Standing
 from frontier.turns import Turn
 
-LaneFacts = tuple[Turn, int, int]  # of a lane: (turn, count, waiting)
-Kept = tuple[Turn, int, int, int]  # the same, and how its queue stands
+Kept = tuple[Turn, int, int, int]  # of a lane: (turn, count, waiting), and how its queue stands
 
 #: Lanes that are remembered, at least; up to twice as many. About 400 bytes each.
 REMEMBERED = 16_384
@@ -106,14 +105,18 @@ class LaneChanges:
         before, standings = self._read(connection, counts)
         changes = _Changes()
         for lane in sorted(counts):
-            kept, by, waits = before.get(lane), counts[lane], waiting.get(lane, 0)
+            kept, by, waits, taken = before.get(lane), counts[lane], waiting.get(lane, 0), steps.get(lane)
             shelved = standings.get(lane[0], 0) if kept is None else kept[3]
             changes.count(by, waits, shelved)
-            after = played(kept[:3] if kept else None, shelved, steps.get(lane, ()), by, waits)
-            _make_sure(lane, by, waits, after)
+            if kept is not None and taken is None:  # it only counts, as most do
+                after: Kept | None = (kept[0], kept[1] + by, kept[2] + waits, shelved)
+            else:
+                after = played(kept, shelved, taken or (), by, waits)
+            if after is None or not 0 <= after[2] <= after[1]:
+                _make_sure(lane, by, waits, after)
             if after is not None and (after[1] or lane not in removed):
-                changes.put(lane, kept, (*after, shelved))
-                self._known.put(lane, (*after, shelved))
+                changes.put(lane, kept, after)
+                self._known.put(lane, after)
             elif kept is not None:
                 changes.gone.append(lane)
                 self._known.drop(lane)
@@ -176,15 +179,15 @@ class _Changes:
         write(connection, statements.DELETE_LANES, self.gone)
 
 
-def played(lane: LaneFacts | None, shelved: int, steps: Iterable[Step], by: int, waits: int) -> LaneFacts | None:
+def played(lane: Kept | None, shelved: int, steps: Iterable[Step], by: int, waits: int) -> Kept | None:
     """What becomes of a lane after these steps and with so many rows more; None = there is none."""
-    turn, count, waiting = lane or (None, 0, 0)
+    turn, count, waiting, _ = lane or (None, 0, 0, 0)
     for step in steps:
         if turn is None:
             turn = step.turn if step.is_announced else None
         elif not (step.is_announced and not shelved and count - waiting + step.servable > 0):
             turn = step.turn
-    return None if turn is None else (turn, count + by, waiting + waits)
+    return None if turn is None else (turn, count + by, waiting + waits, shelved)
 
 
 def _servable(lane: Kept) -> int:
@@ -198,7 +201,7 @@ def _standings(connection: Connection, queues: Collection[int]) -> dict[int, int
     return dict(fetch_for(connection, statements.CLOSED, [(queue,) for queue in sorted(queues)]))
 
 
-def _make_sure(lane: LaneId, by: int, waits: int, facts: LaneFacts | None) -> None:
+def _make_sure(lane: LaneId, by: int, waits: int, facts: Kept | None) -> None:
     if facts is None and (by or waits):
         raise InvariantBroken(f"rows were written for the lane {lane}, which no batch has announced")
     if facts is not None and not 0 <= facts[2] <= facts[1]:

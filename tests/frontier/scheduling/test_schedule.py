@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from frontier import books
-from frontier.models import HostTrouble, OutcomeKind, QueueKey, WaitsFor
+from frontier.models import GateKey, HostTrouble, OutcomeKind, QueueKey, WaitsFor
 from frontier.policies.assignment import parse_policy
 from frontier.policies.budgets import Budgets
 from frontier.policies.sheets import Override, Settings
@@ -16,6 +16,7 @@ from frontier.scheduling.gates import Politeness
 from frontier.scheduling.lifecycle import QueueState
 from frontier.scheduling.placement import ASKED_AT_LEAST
 from frontier.scheduling.schedule import LOOKS
+from frontier.scheduling.workqueues import Place
 from tests.frontier.builder import (
     HASTE,
     START_S,
@@ -151,6 +152,42 @@ def test_a_finish_wakes_a_parked_lane() -> None:
     assert rig.lease() is None
     rig.finish(first)
     assert rig.lease_now().url != first.url
+
+
+def five_hosts_of_one_queue() -> tuple[Rig, GateKey]:
+    """A queue whose lease has just ended, and the gate of the one of its parked lanes that came back."""
+    rig = build(policy="bkdr:1", politeness=HASTE)
+    rig.add(*(f"http://{host}/" for host in hosts(5)))
+    lease = rig.lease_now()
+    assert rig.lease() is None
+    rig.finish(lease)
+    lanes = [lane for line in rig.core._schedule.window for lane in line.lanes.values()]
+    (ready,) = (lane for lane in lanes if lane.place is Place.READY)
+    assert sum(lane.place is Place.PARKED for lane in lanes) > 0
+    return rig, ready.line.gate.key
+
+
+def test_of_many_parked_lanes_one_comes_back_at_once() -> None:
+    """The queue is busy again as soon as it is served: the others would only be parked anew."""
+    rig, gate = five_hosts_of_one_queue()
+    assert rig.lease_now().gate == gate
+    assert rig.lease() is None
+    rig.core.check()
+
+
+@pytest.mark.parametrize("ask", ["lease", "wake", "can_lease"])
+def test_the_other_parked_lanes_are_there_when_the_first_ones_gate_closes(ask: str) -> None:
+    """A host that is blocked meanwhile stops only its own lane, whoever asks what can be leased."""
+    rig, gate = five_hosts_of_one_queue()
+    rig.block(gate, START_S + 100)
+    if ask == "wake":
+        at_s = rig.core.wake().at_s
+        assert at_s is not None
+        assert at_s <= START_S
+    if ask == "can_lease":
+        assert rig.core.can_lease()
+    assert rig.lease_now().gate != gate
+    rig.core.check()
 
 
 def test_a_release_wakes_the_gate_and_the_queue() -> None:
