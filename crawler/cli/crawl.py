@@ -29,7 +29,7 @@ from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.coordinator import Coordinator
-from crawler.processes.folders import settle_processes
+from crawler.processes.folders import await_orphans, settle_processes
 from crawler.processes.nursery import Nursery
 from crawler.processes.orders import refuse_undivided
 from crawler.processes.share import live
@@ -94,6 +94,8 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) 
     if command.again:
         _check_round(order)
     seeds = _seeds(chosen)
+    if command.fresh:
+        await_orphans(chosen.directory)  # they would write to what is being removed
     with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
         if is_over(job.state, seeds):
             if command.verbosity >= 0:

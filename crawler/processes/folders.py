@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from crawler.jobs.durablefiles import replace_file
+from crawler.jobs.job import is_job, until_free, who_holds
 from crawler.jobs.opening import has_seeds
 from crawler.outcomes.errors import OrderError, StoreLost, storage_errors
 from frontier.composition import has_store
@@ -30,6 +31,18 @@ def shares_of(directory: Path) -> list[Path]:
     """The folders of a job's shares; none for a job that is not divided."""
     processes = processes_of(directory)
     return [directory / SHARES / str(share) for share in range(processes)] if processes > 1 else []
+
+
+def await_orphans(directory: Path) -> None:
+    """Processes of a parent that was killed may still be ending: wait until none holds a share (blocks).
+
+    Not while somebody holds the job: whoever wants it hears of that.
+    """
+    if not is_job(directory) or who_holds(directory)[0]:
+        return
+    for share in shares_of(directory):
+        if is_job(share):
+            until_free(share)
 
 
 def settle_processes(directory: Path, processes: int) -> None:

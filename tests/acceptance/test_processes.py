@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import command
+from tests.acceptance.archive import archived
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.site.oracle import expected
@@ -226,3 +227,15 @@ async def test_the_process_that_starts_the_others_may_be_killed_too(tmp_path, we
     await seen(web, 25)
     os.kill(victims[0], signal.SIGKILL)
     check_whole(await ended(process), tmp_path)
+
+
+async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
+    """Each writes files of its own, and mends its own after a kill, while the others write."""
+    process = await start(*crawl_of(tmp_path, web, "--warc"), cwd=tmp_path)
+    for kill in range(2):
+        await seen(web, 20 + kill * 25)
+        os.kill(shares(process.pid)[kill], signal.SIGKILL)
+    check_whole(await ended(process), tmp_path)
+    archive = archived(tmp_path / "job")
+    assert {name.name.split("-")[1] for name in archive.files} == {"0", "1"}
+    assert {read.url for read in archive.answers} >= expected(SEEDS, table=WEB).keys()
