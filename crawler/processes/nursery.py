@@ -15,6 +15,8 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 from crawler.outcomes.exits import ExitCode
@@ -35,7 +37,8 @@ class Nursery:
         self._channel, its = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
-        if os.fork() == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             self._channel.close()
             _serve(its, live)
         its.close()
@@ -52,14 +55,16 @@ class Nursery:
         return pid
 
     def close(self) -> None:
-        """Start no more: it ends. Its children do not end with it."""
+        """Start no more: it ends, and what it and its children used of the machine counts as this process's."""
         self._channel.close()
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
 
 
 def _serve(channel: socket.socket, live: Live) -> NoReturn:
     """Fork for each request, until the parent has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's word is the parent's to hear
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended: their parent sees their sockets close
+    signal.signal(signal.SIGCHLD, _let_go)
     gc.freeze()
     while True:
         loop, ends, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, 1)
@@ -74,6 +79,13 @@ def _serve(channel: socket.socket, live: Live) -> NoReturn:
             _be_born(ends[0], loop.decode(), live)
         os.close(ends[0])
         channel.send(_PID.pack(pid))
+
+
+def _let_go(_number: int, _frame: FrameType | None) -> None:
+    """Children that have ended are no more: nobody asks how, since who talks to them sees their sockets close."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _be_born(end: int, loop: str, live: Live) -> NoReturn:
