@@ -22,7 +22,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK, open_job
 from crawler.jobs.rounds import begin_round, current_round
 from crawler.jobs.seeding import Marks, Seeding
-from crawler.jobs.seeds import SeedBook
+from crawler.jobs.seeds import Book, SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.jobs.writing import Writing, open_writing, warc_facts
 from crawler.network.descriptors import connections_within, raise_file_limit
@@ -32,6 +32,7 @@ from crawler.operating.limits import Limits
 from crawler.orders.fetch import fetch_options, site_of
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import storage_errors
+from crawler.processes.portion import Portion
 from crawler.processors.disposition import Disposition
 from crawler.processors.recorder import Recorder
 from crawler.processors.write import Archivist
@@ -43,6 +44,7 @@ from crawler.workers import Dispose, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
 from frontier.core import Frontier
+from frontier.division.aio import AsyncShare
 
 _Part = TypeVar("_Part", Resolver, Fetcher, Sandbox)
 
@@ -57,6 +59,7 @@ class Run:
     statistics: CrawlStatistics
     board: WorkerBoard
     limits: Limits
+    portion: Portion | None = None  #: what a share of a job has beside; None: this run is all of its job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +76,13 @@ class Parts:
 
 async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
     """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
-    book = opened.enter_context(SeedBook(run.job.state / SEED_BOOK))
+    portion = run.portion
+    book = opened.enter_context(SeedBook(run.job.state / SEED_BOOK)) if portion is None else portion.book
     tools = await _open_tools(run, book, opened)
     admission = tools.admission
     dispose = tools.dispose if admission.unlike is None else admission.unlike.keeping(tools.dispose)
     chain = tuple(steps(run.order, tools))
-    return Parts(
+    parts = Parts(
         frontier=tools.frontier,
         seeding=tools.seeding,
         accounts=tools.accounts,
@@ -86,12 +90,17 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
         pool=_pool(run, tools.frontier, chain, dispose),
         judge=Judge(admission.scope, admission.key, book, admission.similar, robots_words(chain)),
     )
+    if portion is not None:
+        parts.seeding.mine = portion.owns
+        portion.opened(parts)
+    return parts
 
 
-async def _open_tools(run: Run, book: SeedBook, opened: AsyncExitStack) -> Tools:
+async def _open_tools(run: Run, book: Book, opened: AsyncExitStack) -> Tools:
     order, job = run.order, run.job
     resolver = _closed_at_the_end(resolver_of(order, run.clock), opened)
-    frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, run, resolver)))
+    face = AsyncFrontier if run.portion is None else AsyncShare
+    frontier = await opened.enter_async_context(face(partial(_open_frontier, run, resolver)))
     accounts, writing = await to_the_end(_open_writing(run, opened))
     fetcher = _closed_at_the_end(_fetcher(run, resolver), opened)
     sandbox = _closed_at_the_end(Sandbox(), opened)
@@ -107,7 +116,7 @@ async def _open_tools(run: Run, book: SeedBook, opened: AsyncExitStack) -> Tools
         fetcher=fetcher,
         sandbox=sandbox,
         admission=admission,
-        seeding=_seeding(order, book, admission, frontier, tags),
+        seeding=_seeding(run, book, admission, frontier, tags),
         accounts=accounts,
         writing=writing,
         archivist=archivist,
@@ -133,15 +142,13 @@ def _fetcher(run: Run, resolver: Resolver) -> Fetcher:
     )
 
 
-def _seeding(
-    order: CrawlOrder, book: SeedBook, admission: Admission, frontier: AsyncFrontier, tags: SourceTags
-) -> Seeding:
+def _seeding(run: Run, book: Book, admission: Admission, frontier: AsyncFrontier, tags: SourceTags) -> Seeding:
     return Seeding(
         book,
         admission.scope,
         frontier,
         Marks(admission.key, tags),
-        sitemaps=order.extract.sitemaps,
+        sitemaps=run.order.extract.sitemaps,
         given=None if admission.unlike is None else admission.unlike.keep,
     )
 
@@ -194,6 +201,8 @@ def _begun_with(state: Path) -> int:
 def _pool(run: Run, frontier: AsyncFrontier, chain: Sequence[Processor], dispose: Dispose) -> WorkerPool:
     limits = run.limits
     tickets = limits.pages(frontier.core.counts().done)
+    if run.portion is not None:
+        chain, dispose = run.portion.metered(chain, dispose, run.statistics)
     return WorkerPool(frontier, chain, limits.counting(dispose), run.statistics, tickets, run.board)
 
 

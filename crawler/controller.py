@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from crawler.composition import Parts, Run, open_parts
 from crawler.jobs.job import JobFolder
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed
-from crawler.operating.control import Control
+from crawler.operating.control import Answer, Control
 from crawler.operating.course import Course
 from crawler.operating.crawl_verbs import CrawlVerbs
 from crawler.operating.limits import DiskWatch, Limits
@@ -33,6 +33,7 @@ from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
 from crawler.outcomes.errors import StorageError, storage_errors
 from crawler.outcomes.exits import ExitCode
+from crawler.processes.portion import Portion
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown
@@ -54,6 +55,9 @@ class Outside:
     is_last: bool = False  #: the process ends with the crawl, so a SIGTERM that comes too late has nothing to end
     #: look at the Frontier and the counts while the workers work, until cancelled; None: nobody does
     watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
+    #: where questions come from: the job's state folder, what answers -> to be entered while the crawl runs
+    control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
+    portion: Portion | None = None  #: what a share of a job has beside; None: the run is all of its job
 
 
 class CrawlController:
@@ -68,7 +72,16 @@ class CrawlController:
         self._statistics = statistics = CrawlStatistics(started_s=clock())
         self._course = course = Course(outside.say, lasts=order.frontier.store != MEMORY)
         self._limits = limits = Limits(order.limits, course, statistics)
-        self._run = Run(order=order, job=job, clock=clock, statistics=statistics, board=WorkerBoard(), limits=limits)
+        self._run = Run(
+            order=order,
+            job=job,
+            clock=clock,
+            statistics=statistics,
+            board=WorkerBoard(),
+            limits=limits,
+            portion=outside.portion,
+        )
+        self.facts: RunFacts | None = None  #: how the run was, when it has ended in order
         self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, course)
         self._status = Status(course, statistics, self._disk, order, job.directory.name, clock)
         self._is_signalled = False
@@ -80,15 +93,15 @@ class CrawlController:
         Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
         """
         with heeded(self._signalled, self._status.log, is_last=self._outside.is_last):
-            facts = await self._run_parts()
+            facts = self.facts = await self._run_parts()
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._unreported is not None:
             raise self._unreported
         return exit_code(self._course.ending, facts.seeds)
 
-    def stop(self, ending: WhyEnded) -> None:
-        """End the crawl in order; the first reason counts."""
-        self._course.stop(ending)
+    def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
+        """End the crawl in order; the first reason counts. `at_once`: what is being fetched is given up."""
+        self._course.stop(ending, at_once=at_once)
 
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
@@ -101,7 +114,7 @@ class CrawlController:
             running = self._running(parts)
             report = partial(answer_report, running)
             verbs = CrawlVerbs(self._course, frontier, seeding, parts.judge, self._status.facts, report)
-            async with Control(self._job.state, verbs.answer):
+            async with self._outside.control(self._job.state, verbs.answer):
                 await seeding.begin(self._seeds)
                 self._outside.say(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
                 await self._disk.look()
@@ -154,7 +167,7 @@ class CrawlController:
     async def _crawl(self, parts: Parts, telling: Telling) -> None:
         """Let workers work until nothing is left or the run is stopped."""
         with self._limits.clock():
-            while not parts.frontier.core.is_done and not self._course.stopped.is_set():
+            while not parts.frontier.is_drained and not self._course.stopped.is_set():
                 await self._work(parts.frontier, parts.pool, telling)
 
     async def _work(self, frontier: AsyncFrontier, pool: WorkerPool, telling: Telling) -> None:

@@ -204,8 +204,9 @@ class AsyncFrontier:
         if self._is_open:  # else the core belongs to the thread that opens or closes it
             self.core.take_answers()  # nobody waits for a lease, but there may be a trouble to tell
 
-    def _is_drained(self) -> bool:
-        """Asked when somebody waits for a lease and there is none."""
+    @property
+    def is_drained(self) -> bool:
+        """Nothing is queued and nothing is leased, and nobody sends anything more."""
         return self.core.is_done
 
     def _next(self) -> Lease | None:
@@ -218,7 +219,7 @@ class AsyncFrontier:
 
         Called after the core was asked for one, which takes the store's answers: the last URL may have died as a duplicate.
         """
-        if self._is_stopped or self._is_drained():
+        if self._is_stopped or self.is_drained:
             self._fail_all(Drained())
             return
         at_s = None if self._is_paused else self.core.wake().at_s

@@ -38,6 +38,7 @@ class WarcOptions:
     prefix: str
     size_bytes: int  #: a file that has reached it is finished
     facts: Mapping[str, str]  #: the fields of warcinfo
+    is_alone: bool = True  #: nobody else writes to the folder; else only files of this prefix are ours
 
 
 class WarcFiles:
@@ -61,7 +62,7 @@ class WarcFiles:
         with storage_errors(folder):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
-            finish_left_over(folder)
+            finish_left_over(folder, "*" if options.is_alone else f"{options.prefix}-*")
             self._serial = sum(1 for _ in folder.glob(f"*{WARC}"))
         self._current: OpenWarc | None = None
         self._touched: list[OpenWarc] = []  # of this group, in order

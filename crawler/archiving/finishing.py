@@ -24,19 +24,20 @@ def finish(folder: Path, name: str) -> None:
     growing.unlink()
 
 
-def finish_left_over(folder: Path) -> None:
+def finish_left_over(folder: Path, names: str = "*") -> None:
     """Cut each open file after its last whole visit and finish it; remove what means nothing. Raises: OSError.
 
-    The records of a visit end with its metadata; a visit that is cut was not acknowledged, so its URL comes again. Only for a
-    folder that nobody writes to. Cost: what follows the last line of a file's index is decompressed.
+    `names` is a pattern: others are left alone. The records of a visit end with its metadata; a visit that is cut was not
+    acknowledged, so its URL comes again. Only for files that nobody writes to. Cost: what follows the last line of a file's
+    index is decompressed.
     """
-    for left in sorted(folder.glob(f"*{WARC}{OPEN}")):
+    for left in sorted(folder.glob(f"{names}{WARC}{OPEN}")):
         name = left.name.removesuffix(WARC + OPEN)
         if _repair(folder, name):
             finish(folder, name)
         else:
             remove(folder, name)
-    for stray in (*folder.glob(f"*{INDEX}{OPEN}"), *folder.glob(f"*{INDEX}{UNFINISHED}")):
+    for stray in (*folder.glob(f"{names}{INDEX}{OPEN}"), *folder.glob(f"{names}{INDEX}{UNFINISHED}")):
         stray.unlink()
 
 

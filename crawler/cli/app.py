@@ -132,6 +132,9 @@ def crawl(
         Switch, typer.Option("--sitemaps", help="Read sitemaps and feeds.", rich_help_panel=_LIMITS)
     ] = None,
     workers: Annotated[Whole, typer.Option(help="Fetches at once.", rich_help_panel=_FETCH)] = None,
+    processes: Annotated[
+        Whole, typer.Option(help="Processes that hosts are divided among.", rich_help_panel=_FETCH)
+    ] = None,
     loop: Annotated[
         Text, typer.Option(help="auto (uvloop if it is installed), asyncio or uvloop.", rich_help_panel=_FETCH)
     ] = None,

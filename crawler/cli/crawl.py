@@ -7,8 +7,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +23,16 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import is_over
 from crawler.jobs.seeds import Seed, read_seeds
 from crawler.loops import loop_factory
+from crawler.operating.control import ControlRefused
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
+from crawler.processes.coordinator import Coordinator
+from crawler.processes.folders import await_orphans, settle_processes
+from crawler.processes.nursery import Nursery
+from crawler.processes.orders import refuse_undivided
+from crawler.processes.share import live
 from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
 
@@ -50,6 +56,8 @@ def run_crawl(command: CrawlCommand) -> int:
     tune_interpreter()
     try:
         return _run(command)
+    except ControlRefused as error:  # a process of the crawl says so
+        return _fail(error, error.code)
     except FORESEEABLE as error:
         return _fail(error, failure_code(error))
     except KeyboardInterrupt:
@@ -60,27 +68,49 @@ def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh removes what --again would begin with; leave one of them out")
     chosen = choose(command)
+    refuse_undivided(chosen.order, again=command.again)
     logs = chosen.order.logs
     file = Path(logs.file) if logs.file else None
-    with closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
-        return _run_chosen(command, chosen)
+    with (
+        _nursery(chosen.order) as nursery,  # before anything is open
+        closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)),
+    ):
+        return _run_chosen(command, chosen, nursery)
 
 
-def _run_chosen(command: CrawlCommand, chosen: Chosen) -> int:
+@contextmanager
+def _nursery(order: CrawlOrder) -> Iterator[Nursery | None]:
+    """Where the processes of the crawl come from; None if this one is all."""
+    if order.crawl.processes == 1:
+        yield None
+        return
+    with closing(Nursery(live)) as nursery:
+        yield nursery
+
+
+def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) -> int:
     order = chosen.order
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
         _check_round(order)
     seeds = _seeds(chosen)
+    if command.fresh:
+        await_orphans(chosen.directory)  # they would write to what is being removed
     with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
         if is_over(job.state, seeds):
             if command.verbosity >= 0:
                 _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
             return ExitCode.DONE
+        settle_processes(job.directory, order.crawl.processes)
         if not order.agent.contact:
             log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
-        with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-            return runner.run(_crawl(order, job, seeds, command.verbosity))
+        made = loop_factory(order.crawl.loop)
+        # The parent of several processes only passes on what they send; it is their loops that the order speaks of.
+        with asyncio.Runner(loop_factory=made if nursery is None else None) as runner:
+            outside = _outside(order, command.verbosity)
+            if nursery is None:
+                return runner.run(_crawl(order, job, seeds, outside))
+            return runner.run(_coordinate(order, job, seeds, outside, nursery))
 
 
 def _check_round(order: CrawlOrder) -> None:
@@ -124,7 +154,17 @@ def _read(named: Sequence[Named]) -> tuple[tuple[Seed, ...], list[str]]:
     return tuple(seeds.values()), reports
 
 
-async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbosity: int) -> int:
+async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside) -> int:
+    return await CrawlController(order, job, seeds, outside).run()
+
+
+async def _coordinate(
+    order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside, nursery: Nursery
+) -> int:
+    return await Coordinator(order, job, seeds, outside, nursery).run()
+
+
+def _outside(order: CrawlOrder, verbosity: int) -> Outside:
     console = DisplayConsole(stderr=True)
     display = Display.NONE if verbosity < 0 else Display(order.report.progress)
 
@@ -136,8 +176,7 @@ async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], verbo
             console.show_cursor()
         os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
-    outside = Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
-    return await CrawlController(order, job, seeds, outside).run()
+    return Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
 
 
 def _say(text: str) -> None:

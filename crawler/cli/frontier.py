@@ -32,6 +32,8 @@ from crawler.orders.frontier import MEMORY
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
+from crawler.processes.folders import shares_of
+from crawler.processes.stopped import opened_job
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
 from frontier.core import Frontier
@@ -68,6 +70,10 @@ def _run(command: FrontierCommand) -> None:
     facts = ask(directory / "state", command.verb, command.arguments)
     if facts is not None:
         _show(command, facts, is_running=True)
+        return
+    if shares_of(directory):
+        with opened_job(directory) as stopped:
+            _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
         return
     prepared = _prepared(command)
     if command.verb not in _READING:

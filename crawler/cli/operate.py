@@ -27,6 +27,8 @@ from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
 from crawler.operating.verbs import answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
+from crawler.processes.folders import shares_of
+from crawler.processes.stopped import opened_job
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import VerdictKind
 
@@ -101,6 +103,10 @@ def _status(directory: Path, command: OperateCommand) -> None:
 def _left(directory: Path) -> Facts:
     """How a job stands that nobody crawls."""
     _refuse_if_held(directory)
+    if shares_of(directory):
+        with opened_job(directory) as job:
+            totals = job.answer("ls", {"limit": 0})["totals"]
+            return {"phase": "stopped", "is_finished": job.is_done and not totals["retired"], "totals": totals}
     with to_be_read(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]
         return {"phase": "stopped", "is_finished": frontier.is_done and not totals["retired"], "totals": totals}
@@ -152,6 +158,9 @@ def _refuse_if_left(answers: Sequence[Facts], bad: int) -> None:
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
     _refuse_if_held(directory)
     refuse_unwritable(directory)
+    if shares_of(directory):
+        with opened_job(directory) as job:
+            return job.add(seeds)
     with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 

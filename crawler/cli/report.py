@@ -16,6 +16,8 @@ from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import SeedBook
 from crawler.operating.control import ask
 from crawler.operating.reporting import report_of_stopped
+from crawler.processes.folders import shares_of
+from crawler.processes.stopped import opened_job
 from crawler.reporting.reports.catalogue import report_kind
 from crawler.reporting.reports.table import report_of, text_lines
 
@@ -36,6 +38,9 @@ def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
         return answer
+    if shares_of(directory):
+        with opened_job(directory) as job:
+            return job.report(arguments)
     with (
         to_be_read(directory) as place,
         opened(place) as (frontier, _),

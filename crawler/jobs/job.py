@@ -64,7 +64,7 @@ __all__ = [
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
 
 #: What a job writes beside its state.
-_WRITTEN = (ORDER_FILE, f"{ORDER_FILE}{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports")
+_WRITTEN = (ORDER_FILE, f"{ORDER_FILE}{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports", "shares")
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -82,6 +82,7 @@ class JobFolder:
         self.pages = directory / "pages.jsonl"
         self.links = directory / "links.jsonl"
         self.warc = directory / "warc"
+        self.has_own_warc = True  #: nobody else writes to `warc`
         self.reports = directory / "reports"
         self._lock: int | None = lock
 
@@ -111,6 +112,10 @@ class JobFolder:
                 os.close(lock)
                 raise
         return cls(directory, lock, existed=existed, new_round=new_round)
+
+    def write_warc_to(self, folder: Path) -> None:
+        """Archive into a folder that others write to, too; each has a prefix of its own."""
+        self.warc, self.has_own_warc = folder, False
 
     def write_order(self, text: str) -> None:
         """Keep the order that this run works by in `order.toml`. Raises: StorageError."""

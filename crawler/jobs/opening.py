@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from crawler.jobs.durablefiles import replace_file
 from crawler.jobs.forgetting import forgets, is_finished, note_forgetting
 from crawler.jobs.rounds import ordered_round
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.dedup import DedupSection
 from crawler.orders.frontier import MEMORY, FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import QueueForgotten, StoreLost
+from crawler.outcomes.errors import QueueForgotten, StoreLost, storage_errors
 from frontier.clocks import Clock
 from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
 from frontier.core import Frontier
+from frontier.division.ownership import Division
 from frontier.errors import PolicyError
 from frontier.filters import uniq_parameters
 from frontier.models import QueueKey
@@ -35,6 +38,9 @@ SEED_BOOK = "seeds.jsonl"
 
 #: The variable with the password of the Redis servers, as redis-cli reads it.
 AUTH_VARIABLE = "REDISCLI_AUTH"
+
+#: Which share of its job a state folder belongs to.
+_SHARE_FILE = "share"
 
 #: Fetches of one visit at most: robots.txt, whose redirects share its time, and the page.
 _FETCHES = 2
@@ -87,14 +93,14 @@ def open_job(
     ip_of: IpOf = unknown_address,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Open the Frontier of the job with this state folder, by its order; blocks.
+    """Open the Frontier of the job with this state folder, by its order; blocks. It is a share if the folder says so.
 
     Raises: as `open_frontier` and `refuse_forgotten`, and StoreLost if the rows are not where the job's seeds and filter
     belong to.
     """
     refuse_forgotten(state)
     is_old = _is_begun(state)
-    asked, has_file = frontier_order(order, ip_of), _has_file(state, order)
+    asked, has_file = replace(frontier_order(order, ip_of), division=division_of(state)), _has_file(state, order)
     if order.frontier.store == MEMORY:
         return _in_memory(state, asked, is_old=is_old, clock=clock, on_change=on_change)
     if has_file and is_old and not has_store(state):
@@ -113,6 +119,25 @@ def open_job(
             _check_is_empty(frontier, order.frontier.store)
         opened.pop_all()
     return frontier
+
+
+def note_division(state: Path, division: Division) -> None:
+    """Say in a share's state folder which share it is. Raises: OSError."""
+    replace_file(state / _SHARE_FILE, f"{division.share} of {division.shares}\n".encode())
+
+
+def division_of(state: Path) -> Division | None:
+    """Which share of a job this is; None for a whole one. Raises: StorageError, StoreLost if the note is damaged."""
+    file = state / _SHARE_FILE
+    with storage_errors(file):
+        said = file.read_text() if file.exists() else None
+    if said is None:
+        return None
+    share, _, shares = said.partition(" of ")
+    try:
+        return Division(share=int(share), shares=int(shares))
+    except ValueError as error:
+        raise StoreLost(f"{file}: damaged; it must say which share of the job this is, like 0 of 2") from error
 
 
 def is_over(state: Path, named: Iterable[Seed]) -> bool:

@@ -14,7 +14,7 @@ import structlog
 
 from crawler.extracting.links import MANIFEST
 from crawler.jobs.scheduling import schedule_all
-from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.seeds import Book, Seed
 from crawler.jobs.sourcetags import SourceTags
 from crawler.outcomes.errors import OrderError
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
@@ -64,7 +64,7 @@ class Seeding:
 
     def __init__(
         self,
-        book: SeedBook,
+        book: Book,
         scope: Scope,
         frontier: AsyncFrontier,
         marks: Marks | None = None,
@@ -78,6 +78,7 @@ class Seeding:
         self._marks = Marks() if marks is None else marks
         self._sitemaps = sitemaps
         self._given = given
+        self.mine: Callable[[str], bool] = lambda _: True  #: whether a seed is not others' to schedule
         self._writing = asyncio.Lock()
 
     async def begin(self, given: Iterable[Seed]) -> None:
@@ -89,6 +90,7 @@ class Seeding:
         self._marks.tags.note(seeds)
         for seed in seeds:
             self._scope.add_seed(seed.url)
+        seeds = [seed for seed in seeds if self.mine(seed.url)]
         with own_functions_told(NOT_TAKEN):
             ended = await self._ended(seeds)
             again = [(seed, ended.get(seed.url)) for seed in seeds]
@@ -111,6 +113,12 @@ class Seeding:
         await self._frontier.flush()
         return verdicts[: len(given)]
 
+    def noted(self, seeds: Sequence[Seed]) -> None:
+        """Others have put seeds into the book: they open their places here, too. In the book's order."""
+        self._marks.tags.note(seeds)
+        for seed in seeds:
+            self._scope.add_seed(seed.url)
+
     def _refuse_unkeyed(self, seeds: Iterable[Seed]) -> None:
         """Before they are in the book, which every later run takes its seeds from. Raises: OrderError."""
         with own_functions_told(NOT_TAKEN):
@@ -126,10 +134,10 @@ class Seeding:
         self._scope.add_seed(url)
 
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
-        """How each seed given by the operator fared."""
+        """How each seed given by the operator fared, others' left out."""
         seeds = list(self._book)
         targets = {seed.via: seed.url for seed in seeds if seed.via is not None}
-        given = [seed.url for seed in seeds if seed.via is None]
+        given = [seed.url for seed in seeds if seed.via is None and self.mine(seed.url)]
         ended = await self._ended(seeds, told=False)
         return [
             SeedFact(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Self
+from typing import BinaryIO, ClassVar, Protocol, Self
 
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import CrawlerError, storage_errors
@@ -157,6 +157,20 @@ def _seed(text: str, source: str) -> Seed | BadSeed:
             text=text[:_SHOWN_CHARS], source=source, reason="it is no http or https URL; correct or remove it"
         )
     return Seed(url=url, source=source)
+
+
+class Book(Protocol):
+    """The seeds of a job, each once; what `add` and `add_all` return is durable. Both may wait."""
+
+    def __iter__(self) -> Iterator[Seed]: ...
+
+    def __contains__(self, url: object) -> bool: ...
+
+    def add(self, seed: Seed) -> bool:
+        """Write a seed down; False if its URL is in the book already."""
+
+    def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
+        """Write down those that are new, and return them."""
 
 
 class SeedBook:

@@ -64,10 +64,12 @@ def _files(
 ) -> Iterator[Sink]:
     """The files that the order asks for, opened one by one, in the order in which they are written. Raises: StorageError."""
     if section.warc:
-        options = WarcOptions(prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts)
+        options = WarcOptions(
+            prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts, is_alone=job.has_own_warc
+        )
         yield WarcFiles(job.warc, options, clock, with_place)
     else:
-        _finish_earlier(job)
+        _finish_earlier(job, section.warc_prefix)
     yield LineFile(job.crawl_log, "crawl_log")
     if section.pages:
         yield LineFile(job.pages, "pages")
@@ -76,11 +78,11 @@ def _files(
     yield LineFile(job.errors, "errors")
 
 
-def _finish_earlier(job: JobFolder) -> None:
+def _finish_earlier(job: JobFolder, prefix: str) -> None:
     """What an earlier run with WARC files left open is finished by a run without them, too. Raises: StorageError."""
     with storage_errors(job.warc):
         if job.warc.is_dir():
-            finish_left_over(job.warc)
+            finish_left_over(job.warc, "*" if job.has_own_warc else f"{prefix}-*")
 
 
 def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, str]:

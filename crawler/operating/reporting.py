@@ -41,7 +41,7 @@ class RunningJob:
 
 async def answer_report(job: RunningJob, given: Arguments) -> Facts:
     """What a running crawl says to `report`. Arguments: name, limit. The crawl goes on meanwhile. Raises: UsageError."""
-    kind, limit = report_kind(given.get("name")), _limit(given)
+    kind, limit = report_kind(given.get("name")), report_limit(given)
     with storage_errors(job.state):
         facts = await facts_of_running(job, kind.needs)
         with facts.accounts:
@@ -70,7 +70,7 @@ def report_of_stopped(
     directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Arguments, crawl_log: Path
 ) -> Facts:
     """The same for a job that is stopped, whose lock the caller holds (blocks). Raises: UsageError, StorageError."""
-    kind, limit = report_kind(given.get("name")), _limit(given)
+    kind, limit = report_kind(given.get("name")), report_limit(given)
     state = directory / "state"
     now_s = frontier.now_s()
     Accounts(
@@ -98,8 +98,8 @@ def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: list[Seed], vi
     )
 
 
-def _limit(given: Arguments) -> int:
-    """Raises: UsageError."""
+def report_limit(given: Arguments) -> int:
+    """How many rows of a report are wanted. Raises: UsageError."""
     limit = given.get("limit", LIMIT)
     if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:
         return limit

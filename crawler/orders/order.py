@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -29,7 +29,7 @@ from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.limits import LimitsSection
 from crawler.orders.reporting import LogsSection, ReportSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, FolderName, OwnFunction, Section, SeedFile
+from crawler.orders.types import Connections, FolderName, OwnFunction, Positive, Section, SeedFile
 from crawler.orders.write import WriteSection
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
@@ -77,8 +77,9 @@ class AgentSection(Section):
 class CrawlSection(Section):
     """How much at once."""
 
-    workers: Connections = 100  #: fetches at once
+    workers: Connections = 100  #: fetches at once, in all processes together
     loop: LoopName = "auto"  #: what runs them; auto: uvloop if it is installed, else asyncio
+    processes: Annotated[Positive, Field(le=64)] = 1  #: that hosts are divided among; a job's for good
 
 
 class CrawlOrder(BaseSettings):

@@ -40,9 +40,12 @@ class AsyncShare(AsyncFrontier):
         self._is_kept_open = False
         self._pump()
 
-    def _is_drained(self) -> bool:
-        if not self.core.is_done:
-            return False
-        if self._is_kept_open:
+    @property
+    def is_drained(self) -> bool:
+        """Never before `let_end`."""
+        return not self._is_kept_open and self.core.is_done
+
+    def _wait_on(self) -> None:
+        if self._is_kept_open and self.core.is_done:
             self.on_drained()
-        return not self._is_kept_open
+        super()._wait_on()

@@ -1,0 +1,179 @@
+"""The parent's run of a job in several processes: start the shares, route what they send, hold the limits, end, report.
+
+seeds' book → shares start … all quiet, a limit or a signal → shares end → logs gathered → reports
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from crawler.controller import Outside
+from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.seeding import NOT_TAKEN, key_of, own_functions_told
+from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.signals import heeded
+from crawler.orders.order import CrawlOrder, dump_order
+from crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
+from crawler.outcomes.errors import storage_errors
+from crawler.outcomes.exits import ExitCode
+from crawler.processes.channel import Message
+from crawler.processes.ending import Ending
+from crawler.processes.limits import JobLimits
+from crawler.processes.nursery import Nursery
+from crawler.processes.orders import share_order
+from crawler.processes.postoffice import DELIVER, PARCEL, QUIET, READY
+from crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
+from crawler.processes.share import SNAPSHOT
+from crawler.processes.shares import Shares
+from crawler.processes.status import JobStatus
+from crawler.processes.verbs import JobVerbs
+from crawler.processes.watch import QuietWatch
+from crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
+from crawler.urls.canonicalization import Canonicalizer
+from frontier.clocks import steady_clock
+from frontier.division.ownership import Division
+
+
+class Coordinator:
+    """Runs one crawl of one job in several processes, once."""
+
+    def __init__(
+        self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside, nursery: Nursery
+    ) -> None:
+        self._order = order
+        self._job = job
+        self._seeds = seeds
+        self._outside = outside
+        self._clock = steady_clock()
+        self._shares = Shares(order.crawl.processes, nursery, self._start, self._handle)
+        self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.say)
+        self._watch = QuietWatch(self._shares)
+        self._status = JobStatus(self._shares, self._limits, job.directory.name, self._clock)
+        self._writing = asyncio.Lock()  # seeds go into the book, and to the shares, one after the other
+        self._is_signalled = False
+        self._is_opened = False
+
+    async def run(self) -> ExitCode:
+        """Crawl until nothing is left, a limit is reached or a signal comes; then report. Raises: CrawlerError."""
+        with heeded(self._signalled, self._status.log, is_last=self._outside.is_last), ExitStack() as opened:
+            self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
+            self._ending = opened.enter_context(Ending(self._order, self._job, self._clock))
+            await self._take_seeds()
+            await asyncio.to_thread(self._ending.gather)  # what a killed run left
+            await self._crawl()
+            if self._shares.failure is not None:
+                raise self._shares.failure
+            facts = await asyncio.to_thread(self._ending.report, self._shares, list(self._book), self._why())
+        self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        if self._ending.unreported is not None:
+            raise self._ending.unreported
+        return exit_code(self._ending.why, facts.seeds)
+
+    async def _crawl(self) -> None:
+        verbs = JobVerbs(self._shares, self._limits, self._status, self._division, self._add)
+        async with self._outside.control(self._job.state, verbs.answer), asyncio.TaskGroup() as beside:
+            shown = beside.create_task(self._outside.show(self._status.snapshot))
+            with self._limits.clock():
+                await self._shares.run()
+            shown.cancel()
+
+    async def _take_seeds(self) -> None:
+        key = Canonicalizer(self._order.urls.canonicalization).key
+        with own_functions_told(NOT_TAKEN):  # before they are in the book, which every later run takes its seeds from
+            for seed in self._seeds:
+                key_of(seed.url, key)
+        await asyncio.to_thread(self._book.add_all, self._seeds)
+
+    @property
+    def _division(self) -> Division:
+        """Whose a URL is."""
+        return Division(shares=self._shares.count, share=0)
+
+    def _start(self, share: int) -> Mapping[str, Any]:
+        """What a process is told when it begins."""
+        limits = self._order.limits
+        return {
+            "shares": self._shares.count,
+            "directory": str(self._job.directory / "shares" / str(share)),
+            "warc": str(self._job.warc),
+            "order": share_order(self._order, share),
+            "limits": {"pages": limits.pages > 0, "bytes": limits.fetched_bytes > 0},
+            "seeds": seed_facts(self._book),
+            "verbosity": 0,
+        }
+
+    # What shares say
+
+    async def _handle(self, share: int, message: Message) -> Mapping[str, Any] | None:
+        kind, facts = message.kind, message.facts
+        if kind == DELIVER:
+            return await self._deliver(facts["to"], message.body)
+        if kind == SEED:
+            await self._add_to_book(seeds_of(facts["seeds"]))
+            return {}
+        if kind == QUIET:
+            self._watch.quiet(share)
+        elif kind == SNAPSHOT:
+            self._status.take(share, facts)
+        elif kind == READY:
+            self._ready(share, facts)
+        else:
+            return await self._limits.handle(share, message)
+        return None
+
+    async def _deliver(self, to: int, content: bytes) -> Mapping[str, Any]:
+        """Bring a parcel to its share; it is taken when it is durable there."""
+        self._watch.stir(to)
+        reply = await self._shares.ask(to, PARCEL, content)
+        return {"is_taken": reply is not None and reply["is_taken"]}
+
+    def _ready(self, share: int, facts: Mapping[str, Any]) -> None:
+        self._shares.is_ready(share)
+        self._limits.begin(share, facts)
+        self._status.begin(share, facts)
+        if len(self._shares.ready) == self._shares.count and not self._is_opened:
+            self._is_opened = True
+            with storage_errors(self._job.directory):
+                self._job.write_order(dump_order(self._order))
+            counts = self._status.counts
+            counts = counts._replace(pending=counts.pending or (0 if self._job.existed else len(self._book)))
+            self._outside.say(opening_line(self._job, counts, self._order.limits.pages))
+
+    # Seeds
+
+    async def _add_to_book(self, seeds: Sequence[Seed]) -> None:
+        """Write down what is new; when this returns every share knows it. In one order for all: a seed has a number."""
+        async with self._writing:
+            new = await asyncio.to_thread(self._book.add_all, seeds)
+            if new:
+                await self._shares.tell_all(NOTED, seeds=seed_facts(new))
+
+    async def _add(self, seeds: Sequence[Seed]) -> None:
+        """Seeds of the operator's; their owners schedule them then."""
+        key = Canonicalizer(self._order.urls.canonicalization).key
+        with own_functions_told(NOT_TAKEN):
+            for seed in seeds:
+                key_of(seed.url, key)
+        await self._add_to_book(seeds)
+
+    # The end
+
+    def _why(self) -> WhyEnded:
+        why = self._shares.ending or WhyEnded.SIGNAL
+        is_done = len(self._shares.ended) == self._shares.count and all(
+            share["is_done"] and share["is_clear"] for share in self._shares.ended.values()
+        )
+        if not is_done:
+            return why
+        return why if why in ASKED_FOR else WhyEnded.FINISHED
+
+    def _signalled(self) -> None:
+        if self._is_signalled:
+            self._outside.force_exit()
+        self._is_signalled = True
+        self._shares.stop(WhyEnded.SIGNAL)
+        self._outside.say("draining: fetches under way may end; a second signal leaves at once")

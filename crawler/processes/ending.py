@@ -1,0 +1,105 @@
+"""The end of a run in several processes: the shares' logs become the job's, and the reports are made of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+from crawler.jobs.job import JobFolder
+from crawler.jobs.seeds import Seed
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.errors import StorageError, storage_errors
+from crawler.processes.folders import shares_of
+from crawler.processes.gathering import gather
+from crawler.processes.lookingback import facts_of_shares
+from crawler.processes.shares import Shares
+from crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.accounts import Accounts
+from crawler.reporting.reports import RunFacts, SeedFact
+from crawler.reporting.reports.catalogue import check_folder, write_all
+from frontier.division.ownership import Division
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """What the accounts count of a chunk of crawl.log."""
+
+    crawl_log: bytes | None
+
+
+class Ending:
+    """The job's accounts are open while entered, so that they know how long the run was. All methods block."""
+
+    def __init__(self, order: CrawlOrder, job: JobFolder, clock: Callable[[], float]) -> None:
+        self._order = order
+        self._job = job
+        self._clock = clock
+        self._started_s = clock()
+        self._shares = shares_of(job.directory)
+        self.why = WhyEnded.FINISHED
+        self.unreported: StorageError | None = None  #: why there are no reports
+
+    def __enter__(self) -> Self:
+        """Raises: StorageError, also if the reports could not be written at the end."""
+        if self._order.report.reports:
+            with storage_errors(self._job.reports):
+                check_folder(self._job.reports)
+        with ExitStack() as opened:
+            self._accounts = Accounts(self._job.state, self._job.crawl_log, self._clock)
+            opened.callback(self._accounts.close)
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def gather(self) -> None:
+        """Bring the job's logs and accounts up to date. Raises: StorageError."""
+        gather(self._job.directory, self._shares, self._count)
+        with storage_errors(self._job.state):
+            self._accounts.sync()
+
+    def report(self, shares: Shares, seeds: Sequence[Seed], why: WhyEnded) -> RunFacts:
+        """Gather, write the reports, and say how the run was. Raises: StorageError for the logs."""
+        self.why = why
+        self.gather()
+        fared = self._seeds(shares, seeds)
+        frontiers = [frontier_of(share["frontier"]) for share in shares.ended.values()]
+        total = summed_frontier(frontiers)
+        if why is WhyEnded.FINISHED:
+            if total.retired:
+                self.why = WhyEnded.RETIRED
+            else:
+                self._job.mark_finished()
+        self._write_reports(fared)
+        return RunFacts(
+            job=str(self._job.directory),
+            ended=self.why.value,
+            elapsed_s=self._clock() - self._started_s,
+            seeds=fared,
+            run=summed_run(shares.ended.values(), self._started_s),
+            frontier=total,
+        )
+
+    def _seeds(self, shares: Shares, seeds: Sequence[Seed]) -> list[SeedFact]:
+        division = Division(shares=shares.count, share=0)
+        given = {seed.url: division.owner_of_url(seed.url) or 0 for seed in seeds if seed.via is None}
+        return summed_seeds(shares.ended, given)
+
+    def _write_reports(self, seeds: Sequence[SeedFact]) -> None:
+        if not self._order.report.reports:
+            return
+        try:
+            with storage_errors(self._job.reports), AccountsView(self._job.state) as accounts:
+                facts = facts_of_shares(self._job.directory, self.why.value, seeds, accounts)
+                write_all(self._job.reports, facts)
+        except StorageError as error:
+            self.unreported = error
+
+    def _count(self, lines: bytes) -> None:
+        self._accounts.append([_Lines(lines)])
+        self._accounts.keep()

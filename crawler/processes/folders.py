@@ -1,0 +1,71 @@
+"""Where a job of several processes has what: its shares below `shares/`, and the note that says how many there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crawler.jobs.durablefiles import replace_file
+from crawler.jobs.job import is_job, until_free, who_holds
+from crawler.jobs.opening import has_seeds
+from crawler.outcomes.errors import OrderError, StoreLost, storage_errors
+from frontier.composition import has_store
+
+SHARES = "shares"
+_NOTE = "processes"
+
+
+def processes_of(directory: Path) -> int:
+    """How many processes the job is divided among; 1 for a job that is not. Raises: StorageError, StoreLost."""
+    note = directory / "state" / _NOTE
+    with storage_errors(note):
+        if not note.exists():
+            return 1
+        said = note.read_text()
+    try:
+        return int(said)
+    except ValueError as error:
+        raise StoreLost(f"{note}: damaged; it must say how many processes the job has") from error
+
+
+def shares_of(directory: Path) -> list[Path]:
+    """The folders of a job's shares; none for a job that is not divided."""
+    processes = processes_of(directory)
+    return [directory / SHARES / str(share) for share in range(processes)] if processes > 1 else []
+
+
+def await_orphans(directory: Path) -> None:
+    """Processes of a parent that was killed may still be ending: wait until none holds a share (blocks).
+
+    Not while somebody holds the job: whoever wants it hears of that.
+    """
+    if not is_job(directory) or who_holds(directory)[0]:
+        return
+    for share in shares_of(directory):
+        if is_job(share):
+            until_free(share)
+
+
+def settle_processes(directory: Path, processes: int) -> None:
+    """Note the number of a new job; an old one keeps its own. The caller holds the job's lock.
+
+    Raises: OrderError for another number than the job's; StoreLost if a share's queue is gone; StorageError.
+    """
+    state = directory / "state"
+    before = processes_of(directory)
+    is_begun = has_seeds(directory)
+    if processes != before and (is_begun or before > 1):
+        raise OrderError(
+            f"{directory}: the job was begun with [crawl] processes = {before}, which divides its hosts for good; "
+            f"go on with --processes {before}, or start over with --fresh --yes"
+        )
+    if processes > 1 and before == 1:
+        with storage_errors(state):
+            replace_file(state / _NOTE, f"{processes}\n".encode())
+    lost = [
+        share for share in shares_of(directory) if (share / "order.toml").exists() and not has_store(share / "state")
+    ]
+    if lost:
+        raise StoreLost(
+            f"{lost[0] / 'state'}: the share's queue is missing or empty; restore it from a copy, "
+            "or start over with --fresh --yes"
+        )

@@ -1,0 +1,69 @@
+"""A job of several processes that nobody crawls: each share's Frontier is opened in turn, and what they say is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from crawler.jobs.job import ORDER_FILE, JobFolder
+from crawler.jobs.opening import open_job
+from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import file_layer, order_of
+from crawler.outcomes.errors import UsageError
+from crawler.processes.folders import shares_of
+from crawler.processes.summing import summed_frontier
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.reports.facts import JobFacts
+from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
+from crawler.reporting.reports.seeds import SeedFact
+from frontier.composition import has_store
+from frontier.core import Frontier
+
+
+@contextmanager
+def opened_shares(directory: Path) -> Iterator[list[Frontier]]:
+    """The Frontiers of a job's shares, closed in order at the end. The caller holds the job's lock.
+
+    Raises: UsageError if a share has not begun; JobInUse; as a crawl does.
+    """
+    with ExitStack() as opened:
+        yield [opened.enter_context(_opened_share(share)) for share in shares_of(directory)]
+
+
+@contextmanager
+def _opened_share(share: Path) -> Iterator[Frontier]:
+    if not (share / ORDER_FILE).is_file() or not has_store(share / "state"):
+        raise UsageError(f"{share}: the share has no queue yet; `anabranch crawl` begins it")
+    with JobFolder.open(share) as job, open_job(job.state, _order(share)) as frontier:
+        yield frontier
+
+
+def _order(share: Path) -> CrawlOrder:
+    return order_of([file_layer(share / ORDER_FILE)])
+
+
+def facts_of_shares(directory: Path, status: str, seeds: Sequence[SeedFact], accounts: AccountsView) -> JobFacts:
+    """What the job's reports are made of at the end of a run (blocks). Raises: as `opened_shares`."""
+    with opened_shares(directory) as frontiers:
+        return replace(facts_of_shares_open(directory, frontiers, seeds, accounts), status=status)
+
+
+def facts_of_shares_open(
+    directory: Path, frontiers: Sequence[Frontier], seeds: Sequence[SeedFact], accounts: AccountsView
+) -> JobFacts:
+    """The same of shares that are open (blocks)."""
+    statistics = summed_frontier([frontier.statistics() for frontier in frontiers])
+    left = statistics.pending + statistics.retired
+    longest = [view for frontier in frontiers for view in frontier.operations.longest(LONGEST_SHOWN)]
+    return JobFacts(
+        name=directory.name,
+        status=f"Stopped: {left} URLs are queued" if left else "Finished: nothing is queued",
+        now_s=frontiers[0].now_s(),
+        seeds=seeds,
+        frontier=statistics,
+        longest=sorted(longest, key=lambda view: (-view.urls, view.key))[:LONGEST_SHOWN],
+        queues=[view for frontier in frontiers for view in frontier.operations.queues(limit=QUEUES_SHOWN)],
+        accounts=accounts,
+    )

@@ -1,0 +1,37 @@
+"""What a run that is one share of a job has beside all that a crawl has. The controller and the composition know it by this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crawler.chain import Processor
+from crawler.jobs.seeds import Book
+from crawler.processes.metering import Meter
+from crawler.reporting.statistics import CrawlStatistics
+from crawler.workers import Dispose
+from frontier.division.ownership import Division
+
+if TYPE_CHECKING:
+    from crawler.composition import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """One share of a job."""
+
+    division: Division
+    book: Book  #: the job's seeds
+    meter: Meter
+    opened: Callable[[Parts], None]  #: hears of the parts when all are open
+
+    def owns(self, url: str) -> bool:
+        """The URL's host is this share's."""
+        return self.division.owner_of_url(url) == self.division.share
+
+    def metered(
+        self, chain: Sequence[Processor], dispose: Dispose, statistics: CrawlStatistics
+    ) -> tuple[Sequence[Processor], Dispose]:
+        """As `Meter.metered`."""
+        return self.meter.metered(chain, dispose, statistics)

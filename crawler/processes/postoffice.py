@@ -1,0 +1,171 @@
+"""A share's dealings with the others while it crawls: links out and in, seeds, questions, and whether it is quiet."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crawler.jobs.scheduling import CHUNK
+from crawler.operating.control import Answer
+from crawler.outcomes.endings import failure_code
+from crawler.outcomes.errors import CrawlerError
+from crawler.processes.channel import Channel, Message
+from crawler.processes.delivery import Delivery, Send
+from crawler.processes.quiescence import Quiet
+from crawler.processes.seedbook import SharedBook, seeds_of
+from crawler.reporting.statistics import CrawlStatistics
+from frontier.aio import AsyncFrontier
+from frontier.division.aio import AsyncShare
+from frontier.division.ownership import Division
+from frontier.division.parcels import Consigned, unpacked
+from frontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from crawler.composition import Parts
+
+#: What is said between a share and its parent of the crawl.
+READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
+
+
+class PostOffice:
+    """One share's. Everything waits until the share is open."""
+
+    def __init__(self, channel: Channel, division: Division, book: SharedBook) -> None:
+        self._channel = channel
+        self._division = division
+        self._book = book
+        self._open: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        others = [share for share in range(division.shares) if share != division.share]
+        self._deliveries: dict[int, Delivery] = {}
+        self._others = others
+        self._is_crawling = False
+        self._stirred = 0
+        self._is_told = False  # the parent knows that this share is quiet
+
+    # For the run
+
+    def opened(self, parts: Parts) -> None:
+        """All is open: others may send. Links that wait for them are sent from now on."""
+        share = _share(parts)
+        for other in self._others:
+            self._deliveries[other] = Delivery(share, other, self._sender(other))
+        share.exchange.on_parcel(lambda other: self._deliveries[other].wake())
+        share.on_drained = self._look_soon
+        self._open.set_result(parts)
+        now = share.core.counts()
+        has = {name: getattr(now, name) for name in ("pending", "done", "failed", "disregarded", "retired")}
+        self._channel.post(READY, bytes=parts.fetched_bytes, **has)
+
+    async def watch(self, _frontier: AsyncFrontier, _statistics: CrawlStatistics) -> None:
+        """Send while the workers work, until cancelled."""
+        self._is_crawling = True
+        async with asyncio.TaskGroup() as sending:
+            for delivery in self._deliveries.values():
+                sending.create_task(delivery.run(self._look), name="delivery")
+
+    @asynccontextmanager
+    async def control(self, _state: Path, answer: Answer) -> AsyncIterator[None]:
+        """While inside, questions that come through the parent are answered."""
+        self._answer.set_result(answer)
+        yield
+
+    @property
+    def is_clear(self) -> bool:
+        """Nothing waits for another share."""
+        return len(self._deliveries) == len(self._others) and all(one.is_clear for one in self._deliveries.values())
+
+    # For the parent
+
+    async def handle(self, message: Message) -> Mapping[str, Any] | None:
+        """What the parent says; the reply, if it asks."""
+        facts = message.facts
+        if message.kind == QUIET:
+            return Quiet(self._is_quiet(), self._stirred, os.getpid())._asdict()
+        parts = await asyncio.shield(self._open)
+        match message.kind:
+            case "parcel":
+                return {"is_taken": await self._take(_share(parts), message.body)}
+            case "there":
+                self._deliveries[facts["share"]].wake()
+            case "end":
+                _share(parts).let_end()
+            case "noted":
+                seeds = seeds_of(facts["seeds"])
+                self._book.note(seeds)
+                parts.seeding.noted(seeds)
+            case "verb":
+                return await self._answered(facts)
+        return {}
+
+    async def _take(self, share: AsyncShare, content: bytes) -> bool:
+        """Take what another share has sent; True when all of it is durable. Waits while the store is behind."""
+        try:
+            for consigned in _parts_of(unpacked(content)):
+                while not share.receive(consigned):
+                    await share.flush()
+                self._stir()
+                await asyncio.sleep(0)
+            await share.flush()
+        except FrontierError:  # the run hears of it, too, and ends by it
+            return False
+        return True
+
+    async def _answered(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = await asyncio.shield(self._answer)
+        self._stir()
+        try:
+            return {"facts": await answer(facts["verb"], facts["arguments"])}
+        except (CrawlerError, FrontierError) as error:
+            return {"error": str(error), "code": int(failure_code(error))}
+        finally:
+            self._look()
+
+    def _sender(self, other: int) -> Send:
+        async def send(content: bytes) -> bool:
+            reply = await self._channel.ask(DELIVER, content, to=other)
+            return bool(reply["is_taken"])
+
+        return send
+
+    # Quiet
+
+    def _stir(self) -> None:
+        self._stirred += 1
+        self._is_told = False
+
+    def _is_quiet(self) -> bool:
+        return self._is_crawling and self._open.result().frontier.core.is_done and self.is_clear
+
+    def _look_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """Something may have ended: tell the parent, once, if nothing is left."""
+        if not self._is_told and self._is_quiet():
+            self._is_told = True
+            self._channel.post(QUIET)
+
+
+def _share(parts: Parts) -> AsyncShare:
+    share = parts.frontier
+    assert isinstance(share, AsyncShare)
+    return share
+
+
+def _parts_of(pages: Iterable[Consigned]) -> Iterator[list[Consigned]]:
+    """Pages in parts that keep the loop no longer than a chunk of seeds does."""
+    part: list[Consigned] = []
+    size = 0
+    for page in pages:
+        part.append(page)
+        size += len(page.candidates)
+        if size >= CHUNK:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

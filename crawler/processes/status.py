@@ -1,0 +1,74 @@
+"""How a job of several processes is doing at this moment: the sum of what its shares said last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from crawler.operating.course import Phase
+from crawler.processes.limits import JobLimits
+from crawler.processes.shares import Shares
+from crawler.processes.summing import summed_snapshot
+from crawler.reporting.progress import CrawlSnapshot, progress_line
+from frontier.operating.statistics import FrontierCounts
+
+log = structlog.get_logger(__name__)
+
+_COUNTS = ("pending", "done", "failed", "disregarded", "retired")
+
+
+class JobStatus:
+    """Takes snapshots; each costs O(shares)."""
+
+    def __init__(self, shares: Shares, limits: JobLimits, job: str, clock: Callable[[], float]) -> None:
+        self._shares = shares
+        self._limits = limits
+        self._job = job
+        self._clock = clock
+        self._started_s = clock()
+        self._said: dict[int, Mapping[str, Any]] = {}
+        self._begun: dict[int, Mapping[str, Any]] = {}
+
+    def begin(self, share: int, facts: Mapping[str, Any]) -> None:
+        """A share is open, and has this."""
+        self._begun.setdefault(share, facts)
+
+    def take(self, share: int, facts: Mapping[str, Any]) -> None:
+        """A share's snapshot."""
+        self._said[share] = facts
+
+    @property
+    def counts(self) -> FrontierCounts:
+        """What the job had when its shares were opened."""
+        sums = {name: sum(facts[name] for facts in self._begun.values()) for name in _COUNTS}
+        return FrontierCounts(**sums, waiting=0, in_flight=0, queues={}, gates=0)
+
+    def snapshot(self) -> CrawlSnapshot:
+        """All shares together."""
+        now = summed_snapshot(list(self._said.values()), self._job, self._clock() - self._started_s)
+        return now._replace(paused=self._limits.words or now.paused)
+
+    @property
+    def phase(self) -> Phase:
+        """How far the run is."""
+        if self._shares.ending is not None:
+            return Phase.DRAINING
+        if not self._said:
+            return Phase.STARTING
+        return Phase.PAUSED if self._limits.words else Phase.RUNNING
+
+    def facts(self) -> dict[str, Any]:
+        """The same as JSON holds it, with the phase, the processes, and a line for the eye."""
+        now = self.snapshot()
+        pids = {str(share): child.pid for share, child in sorted(self._shares.ready.items())}
+        head = {"phase": self.phase.value, "paused": self._limits.words, "pid": os.getpid(), "processes": pids}
+        beside = {"waits_for": now.waits_for.name or "", "free_disk_bytes": now.free_bytes}
+        return {**head, **now._asdict(), **beside, "line": progress_line(now)}
+
+    def log(self) -> None:
+        """Say it in the log: somebody asks by a signal."""
+        facts = self.facts()
+        log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line")})

@@ -1,0 +1,129 @@
+"""What an operator asks of a job of several processes that nobody crawls: its shares are opened, and answer together.
+
+Each share is a job folder of its own, too: what is not done for all together can be done for one, `JOB/shares/K`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler.jobs.job import ORDER_FILE, JobFolder
+from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.arguments import Arguments, Facts
+from crawler.operating.crawl_verbs import add_to_stopped
+from crawler.operating.judging import ABOUT_URLS, opened_judge
+from crawler.operating.reporting import report_limit
+from crawler.operating.verbs import STOPPED_ONLY, answer
+from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import file_layer, order_of
+from crawler.outcomes.errors import UsageError, storage_errors
+from crawler.processes.folders import SHARES, shares_of
+from crawler.processes.gathering import gather
+from crawler.processes.lookingback import facts_of_shares_open, opened_shares
+from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.accounts import Accounts
+from crawler.reporting.reports.catalogue import report_kind
+from crawler.reporting.reports.seeds import SeedFact, seed_facts
+from crawler.reporting.reports.table import json_facts
+from crawler.urls.canonicalization import Canonicalizer, KeyOf
+from frontier.core import Frontier
+from frontier.division.ownership import Division
+from frontier.errors import UnknownQueue
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedJob:
+    """A job of several processes, held and open. All methods block."""
+
+    directory: Path
+    order: CrawlOrder
+    shares: Sequence[Frontier]
+
+    @property
+    def division(self) -> Division:
+        """Whose a URL is."""
+        return Division(shares=len(self.shares), share=0)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is queued that may be fetched."""
+        return all(share.is_done for share in self.shares)
+
+    def answer(self, verb: str, given: Arguments) -> Facts:
+        """As `operating.verbs.answer` of one Frontier. Raises: UsageError, UnknownQueue."""
+        if verb in STOPPED_ONLY:
+            raise UsageError(f"{verb} is for jobs of one process; do it for each share: {self.directory / SHARES}/0 …")
+        if verb == "ls":
+            return merged_listing([answer(share, verb, given) for share in self.shares], given)
+        if verb not in ABOUT_URLS:
+            return self._of_any(verb, given)
+        with opened_judge(self.directory, self.order) as judge:
+            return judge.told(verb, self._of_any(verb, judge.keyed(verb, given)))
+
+    def add(self, seeds: Sequence[Seed]) -> Facts:
+        """Add seeds: into the book, then each into its owner's queue."""
+        key = Canonicalizer(self.order.urls.canonicalization).key
+        with SeedBook(self.directory / "state" / SEED_BOOK) as book:
+            answers = {seed["url"]: seed for seed in self._added(book, seeds, key)}
+        return {"seeds": [answers[seed.url] for seed in seeds]}
+
+    def report(self, given: Arguments) -> Facts:
+        """As `operating.reporting.report_of_stopped`. Raises: UsageError, StorageError."""
+        kind, limit = report_kind(given.get("name")), report_limit(given)
+        gather(self.directory, shares_of(self.directory))
+        state, now_s = self.directory / "state", self.shares[0].now_s()
+        Accounts(state, self.directory / "logs" / "crawl.log", lambda: now_s).close()
+        with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
+            facts = facts_of_shares_open(self.directory, self.shares, self._fared(list(book)), view)
+            return json_facts(kind.make(facts), limit)
+
+    def _added(self, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Iterator[Facts]:
+        book.add_all(seeds)  # in the order in which they were named, whoever owns them
+        for number, share in enumerate(self.shares):
+            own = [seed for seed in seeds if (self.division.owner_of_url(seed.url) or 0) == number]
+            if own:
+                yield from add_to_stopped(share, book, own, key)["seeds"]
+
+    def _fared(self, seeds: Sequence[Seed]) -> list[SeedFact]:
+        keys = [seed.url.encode() for seed in seeds]
+        ended = {key.decode(): record for share in self.shares for key, record in share.ended(keys).items()}
+        redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
+        return seed_facts([seed.url for seed in seeds if seed.via is None], redirects, ended, {})
+
+    def _of_any(self, verb: str, given: Arguments) -> Facts:
+        owner = owner_of_subject(self.division, verb, given)
+        if owner is not None:
+            return answer(self.shares[owner], verb, given)
+        known = [facts for share in self.shares if (facts := _if_known(share, verb, given)) is not None]
+        if not known:
+            return answer(self.shares[0], verb, given)  # which says that nobody knows it
+        return largest_part(known)
+
+
+def _if_known(share: Frontier, verb: str, given: Arguments) -> Facts | None:
+    try:
+        return answer(share, verb, given)
+    except UnknownQueue:
+        return None
+
+
+@contextmanager
+def opened_job(directory: Path) -> Iterator[StoppedJob]:
+    """The job, held, with all its shares open; closed in order at the end. One that is finished stays so.
+
+    Raises: UsageError if it has not begun, JobInUse; as a crawl does.
+    """
+    with JobFolder.open(directory) as job:
+        order_file = directory / ORDER_FILE
+        if not order_file.is_file():
+            raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
+        with opened_shares(directory) as shares:
+            stopped = StoppedJob(directory, order_of([file_layer(order_file)]), shares)
+            yield stopped
+            if stopped.is_done:
+                job.mark_finished()

@@ -1,0 +1,112 @@
+"""What shares say of themselves, as JSON holds it, and their sums: what the job says of itself. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from crawler.reporting.progress import CrawlSnapshot
+from crawler.reporting.reports import RunFacts
+from crawler.reporting.reports.seeds import SeedFact
+from crawler.reporting.statistics import CrawlStatistics
+from frontier.models import WaitsFor
+from frontier.operating.statistics import FrontierStatistics
+
+_RUN_SUMS = ("pages", "failed", "excluded", "retries", "robots", "fetched_bytes", "broken", "active")
+_FRONTIER_SUMS = (
+    "pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates", "gates_open", "parked",
+    "leases_lost", "unsynced_rows",
+)  # fmt: skip
+_SNAPSHOT_SUMS = (
+    "pages", "failed", "excluded", "retries", "fetched_bytes", "active", "workers", "pending", "waiting", "gates", "queues",
+    "ready", "parked", "snoozed", "gates_open", "broken",
+)  # fmt: skip
+#: Figures of a filter that are not sums: the worst one counts.
+_PROBABILITY = "probability"
+
+
+def run_facts(facts: RunFacts) -> dict[str, Any]:
+    """How a share's run was."""
+    run, frontier = facts.run, facts.frontier
+    return {
+        "run": {name: getattr(run, name) for name in _RUN_SUMS},
+        "by_status": [*run.by_status.items()],
+        "by_mime": [*run.by_mime.items()],
+        "frontier": frontier_facts(frontier),
+        "is_done": not frontier.pending and not frontier.in_flight,
+        "seeds": [list(seed) for seed in facts.seeds],
+    }
+
+
+def frontier_facts(frontier: FrontierStatistics) -> dict[str, Any]:
+    """A Frontier's statistics."""
+    return {**frontier._asdict(), "queues": dict(frontier.queues), "seen": dict(frontier.seen)}
+
+
+def frontier_of(facts: Mapping[str, Any]) -> FrontierStatistics:
+    """And back."""
+    return FrontierStatistics(**facts)
+
+
+def summed_run(shares: Iterable[Mapping[str, Any]], started_s: float) -> CrawlStatistics:
+    """The runs of all shares as one."""
+    total = CrawlStatistics(started_s=started_s)
+    for share in shares:
+        for name in _RUN_SUMS:
+            setattr(total, name, getattr(total, name) + share["run"][name])
+        total.by_status.update(dict(share["by_status"]))
+        total.by_mime.update(dict(share["by_mime"]))
+    return total
+
+
+def summed_frontier(shares: Sequence[FrontierStatistics]) -> FrontierStatistics:
+    """All Frontiers as one. Queues of one name are counted in each share that has them."""
+    sums = {name: sum(getattr(share, name) for share in shares) for name in _FRONTIER_SUMS}
+    queues: Counter[str] = Counter()
+    seen: dict[str, float] = {}
+    for share in shares:
+        queues.update(share.queues)
+        for name, figure in share.seen.items():
+            seen[name] = max(seen.get(name, 0.0), figure) if _PROBABILITY in name else seen.get(name, 0.0) + figure
+    idle = {share.why_idle for share in shares}
+    why = "; ".join(sorted(idle)) if shares and all(idle) else ""
+    return FrontierStatistics(**sums, queues=dict(queues), why_idle=why, seen=seen)
+
+
+def summed_seeds(shares: Mapping[int, Mapping[str, Any]], owner_of: Mapping[str, int]) -> list[SeedFact]:
+    """How each seed fared, as its owner says, in the order of the book."""
+    said = {share: {seed[0]: seed for seed in facts["seeds"]} for share, facts in shares.items()}
+    return [
+        SeedFact(*said[owner][url]) if url in said.get(owner, {}) else SeedFact(url, 0, "", None)
+        for url, owner in owner_of.items()
+    ]
+
+
+def snapshot_facts(now: CrawlSnapshot) -> dict[str, Any]:
+    """A snapshot."""
+    return {**now._asdict(), "waits_for": now.waits_for.value}
+
+
+def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: float) -> CrawlSnapshot:
+    """All shares at one moment, each as it was when it last said so."""
+    sums: dict[str, Any] = {name: sum(share[name] for share in shares) for name in _SNAPSHOT_SUMS}
+    wakes = [share["wakes_in_s"] for share in shares if share["wakes_in_s"] is not None]
+    free = [share["free_bytes"] for share in shares if share["free_bytes"] is not None]
+    waits = WaitsFor(0)
+    for share in shares:
+        waits |= WaitsFor(share["waits_for"])
+    return CrawlSnapshot(
+        **sums,
+        elapsed_s=elapsed_s,
+        wakes_in_s=min(wakes, default=None),
+        waits_for=waits,
+        job=job,
+        free_bytes=min(free, default=None),
+        trouble=_first(shares, "trouble"),
+        paused=_first(shares, "paused"),
+    )
+
+
+def _first(shares: Sequence[Mapping[str, Any]], name: str) -> str:
+    return next((share[name] for share in shares if share[name]), "")

@@ -1,0 +1,135 @@
+"""What an operator asks of a running job of several processes: its parent asks the share that owns what it is about, or all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from crawler.jobs.seeds import Seed
+from crawler.operating.arguments import Arguments, Facts
+from crawler.operating.control import ControlRefused
+from crawler.operating.course import Cause
+from crawler.operating.crawl_verbs import ADD, PAUSE, REPORT, RESUME, STATUS, STOP, given_seeds
+from crawler.operating.verbs import STOPPED_ONLY, JobRuns
+from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.errors import UsageError
+from crawler.outcomes.exits import ExitCode
+from crawler.processes.limits import JobLimits
+from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
+from crawler.processes.postoffice import VERB
+from crawler.processes.reporting import merged_report
+from crawler.processes.shares import Shares
+from crawler.processes.status import JobStatus
+from frontier.division.ownership import Division
+
+_NOT_THERE = "a process of the crawl has died and is being started again; ask again"
+
+
+class JobVerbs:
+    """Answers the job's control socket."""
+
+    def __init__(
+        self,
+        shares: Shares,
+        limits: JobLimits,
+        status: JobStatus,
+        division: Division,
+        add: Callable[[Sequence[Seed]], Awaitable[None]],
+    ) -> None:
+        self._shares = shares
+        self._limits = limits
+        self._status = status
+        self._division = division
+        self._add_to_book = add
+        self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
+            PAUSE: self._pause,
+            RESUME: self._resume,
+            STOP: self._stop,
+            STATUS: self._tell,
+            ADD: self._add,
+            REPORT: self._report,
+            "ls": self._ls,
+        }
+
+    async def answer(self, verb: str, given: Arguments) -> Facts:
+        """The facts. Raises: UsageError, JobRuns; ControlRefused with what a share said."""
+        if verb in STOPPED_ONLY:
+            raise JobRuns(
+                f"{verb} needs the job for itself, and process {os.getpid()} crawls it; stop that crawl first"
+            )
+        ask = self._verbs.get(verb)
+        if ask is not None:
+            return await ask(given)
+        owner = owner_of_subject(self._division, verb, given)
+        return await self._of_any(verb, given) if owner is None else await self._of(owner, verb, given)
+
+    async def _of(self, share: int, verb: str, given: Arguments) -> Facts:
+        reply = await self._shares.ask(share, VERB, verb=verb, arguments=dict(given))
+        return _facts(reply)
+
+    async def _of_any(self, verb: str, given: Arguments) -> Facts:
+        """Of all shares that know the queue, the one that has most of it answers; all do what they are told."""
+        replies = await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
+        known = [reply["facts"] for reply in replies.values() if "facts" in reply]
+        if not known:
+            return _facts(next(iter(replies.values()), None))
+        return largest_part(known)
+
+    async def _ls(self, given: Arguments) -> Facts:
+        return merged_listing(await self._of_all("ls", given), given)
+
+    async def _report(self, given: Arguments) -> Facts:
+        return merged_report(await self._of_all(REPORT, given), given)
+
+    async def _of_all(self, verb: str, given: Arguments) -> list[Facts]:
+        replies = await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
+        if len(replies) < self._shares.count:
+            raise ControlRefused(_NOT_THERE, ExitCode.STORE_OR_JOB_IN_USE)
+        return [_facts(reply) for reply in replies.values()]
+
+    async def _pause(self, given: Arguments) -> Facts:
+        self._refuse_at_the_end("pause")
+        self._limits.pause(Cause.OPERATOR)
+        return await self._tell(given)
+
+    async def _resume(self, given: Arguments) -> Facts:
+        self._refuse_at_the_end("resume")
+        self._limits.go_on()
+        return await self._tell(given)
+
+    async def _stop(self, given: Arguments) -> Facts:
+        now = bool(given.get("now"))
+        self._shares.stop(WhyEnded.OPERATOR_NOW if now else WhyEnded.OPERATOR, at_once=now)
+        return await self._tell(given)
+
+    async def _tell(self, _: Arguments) -> Facts:
+        return self._status.facts()
+
+    async def _add(self, given: Arguments) -> Facts:
+        """Into the book first, which every share hears of; then each is scheduled by its owner."""
+        seeds = given_seeds(given)
+        await self._add_to_book(seeds)
+        parted: dict[int, list[Mapping[str, Any]]] = {}
+        for seed in seeds:
+            owner = self._division.owner_of_url(seed.url) or 0
+            parted.setdefault(owner, []).append({"url": seed.url, "source": seed.source})
+        answers: dict[str, Any] = {}
+        for owner, listed in parted.items():
+            for answer in (await self._of(owner, ADD, {"seeds": listed}))["seeds"]:
+                answers[answer["url"]] = answer
+        return {"seeds": [answers[seed.url] for seed in seeds]}
+
+    def _refuse_at_the_end(self, verb: str) -> None:
+        if self._shares.ending is not None:
+            raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
+
+
+def _facts(reply: Mapping[str, Any] | None) -> Facts:
+    """What a share answered. Raises: ControlRefused."""
+    if reply is None:
+        raise ControlRefused(_NOT_THERE, ExitCode.STORE_OR_JOB_IN_USE)
+    if "error" in reply:
+        raise ControlRefused(reply["error"], ExitCode(reply["code"]))
+    facts: Facts = reply["facts"]
+    return facts

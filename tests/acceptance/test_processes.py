@@ -1,0 +1,241 @@
+"""A job in several processes is one job: nothing is missing, nothing is fetched twice, whichever process is killed."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import command
+from tests.acceptance.archive import archived
+from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
+from tests.acceptance.manyhosts import SEEDS, many_hosts
+from tests.site.oracle import expected
+from tests.site.server import SmallWeb
+
+WEB = many_hosts()
+WORKERS = 8
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """Each command is three or four processes, which begin one after the other where there are few cores."""
+    monkeypatch.setattr(command, "PATIENCE_S", 130.0)
+
+
+@pytest.fixture
+async def web():
+    """Many hosts, with every answer late by 20 ms, so that a crawl can be caught in the middle."""
+    async with SmallWeb(WEB, delay_s=0.02) as served:
+        yield served
+
+
+def crawl_of(tmp_path, web, *more, processes=2):
+    order = write_order(tmp_path, web.hosts, politeness={"max_connections": 1}, crawl={"workers": WORKERS})
+    return ("crawl", *SEEDS, "-c", order, "--job", tmp_path / "job", "--processes", str(processes), *more)
+
+
+async def seen(web, count):
+    while sum(web.ledger.counts().values()) < count:
+        await asyncio.sleep(0.005)
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def shares(parent: int) -> list[int]:
+    """The processes that crawl: they come from one that does nothing else."""
+    return [share for nursery in children(parent) for share in children(nursery)]
+
+
+def repeated(web) -> int:
+    """Fetches beyond the first of each URL; those that were answered 503 come again by right."""
+    return sum(
+        count - 1 for url, count in web.ledger.counts().items() if "robots.txt" not in url and not url.endswith("/7")
+    )
+
+
+def check_whole(run: Ended, tmp_path):
+    assert run.code == 0, run.err
+    assert crawl_log(tmp_path / "job") == expected(SEEDS, table=WEB)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+async def test_several_processes_fetch_what_one_does(tmp_path, web, processes):
+    """Every URL once; logs, pages and reports are the job's."""
+    run = await anabranch(*crawl_of(tmp_path, web, processes=processes), cwd=tmp_path)
+    check_whole(run, tmp_path)
+    assert repeated(web) == 0
+    job = tmp_path / "job"
+    log = (job / "logs/crawl.log").read_text().splitlines()
+    assert log == sorted(log, key=lambda line: line[:24])
+    assert pages(job).keys() == {url for url, status in crawl_log(job).items() if status > 0}
+    summary = (job / "reports/crawl-report.txt").read_text()
+    assert f"URIs Crawled successfully: {len(log)}" in " ".join(summary.split())
+    assert run.out.splitlines()[0].startswith("new job ")
+
+
+async def test_a_share_that_is_killed_is_started_again(tmp_path, web):
+    """Whichever it is, however often: the crawl goes on, and fetches again no more than was under way."""
+    process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
+    for kill in range(3):
+        await seen(web, 15 + kill * 25)
+        victims = shares(process.pid)
+        os.kill(victims[kill % len(victims)], signal.SIGKILL)
+    run = await ended(process)
+    check_whole(run, tmp_path)
+    assert "has died" in run.err
+    assert repeated(web) <= 3 * 2 * WORKERS
+
+
+async def test_a_job_whose_parent_is_killed_goes_on_by_the_same_command(tmp_path, web):
+    """Its shares end by themselves; nothing is missing afterwards."""
+    crawl = crawl_of(tmp_path, web)
+    for kill in (1, 2):
+        await kill_after(await start(*crawl, cwd=tmp_path), web, kill * 30)  # its shares hold its output, too
+    check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
+    assert repeated(web) <= 2 * 2 * WORKERS
+
+
+async def test_all_processes_are_killed_at_once(tmp_path, web):
+    """As when the machine goes down: what was acknowledged is there, the rest comes again."""
+    crawl = crawl_of(tmp_path, web, processes=3)
+    for kill in (1, 2):
+        process = await start(*crawl, cwd=tmp_path)
+        await seen(web, kill * 30)
+        for pid in [*shares(process.pid), *children(process.pid), process.pid]:
+            os.kill(pid, signal.SIGKILL)
+        await process.communicate()
+    check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
+    assert repeated(web) <= 2 * 2 * WORKERS
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_first_signal_drains_all(tmp_path, web, number):
+    """What is under way ends, the exit code is 11, nothing is fetched twice after resuming."""
+    crawl = crawl_of(tmp_path, web)
+    process = await start(*crawl, cwd=tmp_path)
+    await seen(web, 40)
+    process.send_signal(number)
+    run = await ended(process)
+    assert run.code == 11, run.err
+    again = await anabranch(*crawl, cwd=tmp_path)
+    check_whole(again, tmp_path)
+    assert again.out.startswith("resuming job ")
+    assert repeated(web) == 0
+
+
+async def test_a_limit_of_pages_holds_for_the_job(tmp_path, web):
+    """Not one page too many, whoever fetches; a higher limit goes on."""
+    for limit in (23, 40):
+        run = await anabranch(*crawl_of(tmp_path, web), "--limit", str(limit), cwd=tmp_path)
+        assert run.code == 0, run.err
+        assert len(crawl_log(tmp_path / "job")) == limit
+        assert "stopped by --limit" in run.out
+
+
+async def test_a_limit_of_time_ends_all(tmp_path, web):
+    """And the job goes on for as long again."""
+    run = await anabranch(*crawl_of(tmp_path, web), "--time-limit", "1500ms", cwd=tmp_path)
+    assert run.code == 0, run.err
+    assert "--time-limit" in run.out
+    check_whole(await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path), tmp_path)
+
+
+async def test_another_number_of_processes_is_refused(tmp_path, web):
+    """Hosts are divided for good: one clear line names the job's own number."""
+    await anabranch(*crawl_of(tmp_path, web), "--limit", "5", cwd=tmp_path)
+    for other in (1, 3):
+        run = await anabranch(*crawl_of(tmp_path, web, processes=other), cwd=tmp_path)
+        assert run.code == 4
+        assert "go on with --processes 2" in run.err
+        assert len(run.err.splitlines()) == 1
+    run = await anabranch("crawl", "--job", "job", "--limit", "0", cwd=tmp_path)
+    check_whole(run, tmp_path)
+
+
+async def test_a_host_is_fetched_by_one_process_at_its_own_pace(tmp_path, web):
+    """Politeness is owed to the host, whoever crawls: the server sees no two requests at once, and each rest kept."""
+    order = write_order(
+        tmp_path,
+        web.hosts,
+        politeness={"max_connections": 1, "min_delay": 0.15, "max_delay": 0.15},
+        crawl={"workers": WORKERS},
+    )
+    crawl = ("crawl", *SEEDS, "-c", order, "--job", tmp_path / "job", "--processes", "2")
+    process = await start(*crawl, cwd=tmp_path)
+    await seen(web, 40)
+    os.kill(shares(process.pid)[0], signal.SIGKILL)
+    check_whole(await ended(process), tmp_path)
+    for host in WEB:
+        assert web.ledger.max_in_service(host) == 1
+        assert web.ledger.shortest_rest(host) >= 0.149
+
+
+async def test_verbs_find_the_share_that_knows(tmp_path, web):
+    """While the job runs, and when it is stopped: one job answers."""
+    crawl = crawl_of(tmp_path, web, "-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s")
+    process = await start(*crawl, cwd=tmp_path)
+    await seen(web, 14)
+    job = tmp_path / "job"
+
+    async def asked(*arguments):
+        run = await anabranch(*arguments, cwd=tmp_path)
+        assert run.code == 0, run.err
+        return run.out
+
+    assert "paused by the operator" in await asked("pause", job)
+    status = json.loads(await asked("status", job, "--json"))
+    assert (status["phase"], len(status["processes"])) == ("paused", 2)
+    listed = json.loads(await asked("frontier", "ls", job, "--json"))
+    assert listed["totals"]["pending"] > 0
+    assert len({queue["queue"] for queue in listed["queues"]}) == len(listed["queues"])
+    for host in WEB:
+        assert "was never" in await asked("why", job, f"http://{host}/nowhere") or host
+    assert "h3.test" in await asked("frontier", "block", job, "h3.test")
+    assert "new" in await asked("add", job, "http://h2.test/added")
+    codes = json.loads(await asked("report", job, "response-codes", "--json"))
+    assert sum(row["#urls"] for row in codes["rows"]) >= 9
+    await asked("stop", job, "--wait")
+    assert (await ended(process)).code == 11
+    assert "not running" in await asked("status", job)
+    assert json.loads(await asked("frontier", "ls", job, "--json"))["totals"]["pending"] > 0
+    assert "h3.test" in await asked("frontier", "unblock", job, "h3.test")
+    assert "new" in await asked("add", job, "http://h4.test/added-later")
+    summary = await asked("report", job, "crawl-summary")
+    assert "URIs Processed" in summary
+    resumed = await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path)
+    assert resumed.code == 0, resumed.err
+    fetched = crawl_log(job)
+    assert fetched.items() >= expected(SEEDS, table=WEB).items()
+    assert {"http://h2.test/added", "http://h4.test/added-later"} <= fetched.keys()
+
+
+async def test_the_process_that_starts_the_others_may_be_killed_too(tmp_path, web):
+    """Those that crawl go on; one that dies later is started in another way."""
+    process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
+    await seen(web, 15)
+    victims = shares(process.pid)
+    (nursery,) = children(process.pid)
+    os.kill(nursery, signal.SIGKILL)
+    await seen(web, 25)
+    os.kill(victims[0], signal.SIGKILL)
+    check_whole(await ended(process), tmp_path)
+
+
+async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
+    """Each writes files of its own, and mends its own after a kill, while the others write."""
+    process = await start(*crawl_of(tmp_path, web, "--warc"), cwd=tmp_path)
+    for kill in range(2):
+        await seen(web, 20 + kill * 25)
+        os.kill(shares(process.pid)[kill], signal.SIGKILL)
+    check_whole(await ended(process), tmp_path)
+    archive = archived(tmp_path / "job")
+    assert {name.name.split("-")[1] for name in archive.files} == {"0", "1"}
+    assert {read.url for read in archive.answers} >= expected(SEEDS, table=WEB).keys()

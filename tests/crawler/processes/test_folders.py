@@ -1,0 +1,54 @@
+"""How many processes a job has is the job's for good."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler.jobs.opening import SEED_BOOK
+from crawler.outcomes.errors import OrderError, StoreLost
+from crawler.processes.folders import processes_of, settle_processes, shares_of
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
+    return tmp_path
+
+
+def begin(job: Path) -> None:
+    (job / "state" / SEED_BOOK).write_text('{"url": "http://a.test/", "source": "x", "via": null}\n')
+
+
+def test_a_new_job_takes_the_number_of_its_order(job: Path) -> None:
+    """And keeps it."""
+    settle_processes(job, 3)
+    begin(job)
+    settle_processes(job, 3)
+    assert processes_of(job) == 3
+    assert shares_of(job) == [job / "shares" / str(share) for share in range(3)]
+
+
+def test_a_job_of_one_process_has_no_shares(job: Path) -> None:
+    """Nothing is written, nothing is divided."""
+    settle_processes(job, 1)
+    assert shares_of(job) == []
+    assert list((job / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(("first", "then"), [(2, 1), (2, 3), (1, 2)])
+def test_another_number_is_refused(job: Path, first: int, then: int) -> None:
+    """One line that names the job's own."""
+    settle_processes(job, first)
+    begin(job)
+    with pytest.raises(OrderError, match=f"--processes {first}"):
+        settle_processes(job, then)
+
+
+def test_a_share_without_its_queue_is_told(job: Path) -> None:
+    """To go on would silently crawl nothing of it."""
+    settle_processes(job, 2)
+    begin(job)
+    (job / "shares/1/state").mkdir(parents=True)
+    (job / "shares/1/order.toml").write_text("")
+    with pytest.raises(StoreLost, match="shares/1"):
+        settle_processes(job, 2)

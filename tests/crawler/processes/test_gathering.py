@@ -1,0 +1,91 @@
+"""The shares' logs as the job's."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler.processes.gathering import CRAWL_LOG, gather
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    for folder in ("state", "logs", "shares/0/logs", "shares/1/logs"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path
+
+
+def shares(job: Path) -> list[Path]:
+    return [job / "shares" / "0", job / "shares" / "1"]
+
+
+def line(second: int, text: str) -> str:
+    return f"2026-11-22T10:00:{second:02}.000Z   200 {text}\n"
+
+
+def log(job: Path, share: int, *lines: str) -> None:
+    with (job / "shares" / str(share) / CRAWL_LOG).open("a") as file:
+        file.writelines(lines)
+
+
+def gathered(job: Path) -> list[str]:
+    return (job / CRAWL_LOG).read_text().splitlines(keepends=True)
+
+
+def test_lines_of_all_shares_stand_in_the_order_of_their_times(job: Path) -> None:
+    """As if one process had written them."""
+    log(job, 0, line(1, "a"), line(4, "d"))
+    log(job, 1, line(2, "b"), line(3, "c"), line(5, "e"))
+    gather(job, shares(job))
+    assert gathered(job) == [line(number + 1, text) for number, text in enumerate("abcde")]
+
+
+def test_what_was_gathered_is_not_gathered_again(job: Path) -> None:
+    """Only what came since; whoever counts is given that alone."""
+    added: list[bytes] = []
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job), added.append)
+    log(job, 1, line(2, "b"))
+    gather(job, shares(job), added.append)
+    gather(job, shares(job), added.append)
+    assert gathered(job) == [line(1, "a"), line(2, "b")]
+    assert b"".join(added).decode() == "".join(gathered(job))
+
+
+def test_a_line_that_is_being_written_waits(job: Path) -> None:
+    """Until it has its end."""
+    log(job, 0, line(1, "a"), "2026-11-22T10:00:0")
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a")]
+    log(job, 0, line(2, "b").removeprefix("2026-11-22T10:00:0"))
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a"), line(2, "b")]
+
+
+def test_a_gathering_that_was_killed_is_done_again(job: Path) -> None:
+    """Lines that were added, and not noted as added, are cut first."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job))
+    log(job, 0, line(2, "b"))
+    with (job / CRAWL_LOG).open("a") as file:
+        file.write(line(2, "b") + "2026")
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a"), line(2, "b")]
+
+
+def test_a_file_that_was_removed_is_gathered_anew(job: Path) -> None:
+    """The shares have all of it."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job))
+    (job / CRAWL_LOG).unlink()
+    log(job, 1, line(2, "b"))
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a"), line(2, "b")]
+
+
+def test_files_that_no_share_has_are_not_made(job: Path) -> None:
+    """A crawl that writes no links has no links.jsonl."""
+    log(job, 0, line(1, "a"))
+    (job / "shares/1/pages.jsonl").write_text('{"url": "x"}\n')
+    gather(job, shares(job))
+    assert (job / "pages.jsonl").read_text() == '{"url": "x"}\n'
+    assert not (job / "links.jsonl").exists()

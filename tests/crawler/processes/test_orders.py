@@ -1,0 +1,68 @@
+"""What several processes cannot do is refused; what a share is told."""
+
+from typing import Any
+
+import pytest
+
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.errors import UsageError
+from crawler.processes.orders import refuse_undivided, share_order
+
+
+def order(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
+    crawl = {"processes": processes, **sections.pop("crawl", {})}
+    return CrawlOrder.model_validate({"crawl": crawl, **sections})
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"politeness": {"group": "ip"}}, "group"),
+        ({"politeness": {"groups": {"com,example": "one"}}}, "group"),
+        ({"frontier": {"politeness": "queue"}}, "politeness host"),
+        ({"frontier": {"total_budget": 100}}, "total_budget"),
+        ({"frontier": {"store": "postgresql://host/name"}}, "store"),
+        ({"frontier": {"store": "memory"}}, "store"),
+        ({"dedup": {"leaves": ["redis://a:1"]}}, "leaves"),
+        ({"scope": {"similar": "published"}}, "similar"),
+    ],
+)
+def test_what_needs_all_hosts_in_one_process_is_refused(sections: dict[str, Any], said: str) -> None:
+    """In one line that names the option; one process may do all of it."""
+    with pytest.raises(UsageError, match=said):
+        refuse_undivided(order(**sections))
+    refuse_undivided(order(processes=1, **sections))
+
+
+def test_another_round_is_for_jobs_of_one_process() -> None:
+    """It is refused before anything is removed."""
+    with pytest.raises(UsageError, match="--again"):
+        refuse_undivided(order(), again=True)
+
+
+def test_what_is_a_hosts_own_is_allowed() -> None:
+    """A host's queue is one share's, with all of its budget."""
+    refuse_undivided(order(frontier={"total_budget": 100, "policy": "host"}))
+    refuse_undivided(order(frontier={"politeness": "queue", "policy": "host"}))
+
+
+def test_the_shares_have_the_workers_together() -> None:
+    """So many fetches at once, however many processes there are; each has one at least."""
+    asked = order(processes=3, crawl={"workers": 10})
+    assert [share_order(asked, share)["crawl"]["workers"] for share in range(3)] == [4, 3, 3]
+    assert share_order(order(processes=3, crawl={"workers": 1}), 2)["crawl"]["workers"] == 1
+
+
+def test_limits_and_seeds_are_the_parents() -> None:
+    """A share would end too soon, or too late; its order can be read again."""
+    asked = order(limits={"pages": 5, "bytes": 10, "time": 3.0, "pages_per_host": 4}, job={"seeds": ["http://a.test/"]})
+    told = CrawlOrder.model_validate(share_order(asked, 1))
+    assert (told.limits.pages, told.limits.fetched_bytes, told.limits.time_s, told.limits.pages_per_host) == (
+        0,
+        0,
+        0,
+        4,
+    )
+    assert told.job.seeds == ()
+    assert told.write.warc_prefix.endswith("-1")
+    assert not told.report.reports
