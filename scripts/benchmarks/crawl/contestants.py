@@ -67,8 +67,7 @@ def _needed(task: Task) -> Iterator[str]:
     yield from ("--policy", "bkdr:64", "--max-connections", "64", "--workers", str(CONCURRENCY))
     yield from ("--delay-factor", "0", "--min-delay", "0s", "--max-delay", "0s", "--robots", "ignore")
     yield from ("--allow-private", "--scope", "any", "--set", "report.progress=none")
-    if task.loop != "asyncio":  # which needs no word
-        yield from ("--set", f"crawl.loop={task.loop}")
+    yield from ("--loop", task.loop)  # by itself it takes uvloop where that is installed, and the others asyncio
 
 
 def order_text(task: Task) -> str:

@@ -44,7 +44,6 @@ class Compared:
     name: str
     over: str
     target: float | None = None
-    is_cost: bool = False  #: how many times longer a page takes instead; the target is then the most
 
 
 @dataclass(slots=True)
@@ -178,7 +177,7 @@ def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
     """The ratio of two contestants by the clock; its note has that by CPU time, the spread, and whether it is a hint."""
     name = f"{group}/{asked.name}-{asked.over}-x"
     missing = [who for who in (asked.name, asked.over) if who not in outcome.results]
-    what = f"time of a page, {asked.name} / {asked.over}" if asked.is_cost else f"pages/s, {asked.name} / {asked.over}"
+    what = f"pages/s, {asked.name} / {asked.over}"
     if missing:
         return Row(name=name, what=what, measured=None, unit="x", note=f"there is no figure of {' and '.join(missing)}")
     clock = _ratios(outcome.results, asked, lambda result: result.pages_per_s)
@@ -189,7 +188,6 @@ def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
         measured=statistics.median(clock),
         unit="x",
         target=asked.target,
-        is_bound=asked.is_cost,
         note=f"{min(clock):.3g} to {max(clock):.3g} in {len(clock)} rounds; by CPU time {statistics.median(cpu):.3g}"
         + _hint(outcome.shared, len(clock)),
     )
@@ -198,7 +196,7 @@ def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
 def _ratios(results: Mapping[str, Sequence[Result]], asked: Compared, speed: Callable[[Result], float]) -> list[float]:
     """One of each round."""
     pairs = zip(results[asked.name], results[asked.over], strict=True)
-    return [speed(over) / speed(one) if asked.is_cost else speed(one) / speed(over) for one, over in pairs]
+    return [speed(one) / speed(over) for one, over in pairs]
 
 
 def _hint(shared: Sequence[float], rounds: int) -> str:

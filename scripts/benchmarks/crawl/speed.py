@@ -18,7 +18,7 @@ _ONE_HOST = (
     Compared(name="durable", over="crawlee-parsel", target=10.0),
     Compared(name="durable", over="bare", target=0.45),
     Compared(name="memory", over="bare", target=0.55),
-    Compared(name="warc", over="durable", target=1.4, is_cost=True),
+    Compared(name="warc", over="durable", target=0.6),  # WARC may cost 40 % of the rate
 )
 _MANY_HOSTS = (
     Compared(name="durable", over="scrapy"),
@@ -26,7 +26,7 @@ _MANY_HOSTS = (
     Compared(name="durable", over="crawlee-parsel"),
     Compared(name="durable", over="bare", target=0.4),
     Compared(name="memory", over="bare"),
-    Compared(name="warc", over="durable", is_cost=True),
+    Compared(name="warc", over="durable"),
 )
 
 

@@ -187,7 +187,7 @@ def test_a_record_of_any_size_is_read_back(tmp_path: Path, size: int) -> None:
         assert records_of(folder, exchange(data=data))["response"].payload == data
 
 
-@pytest.mark.parametrize("digest", [bytes(20), b"\xff" * 20, bytes(range(20)), os.urandom(20)])
+@pytest.mark.parametrize("digest", [bytes(20), b"\xff" * 20, bytes(range(20)), bytes(range(0, 260, 13))])
 def test_a_digest_is_written_as_the_library_does(digest: bytes) -> None:
     """Base32, without padding, since it has 160 bits."""
     assert digest_text(digest) == f"sha1:{base64.b32encode(digest).decode()}"

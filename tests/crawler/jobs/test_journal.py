@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs import durablefiles
+from crawler.jobs import journal as journal_module
 from crawler.jobs.journal import Entry, Journal, LineFile
 from crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
 from tests.crawler.archiving.exchanges import exchange
@@ -166,6 +167,36 @@ async def test_what_waits_is_written_with_one_sync_per_file(log: Path, pages: Pa
     assert len(disk.syncs) == 3
     assert content(log) == b"first\n" + b"".join(b"%d\n" % n for n in range(60))
     assert content(pages) == b"".join(b"%d\n" % n for n in range(1, 60, 2))
+
+
+async def test_after_a_large_group_the_next_one_gathers(
+    log: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its time comes, or nothing more does: what closes the journal does not wait for it."""
+    monkeypatch.setattr(journal_module, "GROUP_S", 3600.0)
+    disk.may_end.release(9)
+    journal = journal_of(log)
+    await asyncio.gather(*(journal.write(lines(b"%d\n" % n)) for n in range(journal_module.LARGE_GROUP)))
+    writers = []
+    for line in (b"a\n", b"b\n", b"c\n"):
+        writers.append(asyncio.create_task(journal.write(lines(line))))
+        for _ in range(5):  # the thread has its turns, too
+            await asyncio.to_thread(os.sched_yield)
+    assert len(disk.syncs) == 1
+    await journal.close()
+    await asyncio.gather(*writers)
+    assert len(disk.syncs) == 2
+    assert content(log).endswith(b"7\na\nb\nc\n")
+
+
+async def test_after_a_small_group_the_next_one_is_written_at_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crawl with few workers waits for nothing but the disk."""
+    monkeypatch.setattr(journal_module, "GROUP_S", 3600.0)
+    journal = journal_of(log)
+    for _ in range(2):
+        await asyncio.gather(*(journal.write(lines(b"x\n")) for _ in range(journal_module.LARGE_GROUP - 1)))
+    await journal.close()
+    assert len(content(log).splitlines()) == 2 * (journal_module.LARGE_GROUP - 1)
 
 
 async def test_nobody_goes_on_before_the_sync(log: Path, disk: SlowDisk) -> None:

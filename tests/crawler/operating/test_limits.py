@@ -12,7 +12,7 @@ from crawler.orders.limits import LimitsSection
 from crawler.outcomes.endings import WhyEnded
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.models import OutcomeKind
-from tests.crawler.builder import memory_frontier, settle, until, visit
+from tests.crawler.builder import memory_frontier, settle, timers_set, until, visit
 
 GB = 10**9
 
@@ -127,10 +127,9 @@ async def test_the_time_is_up_once(on_limit, phase) -> None:
 async def test_a_run_that_ends_before_its_time_leaves_no_timer() -> None:
     """Nothing rings afterwards."""
     course = Course(quiet)
-    with limits_of(course, time="1h")[0].clock():
-        pass
-    loop = asyncio.get_running_loop()
-    assert not [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+    with timers_set() as timers, limits_of(course, time="1h")[0].clock():
+        assert [timer.cancelled() for timer in timers] == [False]
+    assert [timer.cancelled() for timer in timers] == [True]
 
 
 # The disk

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -62,15 +62,22 @@ def parsel_crawler(asked: dict[str, Any]) -> ParselCrawler:
     return crawler
 
 
-def names_are_loopback() -> None:
-    """The benchmark's names are 127.0.0.1 to this process."""
-    ask = socket.getaddrinfo
+def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes event loops of this kind, to which the benchmark's names are 127.0.0.1. (uvloop asks for names in C.)"""
+    new_event_loop = import_module(name).new_event_loop
 
-    def answer(host: Any, *others: Any, **named: Any) -> Any:
-        name = host.decode() if isinstance(host, bytes) else host
-        return ask("127.0.0.1" if name and name.endswith(".bench.test") else host, *others, **named)
+    def made() -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = new_event_loop()
+        ask = loop.getaddrinfo
 
-    socket.getaddrinfo = answer
+        async def answer(host: Any, *others: Any, **named: Any) -> Any:
+            name = host.decode() if isinstance(host, bytes) else host
+            return await ask("127.0.0.1" if name and name.endswith(".bench.test") else host, *others, **named)
+
+        loop.getaddrinfo = answer  # type: ignore[method-assign]
+        return loop
+
+    return made
 
 
 async def crawl(seed: str, concurrency: int, kind: str) -> None:
@@ -80,7 +87,5 @@ async def crawl(seed: str, concurrency: int, kind: str) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    names_are_loopback()
-    factory = None if sys.argv[3] == "asyncio" else import_module(sys.argv[3]).new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory(sys.argv[3])) as runner:
         runner.run(crawl(sys.argv[1], int(sys.argv[2]), sys.argv[4]))
