@@ -97,6 +97,24 @@ def test_a_group_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None:
     assert len(index_of(tmp_path)) == 2
 
 
+def test_of_a_group_that_broke_amid_its_records_nothing_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was ready for the disk is forgotten: the next group stands behind the last that counts."""
+    files = opened(tmp_path)
+    write(files, "http://a.test/1")
+    broken = exchange("http://a.test/3")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broken), "date", property(lambda visit: {}[visit.url] if visit is broken else "2026"))
+        with pytest.raises(KeyError):
+            files.append([Entry(exchange=exchange("http://a.test/2")), Entry(exchange=broken)])
+    files.take_back()
+    write(files, "http://a.test/4")
+    files.close()
+    assert urls_in(tmp_path / "warc") == ["http://a.test/1", "http://a.test/4"]
+    assert len(index_of(tmp_path)) == 2
+
+
 def test_taking_back_cuts_file_and_index_at_once(tmp_path: Path) -> None:
     """A kill behind it must not find lines of records that are gone."""
     files = opened(tmp_path)
