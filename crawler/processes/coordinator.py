@@ -18,7 +18,7 @@ from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.signals import heeded
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
-from crawler.outcomes.errors import storage_errors
+from crawler.outcomes.errors import CrawlerError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.channel import Message
 from crawler.processes.ending import Ending
@@ -109,6 +109,13 @@ class Coordinator:
     # What shares say
 
     async def _handle(self, share: int, message: Message) -> Mapping[str, Any] | None:
+        try:
+            return await self._do(share, message)
+        except CrawlerError as error:  # such as a full disk: the crawl ends, and can be gone on with
+            self._shares.fail(error)
+            return {"error": str(error)}
+
+    async def _do(self, share: int, message: Message) -> Mapping[str, Any] | None:
         kind, facts = message.kind, message.facts
         if kind == DELIVER:
             return await self._deliver(facts["to"], message.body)

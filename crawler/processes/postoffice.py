@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from crawler.jobs.scheduling import CHUNK
 from crawler.operating.control import Answer
 from crawler.outcomes.endings import failure_code
 from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.exits import ExitCode
 from crawler.processes.channel import Channel, Message
 from crawler.processes.delivery import Delivery, Send
 from crawler.processes.quiescence import Quiet
@@ -26,6 +29,8 @@ from frontier.errors import FrontierError
 
 if TYPE_CHECKING:
     from crawler.composition import Parts
+
+log = structlog.get_logger(__name__)
 
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
@@ -122,6 +127,12 @@ class PostOffice:
             return {"facts": await answer(facts["verb"], facts["arguments"])}
         except (CrawlerError, FrontierError) as error:
             return {"error": str(error), "code": int(failure_code(error))}
+        except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
+            log.exception("a verb of the control socket failed", verb=facts["verb"])
+            return {
+                "error": f"{facts['verb']} failed: {error!r}; see the crawl's log",
+                "code": int(ExitCode.STORE_OR_JOB_IN_USE),
+            }
         finally:
             self._look()
 

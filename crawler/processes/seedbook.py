@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crawler.jobs.seeds import Seed
+from crawler.outcomes.errors import StorageError
 from crawler.processes.channel import Channel
 
 SEED, NOTED = "seed", "noted"
@@ -32,7 +33,10 @@ class SharedBook:
             self._seeds.setdefault(seed.url, seed)
 
     def add(self, seed: Seed) -> bool:
-        """Have a seed written down: durable, and known to every share, when this returns. Raises: ChannelClosed."""
+        """Have a seed written down: durable, and known to every share, when this returns.
+
+        Raises: ChannelClosed, StorageError.
+        """
         return bool(self.add_all((seed,)))
 
     def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
@@ -40,7 +44,9 @@ class SharedBook:
         new = tuple(seed for seed in seeds if seed.url not in self._seeds)
         if new:
             asking = self._channel.ask(SEED, seeds=seed_facts(new))
-            asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+            said = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+            if "error" in said:
+                raise StorageError(said["error"])
         return new
 
 

@@ -66,6 +66,11 @@ class Shares:
         for child in self._running.values():
             self._tell_stop(child)
 
+    def fail(self, failure: CrawlerError) -> None:
+        """The crawl cannot go on: end all in order."""
+        self.failure = self.failure or failure
+        self.stop(WhyEnded.SIGNAL)
+
     def end(self) -> None:
         """Nothing is left anywhere: all end by themselves."""
         self.ending = WhyEnded.FINISHED
@@ -113,12 +118,12 @@ class Shares:
             try:
                 child = await Child.start(share, self._start(share), self._nursery)
             except OSError as error:
-                self._fail(CrawlerError(f"a process of the crawl cannot be started: {error.strerror}; start fewer"))
+                self.fail(CrawlerError(f"a process of the crawl cannot be started: {error.strerror}; start fewer"))
                 return
             if await self._lived(child):
                 return
             if self.ending is None and self._lives[share] > RESTARTS:
-                self._fail(
+                self.fail(
                     ShareDied(f"process {child.pid} of share {share} has died, as {RESTARTS} before it; see the log")
                 )
 
@@ -138,15 +143,11 @@ class Shares:
             if self.ending is None:
                 self.stop(WhyEnded.SIGNAL)  # somebody has ended this one alone
         elif child.failed is not None:
-            self._fail(ControlRefused(str(child.failed["error"]), ExitCode(child.failed["code"])))
+            self.fail(ControlRefused(str(child.failed["error"]), ExitCode(child.failed["code"])))
         else:
             log.warning("a process of the crawl has died", share=share, pid=child.pid)
             return False
         return True
-
-    def _fail(self, failure: CrawlerError) -> None:
-        self.failure = self.failure or failure
-        self.stop(WhyEnded.SIGNAL)
 
     def _tell_stop(self, child: Child) -> None:
         assert self.ending is not None

@@ -42,6 +42,7 @@ FLAGS = {
     "size_limit": ("10GB", "10GB"),
     "time_limit": ("2h", "2h"),
     "workers": ("7", 7),
+    "processes": ("7", 7),
     "loop": ("asyncio", "asyncio"),
     "timeout": ("5s", "5s"),
     "max_body": ("1MiB", "1MiB"),
