@@ -67,10 +67,10 @@ def steps(order: CrawlOrder, tools: Tools) -> Iterator[Processor]:
         yield Write(tools.archivist)
     yield candidates
     if admission.unlike is None:
-        yield Ahead(tools.frontier)
+        yield Ahead(tools.frontier, known=admission.known)
     else:
         yield admission.unlike
-        yield Ahead(tools.frontier, admission.unlike.keep)
+        yield Ahead(tools.frontier, admission.unlike.keep, admission.known)
 
 
 def robots_options(order: CrawlOrder) -> RobotsOptions:

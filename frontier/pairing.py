@@ -2,8 +2,9 @@
 
 A store that was restored from a copy, or made anew, lacks URLs that the filter beside it knows; they would never be crawled.
 The filter's position tells that only after a clean end. So the store notes each opening that takes both, the filter's folder
-after it: the filter may be behind, then it is told what it lacks, but never ahead. A copy that was made and put back within one
-opening cannot be told.
+after it: the filter may be behind, then it is told what it lacks, but never ahead. What cannot be told: a copy that was made
+and put back within one opening; and, if a job was copied and both went on, the store of one beside the filter of the other,
+where that store was opened as often or more often.
 """
 
 from __future__ import annotations

@@ -91,10 +91,10 @@ def styled(attributes: Attributes) -> Iterator[Reference]:
 
 
 def anchored(tag: str, attributes: Attributes) -> Reference | None:
-    """The link of `a` or `area`; an empty `href` is the page itself. In SVG it may be `xlink:href`."""
+    """The link of `a` or `area`; an empty `href` is the page itself. SVG's `a` may have it in `xlink:href`."""
     text = attributes.get("href")
     if text is None:
-        text = attributes.get(_XLINK)
+        text = attributes.get(_XLINK) if tag == "a" else None
         if text is None and "href" not in attributes:
             return None
     context = ANCHORS[tag]

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from crawler.jobs.durablefiles import replace_file
-from crawler.jobs.forgetting import forgets, is_finished, note_forgetting
+from crawler.jobs.forgetting import forgets, is_finished, note_forgetting, note_lasting
 from crawler.jobs.rounds import ordered_round
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.dedup import DedupSection
@@ -103,11 +103,10 @@ def open_job(
     asked, has_file = replace(frontier_order(order, ip_of), division=division_of(state)), _has_file(state, order)
     if order.frontier.store == MEMORY:
         return _in_memory(state, asked, is_old=is_old, clock=clock, on_change=on_change)
-    if has_file and is_old and not has_store(state):
-        raise StoreLost(
-            f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
-            "restore it from a copy, or start over with --fresh --yes"
-        )
+    if not is_old:
+        note_lasting(state)
+    elif has_file:
+        _check_is_there(state)
     with ExitStack() as opened:  # lets go of what was opened if something fails
         shared = _shared(order.dedup)
         if shared is not None:
@@ -220,6 +219,15 @@ def _with_password(url: str, password: str | None) -> str:
     parts = urlsplit(url)
     user, _, place = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}").geturl()
+
+
+def _check_is_there(state: Path) -> None:
+    """A job that has begun has its rows."""
+    if not has_store(state):
+        raise StoreLost(
+            f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
+            "restore it from a copy, or start over with --fresh --yes"
+        )
 
 
 def _check_is_empty(frontier: Frontier, address: str) -> None:

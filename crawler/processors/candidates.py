@@ -119,18 +119,22 @@ def _tell_lost(visit: Visit) -> None:
 class Ahead:
     """Sends the candidates of a page of very many ahead of its end, so that this one stays short: a sitemap has 50,000.
 
-    A crash in between does no harm: the page is fetched again, and what was sent is known. `given` is told of what was sent.
+    A crash in between does no harm: the page is fetched again, and what was sent is known. `given` is told of what was sent,
+    `known` of what the Frontier said of it.
     """
 
-    def __init__(self, frontier: AsyncFrontier, given: Given | None = None) -> None:
+    def __init__(self, frontier: AsyncFrontier, given: Given | None = None, known: Known | None = None) -> None:
         self._frontier = frontier
         self._given = given
+        self._known = known
 
     async def __call__(self, visit: Visit) -> Step:
         """Leave at most `CHUNK` candidates to the page's end. Waits while the store is behind. Raises: StoreUnavailable."""
         if len(visit.discovered) > CHUNK:
             sent, visit.discovered = visit.discovered[:-CHUNK], visit.discovered[-CHUNK:]
-            await schedule_all(self._frontier, sent, visit.lease)
+            verdicts = await schedule_all(self._frontier, sent, visit.lease)
+            if self._known is not None:
+                self._known.learn(sent, verdicts)
             if self._given is not None:
                 await self._given(sent)
         return Step.PROCEED

@@ -74,8 +74,11 @@ async def start(*arguments: str | Path, cwd: Path, **variables: str) -> asyncio.
 
 async def ended(process: asyncio.subprocess.Process, stdin: bytes = b"") -> Ended:
     """Wait for a started command."""
+    assert process.stdin is not None
+    if not stdin:
+        process.stdin.close()  # uvloop lets nobody write to one that has ended, not even nothing
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), PATIENCE_S)
+        out, err = await asyncio.wait_for(process.communicate(stdin or None), PATIENCE_S)
     except TimeoutError:
         process.kill()
         out, err = await process.communicate()

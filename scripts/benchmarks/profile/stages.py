@@ -12,7 +12,7 @@ from collections.abc import Iterable
 STAGES = {
     "resolve": "links made absolute, parsed and canonicalised",
     "scope": "whether they are in",
-    "dedup": "the filter",
+    "dedup": "what is known: the filter, and what the crawler remembers",
     "frontier": "queues, gates, leases",
     "store": "rows, transactions, syncs",
     "log": "logs, pages.jsonl, statistics, accounts",
@@ -28,6 +28,7 @@ STAGES = {
 _PLACES = {
     "/crawler/urls/": "resolve",
     "/crawler/processors/candidates.py": "resolve",
+    "/crawler/processors/known.py": "dedup",
     "/crawler/scope/": "scope",
     "/crawler/admission.py": "scope",
     "/dedup/": "dedup",

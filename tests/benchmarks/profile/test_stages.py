@@ -27,6 +27,7 @@ OUTER = [(f"{ASYNCIO}base_events.py", "run_forever"), (f"{ASYNCIO}runners.py", "
         ([("/site-packages/sqlalchemy/engine.py", "execute"), ("/frontier/stores/sql.py", "write")], "store"),
         ([("/frontier/core.py", "finish"), *OUTER], "frontier"),
         ([("/frontier/seen.py", "unseen"), ("/frontier/core.py", "finish"), *OUTER], "dedup"),
+        ([("/crawler/processors/known.py", "unknown"), ("/crawler/processors/candidates.py", "f"), *OUTER], "dedup"),
         ([(f"{ASYNCIO}timeouts.py", "__aenter__"), ("/crawler/fetching/fetcher.py", "fetch"), *OUTER], "fetch"),
         ([("/.venv/lib/aiohttp/client_proto.py", "data_received"), (f"{ASYNCIO}events.py", "_run"), *OUTER], "fetch"),
         ([("/usr/lib/python3.11/selectors.py", "select"), *OUTER], "loop"),

@@ -142,12 +142,20 @@ def test_a_job_that_does_not_exist_is_one_line(tmp_path, verb) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stop_can_wait_until_the_job_is_free(job) -> None:
+def test_stop_can_wait_until_the_job_is_free(job, monkeypatch) -> None:
     """Whoever scripts it wants the job for himself then."""
+    is_answered, until_free = threading.Event(), operate.until_free
+
+    def waits(directory) -> None:
+        is_answered.set()
+        until_free(directory)
+
+    monkeypatch.setattr(operate, "until_free", waits)
     with running(job, [RUNNING]):
         waiting = threading.Thread(target=lambda: codes.append(run("stop", job, "--wait").exit_code))
         codes: list[int] = []
         waiting.start()
+        is_answered.wait()
         waiting.join(0.2)
         assert waiting.is_alive()
     waiting.join()

@@ -82,6 +82,7 @@ def test_each_element_gives_its_link(element: str, hop: str) -> None:
     [
         "<p href=x>",
         "<a src=x>",
+        "<map><area xlink:href=x></map>",
         "<img href=x>",
         "<form action=x>",
         "<script>'/x.html'</script>",

@@ -256,6 +256,16 @@ def test_a_job_that_was_ended_before_its_first_seed_begins(tmp_path: Path) -> No
         assert frontier.schedule([Candidate(URL)])[0].kind.value == "new"
 
 
+def test_a_job_that_begins_on_disk_after_all_goes_on(tmp_path: Path) -> None:
+    """A mark of a queue in memory that never had a seed must not keep it from that."""
+    state = tmp_path / "state"
+    open_job(state, order_of(IN_MEMORY)).close()
+    open_job(state, order_of()).close()
+    assert not forgets(state)
+    a_seed_is_noted(state)
+    open_job(state, order_of()).close()
+
+
 @pytest.mark.parametrize("text", [IN_MEMORY, "", "[frontier]\nstore = 'postgresql://h/d'"])
 def test_a_job_whose_queue_was_in_memory_does_not_go_on(tmp_path: Path, text: str) -> None:
     """Wherever the queue is to be now: it would crawl all again, or nothing, and call it going on."""

@@ -239,9 +239,9 @@ def test_the_sitemaps_of_a_robots_txt_are_the_hosts() -> None:
 
 
 async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) -> None:
-    """They are queued when the step is over, found on this page; the last chunk is left to the end."""
+    """They are queued and known when the step is over, found on this page; the last chunk is left to the end."""
     monkeypatch.setattr(module, "CHUNK", 3)
-    told = []
+    told, known = [], Known()
 
     async def given(candidates) -> None:
         told.extend(candidates)
@@ -251,7 +251,10 @@ async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) 
         one.lease = await frontier.lease()
         candidates = [Candidate(f"http://b.test/{number}", hops="M") for number in range(8)]
         one.discovered = list(candidates)
-        assert await Ahead(frontier, given)(one) is Step.PROCEED
+        assert await Ahead(frontier, given, known)(one) is Step.PROCEED
         assert (one.discovered, told) == (candidates[5:], candidates[:5])
+        assert known.unknown([Link(one.url, "L") for one in candidates]) == [
+            Link(one.url, "L") for one in candidates[5:]
+        ]
         assert frontier.core.pending == 5
         assert (await frontier.lease()).via == "http://a.test/map.xml"
