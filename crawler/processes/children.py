@@ -27,18 +27,20 @@ class Child:
         self.failed: Mapping[str, Any] | None = None  #: the error and its exit code, if it could not go on
 
     @classmethod
-    async def start(cls, share: int, facts: Mapping[str, Any], nursery: Nursery) -> Child:
-        """A process that crawls the share, told these `facts`. It ends when this one does, in any way. Raises: OSError."""
+    async def start(cls, share: int, loop: str, nursery: Nursery) -> Child:
+        """A process that waits to be told to `begin`. It ends when this one does, in any way. Raises: OSError."""
         ours, its = socket.socketpair()
         try:
             with its:
-                pid = await asyncio.to_thread(_started, its, facts["order"]["crawl"]["loop"], nursery)
+                pid = await asyncio.to_thread(_started, its, loop, nursery)
         except BaseException:
             ours.close()
             raise
-        child = cls(share, pid, await Channel.over(ours))
-        child.channel.post(START, share=share, **facts)
-        return child
+        return cls(share, pid, await Channel.over(ours))
+
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Have it crawl its share; whatever else is said to it comes after this."""
+        self.channel.post(START, share=self.share, **facts)
 
     async def run(self, handle: Handle) -> None:
         """Handle what it says until it has gone; then `ended` or `failed` say how it ended, or neither: it died."""

@@ -34,8 +34,8 @@ from crawler.processes.verbs import JobVerbs
 from crawler.processes.watch import QuietWatch
 from crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
 from crawler.urls.canonicalization import Canonicalizer
+from frontier.cancellation import to_the_end
 from frontier.clocks import steady_clock
-from frontier.division.ownership import Division
 
 
 class Coordinator:
@@ -49,7 +49,7 @@ class Coordinator:
         self._seeds = seeds
         self._outside = outside
         self._clock = steady_clock()
-        self._shares = Shares(order.crawl.processes, nursery, self._start, self._handle)
+        self._shares = Shares(order.crawl.processes, order.crawl.loop, nursery, self._start, self._handle)
         self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.say)
         self._watch = QuietWatch(self._shares)
         self._status = JobStatus(self._shares, self._limits, job.directory.name, self._clock)
@@ -74,7 +74,7 @@ class Coordinator:
         return exit_code(self._ending.why, facts.seeds)
 
     async def _crawl(self) -> None:
-        verbs = JobVerbs(self._shares, self._limits, self._status, self._division, self._add)
+        verbs = JobVerbs(self._shares, self._limits, self._status, self._watch, self._add)
         async with self._outside.control(self._job.state, verbs.answer), asyncio.TaskGroup() as beside:
             shown = beside.create_task(self._outside.show(self._status.snapshot))
             with self._limits.clock():
@@ -88,11 +88,6 @@ class Coordinator:
                 key_of(seed.url, key)
         await asyncio.to_thread(self._book.add_all, self._seeds)
 
-    @property
-    def _division(self) -> Division:
-        """Whose a URL is."""
-        return Division(shares=self._shares.count, share=0)
-
     def _start(self, share: int) -> Mapping[str, Any]:
         """What a process is told when it begins."""
         limits = self._order.limits
@@ -102,7 +97,7 @@ class Coordinator:
             "warc": str(self._job.warc),
             "order": share_order(self._order, share),
             "limits": {"pages": limits.pages > 0, "bytes": limits.fetched_bytes > 0},
-            "seeds": seed_facts(self._book),
+            "seeds": seed_facts(list(self._book)),  # at once, for a thread may be adding some
             "verbosity": 0,
         }
 
@@ -153,7 +148,13 @@ class Coordinator:
     # Seeds
 
     async def _add_to_book(self, seeds: Sequence[Seed]) -> None:
-        """Write down what is new; when this returns every share knows it. In one order for all: a seed has a number."""
+        """Write down what is new; when this returns every share knows it. In one order for all: a seed has a number.
+
+        Also if the share that found them dies meanwhile: what is in the book all have to know.
+        """
+        await to_the_end(self._write_down(seeds))
+
+    async def _write_down(self, seeds: Sequence[Seed]) -> None:
         async with self._writing:
             new = await asyncio.to_thread(self._book.add_all, seeds)
             if new:

@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Lock
 from types import FrameType
 from typing import NoReturn
 
@@ -30,10 +31,11 @@ Live = Callable[[socket.socket, str], int]
 
 
 class Nursery:
-    """The parent's side. Not for two threads at once."""
+    """The parent's side. Any thread may ask for a process."""
 
     def __init__(self, live: Live) -> None:
         """Fork; nothing may be open here but the standard streams, and no thread may run. Raises: OSError."""
+        self._asking = Lock()  # an answer belongs to the question before it
         self._channel, its = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -45,8 +47,9 @@ class Nursery:
 
     def start(self, end: socket.socket, loop: str) -> int:
         """A new process that has this end of a socket pair; its id (blocks, for some milliseconds). Raises: OSError."""
-        socket.send_fds(self._channel, [loop.encode()], [end.fileno()])
-        said = self._channel.recv(_PID.size)
+        with self._asking:
+            socket.send_fds(self._channel, [loop.encode()], [end.fileno()])
+            said = self._channel.recv(_PID.size)
         if len(said) < _PID.size:
             raise ConnectionError("the process that starts others has gone")
         pid: int = _PID.unpack(said)[0]

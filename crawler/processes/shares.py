@@ -37,10 +37,11 @@ class Shares:
     """All of them. A process that dies is started again, up to `RESTARTS` times each."""
 
     def __init__(
-        self, count: int, nursery: Nursery, start: Callable[[int], Mapping[str, Any]], handle: HandleOf
+        self, count: int, loop: str, nursery: Nursery, start: Callable[[int], Mapping[str, Any]], handle: HandleOf
     ) -> None:
-        """`start` answers what a process is told when it begins."""
+        """`start` answers what a process is told when it begins, `loop` names its event loop."""
         self.count = count
+        self._loop = loop
         self.ready: dict[int, Child] = {}  #: that are open: they take parcels and answer
         self.ended: dict[int, Mapping[str, Any]] = {}  #: how the runs were that ended in order
         self.failure: CrawlerError | None = None  #: why the crawl cannot go on
@@ -116,7 +117,7 @@ class Shares:
         while self.ending is None:
             self._lives[share] = self._lives.get(share, 0) + 1
             try:
-                child = await Child.start(share, self._start(share), self._nursery)
+                child = await Child.start(share, self._loop, self._nursery)
             except OSError as error:
                 self.fail(CrawlerError(f"a process of the crawl cannot be started: {error.strerror}; start fewer"))
                 return
@@ -130,7 +131,8 @@ class Shares:
     async def _lived(self, child: Child) -> bool:
         """Hear a process to its end; False if it died."""
         share = child.share
-        self._running[share] = child
+        self._running[share] = child  # with what it is told at first: nothing that is said to all comes in between
+        child.begin(self._start(share))
         if self.ending is not None:
             self._tell_stop(child)
         try:

@@ -21,6 +21,7 @@ from crawler.processes.postoffice import VERB
 from crawler.processes.reporting import merged_report
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
+from crawler.processes.watch import QuietWatch
 from frontier.division.ownership import Division
 
 _NOT_THERE = "a process of the crawl has died and is being started again; ask again"
@@ -34,13 +35,15 @@ class JobVerbs:
         shares: Shares,
         limits: JobLimits,
         status: JobStatus,
-        division: Division,
+        watch: QuietWatch,
         add: Callable[[Sequence[Seed]], Awaitable[None]],
     ) -> None:
+        """`add` writes seeds into the job's book."""
         self._shares = shares
         self._limits = limits
         self._status = status
-        self._division = division
+        self._watch = watch
+        self._division = Division(shares=shares.count, share=0)  # whose a URL is
         self._add_to_book = add
         self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
             PAUSE: self._pause,
@@ -65,12 +68,12 @@ class JobVerbs:
         return await self._of_any(verb, given) if owner is None else await self._of(owner, verb, given)
 
     async def _of(self, share: int, verb: str, given: Arguments) -> Facts:
-        reply = await self._shares.ask(share, VERB, verb=verb, arguments=dict(given))
-        return _facts(reply)
+        self._watch.stir(share)
+        return _facts(await self._shares.ask(share, VERB, verb=verb, arguments=dict(given)))
 
     async def _of_any(self, verb: str, given: Arguments) -> Facts:
         """Of all shares that know the queue, the one that has most of it answers; all do what they are told."""
-        replies = await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
+        replies = await self._ask_all(verb, given)
         known = [reply["facts"] for reply in replies.values() if "facts" in reply]
         if not known:
             return _facts(next(iter(replies.values()), None))
@@ -83,10 +86,15 @@ class JobVerbs:
         return merged_report(await self._of_all(REPORT, given), given)
 
     async def _of_all(self, verb: str, given: Arguments) -> list[Facts]:
-        replies = await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
+        replies = await self._ask_all(verb, given)
         if len(replies) < self._shares.count:
             raise ControlRefused(_NOT_THERE, ExitCode.STORE_OR_JOB_IN_USE)
         return [_facts(reply) for reply in replies.values()]
+
+    async def _ask_all(self, verb: str, given: Arguments) -> dict[int, Mapping[str, Any]]:
+        for share in self._shares.ready:
+            self._watch.stir(share)
+        return await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
 
     async def _pause(self, given: Arguments) -> Facts:
         self._refuse_at_the_end("pause")
@@ -116,6 +124,7 @@ class JobVerbs:
             parted.setdefault(owner, []).append({"url": seed.url, "source": seed.source})
         answers: dict[str, Any] = {}
         for owner, listed in parted.items():
+            self._refuse_at_the_end("add to")  # shares take what is new, but who follows its links?
             for answer in (await self._of(owner, ADD, {"seeds": listed}))["seeds"]:
                 answers[answer["url"]] = answer
         return {"seeds": [answers[seed.url] for seed in seeds]}

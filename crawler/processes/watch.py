@@ -24,13 +24,15 @@ class QuietWatch:
             self._asking = asyncio.create_task(self._ask(), name="quiet")
 
     def stir(self, share: int) -> None:
-        """Something is sent to a share: it will say again when it is quiet."""
+        """Something is sent to a share: it will say again when it is quiet, and until then the crawl does not end."""
         self._quiet.discard(share)
 
     async def _ask(self) -> None:
         while len(self._quiet) == self._shares.count and self._shares.ending is None:
             first = await self._round()
-            if is_over(first, await self._round()) and len(first) == self._shares.count:
+            second = await self._round()
+            # What the parent itself sends is in no share's answer: whoever was stirred since is not known to be quiet.
+            if is_over(first, second) and len(first) == len(self._quiet) == self._shares.count:
                 self._shares.end()
                 return
 

@@ -35,6 +35,29 @@ for end in ends:  # they live on without it, until they hear of it
 print("well")
 """
 
+THREADS = """
+import os, socket
+from concurrent.futures import ThreadPoolExecutor
+from crawler.processes.nursery import Nursery
+
+def live(end, loop):
+    end.sendall(str(os.getpid()).encode())
+    return 0
+
+def born(_):
+    ours, its = socket.socketpair()
+    with its, ours:
+        pid = nursery.start(its, "auto")
+        its.close()
+        return pid, int(ours.recv(20))
+
+nursery = Nursery(live)
+with ThreadPoolExecutor(8) as threads:
+    wrong = [pair for pair in threads.map(born, range(40)) if pair[0] != pair[1]]
+nursery.close()
+print(wrong or "well")
+"""
+
 GONE = """
 import os, signal, socket
 from crawler.processes.nursery import Nursery
@@ -65,6 +88,11 @@ def run(program: str) -> str:
 def test_each_process_is_a_new_one_and_has_its_own_end() -> None:
     """In a group of its own, with signals as a program has them that was just started."""
     assert run(PARENT) == "well"
+
+
+def test_each_thread_gets_the_process_that_it_asked_for() -> None:
+    """A job begins with all its shares at once."""
+    assert run(THREADS) == "well"
 
 
 def test_a_nursery_that_was_killed_is_told() -> None:

@@ -80,3 +80,18 @@ async def test_a_parcel_on_its_way_makes_its_share_unquiet() -> None:
     watch.quiet(0)
     await settle()
     assert shares.is_ended
+
+
+async def test_a_share_that_is_stirred_while_it_is_asked_keeps_the_crawl_open() -> None:
+    """What the parent itself sends is in no answer: the seed of an operator would find the doors closed."""
+    shares = Asked([quiet(1)] * 4, [quiet(4)] * 4)
+    watch = QuietWatch(shares)
+    watch.quiet(0)
+    watch.quiet(1)
+    await asyncio.sleep(0)  # the first round is under way
+    watch.stir(1)
+    await settle()
+    assert not shares.is_ended
+    watch.quiet(1)
+    await settle()
+    assert shares.is_ended
