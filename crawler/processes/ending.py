@@ -14,7 +14,7 @@ from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import StorageError, storage_errors
 from crawler.processes.folders import shares_of
 from crawler.processes.gathering import gather
-from crawler.processes.lookingback import facts_of_shares
+from crawler.processes.reopening import facts_of_shares
 from crawler.processes.shares import Shares
 from crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
 from crawler.reporting.account_reading import AccountsView

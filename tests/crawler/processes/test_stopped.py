@@ -12,7 +12,7 @@ from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
 from crawler.processes.folders import settle_processes
-from crawler.processes.lookingback import opened_shares
+from crawler.processes.reopening import opened_shares
 from crawler.processes.stopped import StoppedJob, opened_job
 from frontier.division.ownership import Division
 from frontier.errors import UnknownQueue
