@@ -15,8 +15,9 @@ waits for its retry (`retries`) or stays, and the queue's next lane comes to its
     intake ─▶ stores (rows, one thread) ─▶ gatewindow ─▶ gatelines ─▶ workqueues ─▶ Lease ─▶ endings ─▶ stores
 
 The core (`core.Frontier`) is synchronous, reads one injected clock and waits for no store; what an operator asks and orders
-is in its `operations`. `aio.AsyncFrontier` is its thin face for tasks. `composition` builds the core from a `FrontierOrder`;
-with `order` it is the only place that knows the room `dedup`.
+is in its `operations`. `aio.AsyncFrontier` is its thin face for tasks, woken by the store and by time (`bell`). `composition`
+builds the core from a `FrontierOrder`; with `order` it is the only place that knows the room `dedup`. If the crawl is divided
+among several Frontiers, `division` passes on what belongs to another.
 """
 
 from frontier.aio import AsyncFrontier, Drained

@@ -57,8 +57,12 @@ class Fresh:
 class Elsewhere(Protocol):
     """Takes what belongs to other shares of the crawl."""
 
-    def consign(self, fresh: Fresh, page: str | None) -> Fresh:
-        """What is left: the share's own. `page` is the URL it was all found on."""
+    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
+        """What is this share's own, and what is others'. Changes nothing."""
+        ...
+
+    def consign(self, others: Fresh, page: str | None) -> None:
+        """Send it to its owners. `page` is the URL it was all found on."""
         ...
 
 
@@ -87,12 +91,17 @@ class Intake:
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
         verdicts, fresh = self._judge(candidates)
-        if self.elsewhere is not None and fresh.candidates:
-            fresh = self.elsewhere.consign(fresh, via_url)
         if not fresh.candidates:
             return verdicts
-        queues = self.queues_of([candidate.url for candidate in fresh.candidates])
+        others = None
+        if self.elsewhere is not None:
+            fresh, others = self.elsewhere.parted(fresh)
+        queues = self.queues_of([candidate.url for candidate in fresh.candidates]) if fresh.candidates else ()
         precedences = self._precedences(fresh.candidates, via_url)
+        if self.elsewhere is not None and others is not None:
+            self.elsewhere.consign(others, via_url)
+        if not fresh.candidates:
+            return verdicts
         batch = self._outbox.batch
         for candidate, host, queue, precedence in zip(fresh.candidates, fresh.hosts, queues, precedences, strict=True):
             gate = self.gate_of(queue, host)

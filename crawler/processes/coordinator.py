@@ -67,7 +67,8 @@ class Coordinator:
             await self._crawl()
             if self._shares.failure is not None:
                 raise self._shares.failure
-            facts = await asyncio.to_thread(self._ending.report, self._shares, list(self._book), self._why())
+            report, seeds = self._ending.report, list(self._book)
+            facts = await asyncio.to_thread(report, self._shares, seeds, self._why(), self._status.died)
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._ending.unreported is not None:
             raise self._ending.unreported

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
@@ -14,7 +14,7 @@ from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import StorageError, storage_errors
 from crawler.processes.folders import shares_of
 from crawler.processes.gathering import gather
-from crawler.processes.lookingback import facts_of_shares
+from crawler.processes.reopening import facts_of_shares
 from crawler.processes.shares import Shares
 from crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
 from crawler.reporting.account_reading import AccountsView
@@ -63,8 +63,11 @@ class Ending:
         with storage_errors(self._job.state):
             self._accounts.sync()
 
-    def report(self, shares: Shares, seeds: Sequence[Seed], why: WhyEnded) -> RunFacts:
-        """Gather, write the reports, and say how the run was. Raises: StorageError for the logs."""
+    def report(self, shares: Shares, seeds: Sequence[Seed], why: WhyEnded, died: Mapping[str, int]) -> RunFacts:
+        """Gather, write the reports, and say how the run was, with what processes did that have died.
+
+        Raises: StorageError for the logs.
+        """
         self.why = why
         self.gather()
         fared = self._seeds(shares, seeds)
@@ -81,7 +84,7 @@ class Ending:
             ended=self.why.value,
             elapsed_s=self._clock() - self._started_s,
             seeds=fared,
-            run=summed_run(shares.ended.values(), self._started_s),
+            run=summed_run(shares.ended.values(), self._started_s, died),
             frontier=total,
         )
 

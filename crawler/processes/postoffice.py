@@ -51,6 +51,8 @@ class PostOffice:
         self._is_crawling = False
         self._stirred = 0
         self._is_told = False  # the parent knows that this share is quiet
+        self._has_failed = asyncio.Event()
+        self._failure: FrontierError | None = None  # why what another share sent cannot be taken
 
     # For the run
 
@@ -67,11 +69,14 @@ class PostOffice:
         self._channel.post(READY, bytes=parts.fetched_bytes, **has)
 
     async def watch(self, _frontier: AsyncFrontier, _statistics: CrawlStatistics) -> None:
-        """Send while the workers work, until cancelled."""
+        """Send while the workers work, until cancelled. Raises: what keeps this share from taking what others send."""
         self._is_crawling = True
         async with asyncio.TaskGroup() as sending:
             for delivery in self._deliveries.values():
                 sending.create_task(delivery.run(self._look), name="delivery")
+            await self._has_failed.wait()
+            assert self._failure is not None
+            raise self._failure
 
     @asynccontextmanager
     async def control(self, _state: Path, answer: Answer) -> AsyncIterator[None]:
@@ -116,7 +121,9 @@ class PostOffice:
                 self._stir()
                 await asyncio.sleep(0)
             await share.flush()
-        except FrontierError:  # the run hears of it, too, and ends by it
+        except FrontierError as error:  # the run ends by it: who sent it would wait for ever
+            self._failure = error
+            self._has_failed.set()
             return False
         return True
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import structlog
 
@@ -18,6 +20,10 @@ from frontier.operating.statistics import FrontierCounts
 log = structlog.get_logger(__name__)
 
 _COUNTS = ("pending", "done", "failed", "disregarded", "retired")
+#: What a run counts, and what a share that is open has of it durably.
+_OF_RUN: Final = MappingProxyType(
+    {"pages": "done", "failed": "failed", "excluded": "disregarded", "fetched_bytes": "bytes"}
+)
 
 
 class JobStatus:
@@ -31,10 +37,16 @@ class JobStatus:
         self._started_s = clock()
         self._said: dict[int, Mapping[str, Any]] = {}
         self._begun: dict[int, Mapping[str, Any]] = {}
+        self._reopened: dict[int, Mapping[str, Any]] = {}
+        self.died: Counter[str] = Counter()  #: what processes of this run did that have died, as far as it is durable
 
     def begin(self, share: int, facts: Mapping[str, Any]) -> None:
-        """A share is open, and has this."""
+        """A share is open, and has this. If it was before, what it has more is the work of a process that died."""
         self._begun.setdefault(share, facts)
+        before = self._reopened.get(share, facts)
+        self._reopened[share] = facts
+        self._said.pop(share, None)
+        self.died.update({name: facts[has] - before[has] for name, has in _OF_RUN.items()})
 
     def take(self, share: int, facts: Mapping[str, Any]) -> None:
         """A share's snapshot."""
@@ -49,7 +61,8 @@ class JobStatus:
     def snapshot(self) -> CrawlSnapshot:
         """All shares together."""
         now = summed_snapshot(list(self._said.values()), self._job, self._clock() - self._started_s)
-        return now._replace(paused=self._limits.words or now.paused)
+        counts = {name: getattr(now, name) + self.died[name] for name in _OF_RUN}
+        return now._replace(**counts, paused=self._limits.words or now.paused)
 
     @property
     def phase(self) -> Phase:

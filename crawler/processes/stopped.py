@@ -23,8 +23,8 @@ from crawler.orders.sources import file_layer, order_of
 from crawler.outcomes.errors import UsageError, storage_errors
 from crawler.processes.folders import SHARES, shares_of
 from crawler.processes.gathering import gather
-from crawler.processes.lookingback import facts_of_shares_open, opened_shares
 from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
+from crawler.processes.reopening import facts_of_shares_open, opened_shares
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.reports.catalogue import report_kind

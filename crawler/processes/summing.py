@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from crawler.reporting.progress import CrawlSnapshot
@@ -49,9 +50,13 @@ def frontier_of(facts: Mapping[str, Any]) -> FrontierStatistics:
     return FrontierStatistics(**facts)
 
 
-def summed_run(shares: Iterable[Mapping[str, Any]], started_s: float) -> CrawlStatistics:
-    """The runs of all shares as one."""
+def summed_run(
+    shares: Iterable[Mapping[str, Any]], started_s: float, died: Mapping[str, int] = MappingProxyType({})
+) -> CrawlStatistics:
+    """The runs of all shares as one, with what processes did that have died: of that no status is known."""
     total = CrawlStatistics(started_s=started_s)
+    for name, count in died.items():
+        setattr(total, name, count)
     for share in shares:
         for name in _RUN_SUMS:
             setattr(total, name, getattr(total, name) + share["run"][name])

@@ -32,24 +32,24 @@ class Consigning:
         """The filter that new links are asked of."""
         return BesideLately(own, self._lately)
 
-    def consign(self, fresh: Fresh, page: str | None) -> Fresh:
-        """Put what belongs to others into parcels; answers what is left. `page` is the URL it was all found on."""
-        division, own = self.division, Fresh()
-        parted: dict[int, list[Candidate]] = {}
-        sent: list[bytes] = []
+    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
+        """What is this share's own, and what is others'. Changes nothing."""
+        division, own, others = self.division, Fresh(), Fresh()
         for candidate, host, key in zip(fresh.candidates, fresh.hosts, fresh.keys, strict=True):
-            owner = division.owner_of(host)
-            if owner == division.share:
-                own.candidates.append(candidate)
-                own.hosts.append(host)
-                own.keys.append(key)
-            else:
-                parted.setdefault(owner, []).append(candidate)
-                sent.append(key)
+            part = own if division.owner_of(host) == division.share else others
+            part.candidates.append(candidate)
+            part.hosts.append(host)
+            part.keys.append(key)
+        return own, others
+
+    def consign(self, others: Fresh, page: str | None) -> None:
+        """Put what belongs to others into parcels. `page` is the URL it was all found on."""
+        parted: dict[int, list[Candidate]] = {}
+        for candidate, host in zip(others.candidates, others.hosts, strict=True):
+            parted.setdefault(self.division.owner_of(host), []).append(candidate)
         for owner, candidates in parted.items():
             self._put(owner, packed(page, candidates))
-        self._lately.add(sent)
-        return own
+        self._lately.add(others.keys)
 
     def _put(self, owner: int, content: bytes) -> None:
         number = self._outbox.number()

@@ -10,8 +10,8 @@ import pytest
 from frontier.division.exchange import Exchange
 from frontier.division.ownership import Division
 from frontier.division.parcels import unpacked
-from frontier.errors import FormatMismatch
-from frontier.models import Candidate
+from frontier.errors import FormatMismatch, PolicyError
+from frontier.models import Candidate, QueueKey
 from frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, FakeClock, Rig, build, candidates
 
@@ -75,6 +75,25 @@ def test_a_link_that_was_sent_lately_is_not_sent_again() -> None:
         rig.add(url(THERE[0], "home"), url(THERE[0], str(number)))
     assert Counter(candidate.url for candidate in sent(rig))[url(THERE[0], "home")] == 1
     assert len(sent(rig)) == 6
+
+
+def test_a_call_that_a_function_of_ones_own_fails_for_sends_nothing() -> None:
+    """It changes nothing at all, so a link of its page is new when it is met again."""
+    rig = share()
+    assign = rig.intake._assign
+
+    def assigned(urls: Sequence[str]) -> Sequence[QueueKey]:
+        if any(each.endswith("/bad") for each in urls):
+            raise PolicyError("it failed")
+        return assign(urls)
+
+    rig.intake._assign = assigned
+    with pytest.raises(PolicyError):
+        rig.core.schedule(candidates(url(THERE[0]), url(HERE[0], "bad")))
+    rig.add(url(HERE[0]))
+    assert sent(rig) == []
+    rig.add(url(THERE[0]))
+    assert [candidate.url for candidate in sent(rig)] == [url(THERE[0])]
 
 
 def test_all_that_belongs_to_a_link_travels_with_it() -> None:

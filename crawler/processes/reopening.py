@@ -1,4 +1,4 @@
-"""A job of several processes that nobody crawls: each share's Frontier is opened in turn, and what they say is put together."""
+"""The Frontiers of a job's shares, opened by whoever holds the job when no process crawls: for reports, and for an operator."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""The end of a run in several processes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from crawler.jobs.forgetting import is_finished
+from crawler.jobs.job import JobFolder
+from crawler.jobs.seeds import Seed
+from crawler.orders.order import CrawlOrder
+from crawler.outcomes.endings import WhyEnded
+from crawler.outcomes.errors import StorageError
+from crawler.processes.ending import Ending
+from crawler.processes.folders import settle_processes
+from crawler.processes.shares import Shares
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.reports import RunFacts
+from crawler.reporting.reports.seeds import SeedFact
+from tests.crawler.processes.test_summing import share
+from tests.crawler.reporting.test_accounts import line
+
+QUIET = CrawlOrder.model_validate({"report": {"reports": False}})
+SEEDS = [
+    Seed(url="http://a.test/", source="command line"),
+    Seed(url="http://b.test/", source="redirect", via="http://a.test/"),
+]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[JobFolder]:
+    """A job of two shares, whose logs have a line each."""
+    with JobFolder.open(tmp_path / "job") as opened:
+        settle_processes(opened.directory, 2)
+        for number in range(2):
+            logs = opened.directory / "shares" / str(number) / "logs"
+            logs.mkdir(parents=True)
+            (logs / "crawl.log").write_bytes(line(url=f"http://{number}.test/"))
+        yield opened
+
+
+def shares(*ended: dict[str, Any]) -> Shares:
+    return cast(Shares, SimpleNamespace(count=2, ended=dict(enumerate(ended))))
+
+
+def ended(
+    job: JobFolder, why: WhyEnded, *of_shares: dict[str, Any], order: CrawlOrder = QUIET
+) -> tuple[Ending, RunFacts]:
+    with Ending(order, job, lambda: 100.0) as ending:
+        return ending, ending.report(shares(*of_shares), SEEDS, why, {"pages": 5})
+
+
+def retired(pages: int) -> dict[str, Any]:
+    facts = share(pages)
+    return {**facts, "frontier": {**facts["frontier"], "retired": 3}}
+
+
+def test_the_run_is_the_sum_of_its_shares(job: JobFolder) -> None:
+    """Dead processes included; seeds are those that the operator gave."""
+    _, facts = ended(job, WhyEnded.PAGE_LIMIT, share(3), share(4))
+    assert (facts.run.pages, facts.frontier.done, facts.ended) == (12, 7, WhyEnded.PAGE_LIMIT.value)
+    assert facts.seeds == [SeedFact("http://a.test/", 0, "", None)]
+
+
+@pytest.mark.parametrize(
+    ("why", "of_share", "told", "finished"),
+    [
+        (WhyEnded.FINISHED, share(4), WhyEnded.FINISHED, True),
+        (WhyEnded.FINISHED, retired(4), WhyEnded.RETIRED, False),
+        (WhyEnded.SIGNAL, share(4, pending=1), WhyEnded.SIGNAL, False),
+    ],
+)
+def test_a_job_is_finished_if_nothing_is_left_in_any_share(
+    job: JobFolder, why: WhyEnded, of_share: dict[str, Any], told: WhyEnded, *, finished: bool
+) -> None:
+    """What stands in retired queues is left; so is what a signal has left."""
+    ending, _ = ended(job, why, share(3), of_share)
+    assert ending.why is told
+    assert is_finished(job.state) is finished
+
+
+def test_lines_are_gathered_and_counted_once(job: JobFolder) -> None:
+    """At the beginning what a killed run has left, at the end the rest."""
+    with Ending(QUIET, job, lambda: 100.0) as ending:
+        ending.gather()
+        with (job.directory / "shares/0/logs/crawl.log").open("ab") as log:
+            log.write(line(url="http://0.test/more"))
+        ending.gather()
+        ending.gather()
+    assert len(job.crawl_log.read_text().splitlines()) == 3
+    with AccountsView(job.state) as accounts:
+        assert accounts.total().urls == 3
+
+
+def test_a_folder_that_takes_no_reports_is_told_before_the_crawl(job: JobFolder) -> None:
+    """Not after hours of it."""
+    job.reports.rmdir()
+    job.reports.write_text("in the way")
+    with pytest.raises(StorageError), Ending(CrawlOrder(), job, lambda: 100.0):
+        pass
