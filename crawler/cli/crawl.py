@@ -29,7 +29,7 @@ from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.coordinator import Coordinator
-from crawler.processes.folders import await_orphans, settle_processes
+from crawler.processes.folders import await_orphans, refuse_share, settle_processes
 from crawler.processes.nursery import Nursery
 from crawler.processes.orders import refuse_another_round
 from crawler.processes.share import live
@@ -68,6 +68,7 @@ def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh removes what --again would begin with; leave one of them out")
     chosen = choose(command)
+    refuse_share(chosen.directory)
     logs = chosen.order.logs
     file = Path(logs.file) if logs.file else None
     with (
