@@ -65,6 +65,10 @@ class Elsewhere(Protocol):
         """Send it to its owners. `page` is the URL it was all found on."""
         ...
 
+    def is_owner_of(self, url: str) -> bool:
+        """The URL is the share's own."""
+        ...
+
 
 class Intake:
     """Decides about candidates and adds what is new to the batch. Cost: O(1) a candidate, vectorised where it can be."""

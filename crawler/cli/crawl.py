@@ -29,9 +29,9 @@ from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.coordinator import Coordinator
-from crawler.processes.folders import await_orphans, settle_processes
+from crawler.processes.folders import await_orphans, refuse_share, settle_processes
 from crawler.processes.nursery import Nursery
-from crawler.processes.orders import refuse_undivided
+from crawler.processes.orders import refuse_another_round
 from crawler.processes.share import live
 from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
@@ -68,7 +68,7 @@ def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh removes what --again would begin with; leave one of them out")
     chosen = choose(command)
-    refuse_undivided(chosen.order, again=command.again)
+    refuse_share(chosen.directory)
     logs = chosen.order.logs
     file = Path(logs.file) if logs.file else None
     with (
@@ -92,6 +92,7 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) 
     order = chosen.order
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
+        refuse_another_round(order)
         _check_round(order)
     seeds = _seeds(chosen)
     if command.fresh:

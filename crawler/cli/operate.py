@@ -27,7 +27,7 @@ from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
 from crawler.operating.verbs import answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
-from crawler.processes.folders import shares_of
+from crawler.processes.folders import refuse_share, shares_of
 from crawler.processes.stopped import opened_job
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import VerdictKind
@@ -59,6 +59,7 @@ def _run(command: OperateCommand) -> None:
     directory = find_job(command.job)
     refuse_embedded(directory)
     if command.verb == "add":
+        refuse_share(directory)
         _add(directory, command)
     elif command.verb == "status":
         _status(directory, command)

@@ -17,6 +17,7 @@ from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import order_of
 from crawler.outcomes.errors import BadArgument, OrderError
 from crawler.outcomes.ownfunctions import is_own
+from crawler.processes.orders import undivided
 from crawler.processors.own import own_processor
 from crawler.scope.rules import own as own_rule
 from crawler.urls.canonicalization import Canonicalizer
@@ -57,6 +58,7 @@ def check(examined: Examined, name: str) -> Check:
     policies, sound = _policies(examined)
     overrides, sound = _overrides(examined, sound)
     together = [] if _lacks_weight(examined) else [f"{name}: {fault}" for fault in _refused(sound)]
+    together += [f"{name}: {fault}" for fault in undivided(examined.order)]
     found, bad = _seeds(examined)
     own = _own_functions(examined)
     lines = [*examined.faults, *policies, *overrides, *together, *own]
@@ -126,7 +128,8 @@ def _own_functions(examined: Examined) -> Iterator[str]:
 
 
 def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
-    """Look up the policies and functions that the order names, as a run will; `layers` are what it is of.
+    """Look up the policies and functions that the order names, as a run will, and whether its hosts can be divided as it wants;
+    `layers` are what it is of.
 
     Raises: PolicyError, OrderError for the first that fails; BadArgument if it is the command line that names it.
     """
@@ -141,6 +144,8 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
 
 def _look_up(order: CrawlOrder) -> None:
+    for fault in undivided(order):
+        raise OrderError(fault)
     frontier_order(order)
     for search in _searches(order):
         search.find()

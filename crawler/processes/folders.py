@@ -6,8 +6,8 @@ from pathlib import Path
 
 from crawler.jobs.durablefiles import replace_file
 from crawler.jobs.job import is_job, until_free, who_holds
-from crawler.jobs.opening import has_seeds
-from crawler.outcomes.errors import OrderError, StoreLost, storage_errors
+from crawler.jobs.opening import division_of, has_seeds
+from crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from frontier.composition import has_store
 
 SHARES = "shares"
@@ -33,6 +33,17 @@ def shares_of(directory: Path) -> list[Path]:
     return [directory / SHARES / str(share) for share in range(processes)] if processes > 1 else []
 
 
+def refuse_share(directory: Path) -> None:
+    """A share is crawled, and given seeds, with its job: alone it knows no seeds, and fetches whatever it is given.
+
+    Raises: UsageError if the folder is a share's; StorageError, StoreLost.
+    """
+    division = division_of(directory / "state")
+    if division is not None:
+        share, job = division.share, directory.resolve().parent.parent
+        raise UsageError(f"{directory}: is share {share} of a job of {division.shares} processes; name the job, {job}")
+
+
 def await_orphans(directory: Path) -> None:
     """Processes of a parent that was killed may still be ending: wait until none holds a share (blocks).
 
@@ -54,9 +65,11 @@ def settle_processes(directory: Path, processes: int) -> None:
     before = processes_of(directory)
     is_begun = has_seeds(directory)
     if processes != before and (is_begun or before > 1):
+        begun = (
+            f"with [crawl] processes = {before}, which divides its hosts for good" if before > 1 else "in one process"
+        )
         raise OrderError(
-            f"{directory}: the job was begun with [crawl] processes = {before}, which divides its hosts for good; "
-            f"go on with --processes {before}, or start over with --fresh --yes"
+            f"{directory}: the job was begun {begun}; go on with --processes {before}, or start over with --fresh --yes"
         )
     if processes > 1 and before == 1:
         with storage_errors(state):

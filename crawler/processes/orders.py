@@ -12,14 +12,17 @@ from crawler.outcomes.errors import UsageError
 _OF_HOSTS = ("host", "surt")
 
 
-def refuse_undivided(order: CrawlOrder, *, again: bool = False) -> None:
-    """Raises: UsageError for what needs all hosts in one process; in one line, the first of them."""
-    if order.crawl.processes == 1:
-        return
-    if again:
+def refuse_another_round(order: CrawlOrder) -> None:
+    """Raises: UsageError for a job of several processes."""
+    if order.crawl.processes > 1:
         raise UsageError(f"--again is for jobs of one process; this one has {order.crawl.processes}")
-    for refused in _refused(order):
-        raise UsageError(f"--processes {order.crawl.processes}: {refused}")
+
+
+def undivided(order: CrawlOrder) -> Iterator[str]:
+    """What the order asks for that needs all hosts in one process, a line each, if it wants several."""
+    processes = order.crawl.processes
+    if processes > 1:
+        yield from (f"[crawl] processes = {processes}: {refused}" for refused in _refused(order))
 
 
 def _refused(order: CrawlOrder) -> Iterator[str]:
@@ -29,7 +32,7 @@ def _refused(order: CrawlOrder) -> Iterator[str]:
     if frontier.politeness == "queue" and frontier.policy != "host":
         yield "a queue's hosts would be in several processes; use politeness host, or policy host"
     if frontier.total_budget >= 0 and frontier.policy not in _OF_HOSTS:
-        yield "a queue's URLs would be in several processes, each with the whole total_budget; use policy host"
+        yield "a queue's URLs would be in several processes, each with the whole total_budget; use policy host or surt"
     if frontier.store:
         yield "each process has a store of its own in the job's folder; leave [frontier] store out"
     if order.dedup.leaves:

@@ -20,12 +20,14 @@ _COUNTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _URLS = "#urls"
+_NAME = "Crawl Name"
 
 
-def merged_report(shares: Sequence[Facts], given: Arguments) -> Facts:
-    """Counts are added, rows of other tables stand one after another. There must be a share."""
+def merged_report(shares: Sequence[Facts], given: Arguments, job: str) -> Facts:
+    """Counts are added, rows of other tables stand one after another; the name is the job's. There must be a share."""
     if "facts" in shares[0]:
-        return {"facts": _summed([share["facts"] for share in shares])}
+        facts = _summed([share["facts"] for share in shares])
+        return {"facts": {**facts, _NAME: job} if _NAME in facts else facts}
     rows = [row for share in shares for row in share["rows"]]
     keys = _COUNTED.get(given["name"])
     if keys is not None:

@@ -147,7 +147,9 @@ class Shares:
         elif child.failed is not None:
             self.fail(ControlRefused(str(child.failed["error"]), ExitCode(child.failed["code"])))
         else:
-            log.warning("a process of the crawl has died", share=share, pid=child.pid)
+            is_last = self.ending is not None or self._lives[share] > RESTARTS
+            then = "" if is_last else "; it is started again"
+            log.warning(f"a process of the crawl has died{then}", share=share, pid=child.pid)
             return False
         return True
 

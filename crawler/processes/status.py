@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from crawler.operating.course import Phase
+from crawler.operating.course import Cause, Phase
 from crawler.processes.limits import JobLimits
 from crawler.processes.shares import Shares
 from crawler.processes.summing import summed_snapshot
@@ -19,6 +19,8 @@ from frontier.operating.statistics import FrontierCounts
 
 log = structlog.get_logger(__name__)
 
+#: Pauses that the parent orders. What a share says of them is as old as its last snapshot.
+_ORDERED = frozenset(cause.value for cause in Cause if cause is not Cause.DISK)
 _COUNTS = ("pending", "done", "failed", "disregarded", "retired")
 #: What a run counts, and what a share that is open has of it durably.
 _OF_RUN: Final = MappingProxyType(
@@ -32,7 +34,7 @@ class JobStatus:
     def __init__(self, shares: Shares, limits: JobLimits, job: str, clock: Callable[[], float]) -> None:
         self._shares = shares
         self._limits = limits
-        self._job = job
+        self.job = job  #: its name
         self._clock = clock
         self._started_s = clock()
         self._said: dict[int, Mapping[str, Any]] = {}
@@ -60,9 +62,15 @@ class JobStatus:
 
     def snapshot(self) -> CrawlSnapshot:
         """All shares together."""
-        now = summed_snapshot(list(self._said.values()), self._job, self._clock() - self._started_s)
+        now = summed_snapshot(list(self._said.values()), self.job, self._clock() - self._started_s)
         counts = {name: getattr(now, name) + self.died[name] for name in _OF_RUN}
-        return now._replace(**counts, paused=self._limits.words or now.paused)
+        return now._replace(**counts, paused=self.paused)
+
+    @property
+    def paused(self) -> str:
+        """Why no fetch begins; empty if none is kept from it."""
+        said = (_own_pause(share["paused"]) for share in self._said.values())
+        return self._limits.words or next(filter(None, said), "")
 
     @property
     def phase(self) -> Phase:
@@ -71,13 +79,13 @@ class JobStatus:
             return Phase.DRAINING
         if not self._said:
             return Phase.STARTING
-        return Phase.PAUSED if self._limits.words else Phase.RUNNING
+        return Phase.PAUSED if self.paused else Phase.RUNNING
 
     def facts(self) -> dict[str, Any]:
         """The same as JSON holds it, with the phase, the processes, and a line for the eye."""
         now = self.snapshot()
         pids = {str(share): child.pid for share, child in sorted(self._shares.ready.items())}
-        head = {"phase": self.phase.value, "paused": self._limits.words, "pid": os.getpid(), "processes": pids}
+        head = {"phase": self.phase.value, "paused": now.paused, "pid": os.getpid(), "processes": pids}
         beside = {"waits_for": now.waits_for.name or "", "free_disk_bytes": now.free_bytes}
         return {**head, **now._asdict(), **beside, "line": progress_line(now)}
 
@@ -85,3 +93,8 @@ class JobStatus:
         """Say it in the log: somebody asks by a signal."""
         facts = self.facts()
         log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line")})
+
+
+def _own_pause(words: str) -> str:
+    """Why a share has paused by itself: there is too little room on its disk."""
+    return "; ".join(word for word in words.split("; ") if word not in _ORDERED)

@@ -83,7 +83,7 @@ class JobVerbs:
         return merged_listing(await self._of_all("ls", given), given)
 
     async def _report(self, given: Arguments) -> Facts:
-        return merged_report(await self._of_all(REPORT, given), given)
+        return merged_report(await self._of_all(REPORT, given), given, self._status.job)
 
     async def _of_all(self, verb: str, given: Arguments) -> list[Facts]:
         replies = await self._ask_all(verb, given)

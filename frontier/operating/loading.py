@@ -29,6 +29,7 @@ from frontier.parts import Parts
 from frontier.stores.base import FrontierStore
 
 _HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
+_FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
 #: What a store's whole numbers stay below.
 _MOST = 1 << 63
 _IS_NEW = frozenset({VerdictKind.NEW, VerdictKind.LATER})
@@ -86,9 +87,16 @@ class Loading:
         """One verdict per candidate, in order; texts that no store can hold are refused whoever wrote them."""
         verdicts, _ = self._parts.intake.judge(candidates)
         return [
-            verdict if verdict.kind not in _IS_NEW or _is_plain(candidate.hops) else _HOPS
+            self._refusal(candidate) or verdict if verdict.kind in _IS_NEW else verdict
             for candidate, verdict in zip(candidates, verdicts, strict=True)
         ]
+
+    def _refusal(self, candidate: Candidate) -> Verdict | None:
+        """Why what is new cannot be loaded here, if it cannot. A host of another share would have two gates."""
+        elsewhere = self._parts.intake.elsewhere
+        if elsewhere is not None and not elsewhere.is_owner_of(candidate.url):
+            return _FOREIGN
+        return None if _is_plain(candidate.hops) else _HOPS
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
         """One batch. Rows whose time is still to come wait, and are known to wait when they are durable."""

@@ -90,7 +90,7 @@ async def test_a_share_that_is_killed_is_started_again(tmp_path, web):
         os.kill(victims[kill % len(victims)], signal.SIGKILL)
     run = await ended(process)
     check_whole(run, tmp_path)
-    assert "has died" in run.err
+    assert "has died; it is started again" in run.err
     assert repeated(web) <= 3 * 2 * WORKERS
 
 
@@ -202,6 +202,7 @@ async def test_verbs_find_the_share_that_knows(tmp_path, web):
     assert "new" in await asked("add", job, "http://h2.test/added")
     codes = json.loads(await asked("report", job, "response-codes", "--json"))
     assert sum(row["#urls"] for row in codes["rows"]) >= 9
+    assert "Crawl Name: job" in await asked("report", job, "crawl-summary")
     await asked("stop", job, "--wait")
     assert (await ended(process)).code == 11
     assert "not running" in await asked("status", job)
@@ -210,6 +211,10 @@ async def test_verbs_find_the_share_that_knows(tmp_path, web):
     assert "new" in await asked("add", job, "http://h4.test/added-later")
     summary = await asked("report", job, "crawl-summary")
     assert "URIs Processed" in summary
+    for verb in (("add", job / "shares/0", "http://h5.test/"), ("crawl", "http://h5.test/", "--job", job / "shares/0")):
+        refused = await anabranch(*verb, cwd=tmp_path)
+        assert refused.code == 2
+        assert "is share 0 of a job of 2 processes; name the job" in refused.err
     resumed = await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path)
     assert resumed.code == 0, resumed.err
     fetched = crawl_log(job)

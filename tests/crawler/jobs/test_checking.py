@@ -150,3 +150,13 @@ def test_no_fault_comes_of_what_was_left_out() -> None:
     found = checked(job={"seeds": 3, "seed_files": ["none.txt"]})
     assert [fault[:25] for fault in found.faults] == ["x.toml: [job] seeds must "]
     assert len(found.warnings) == 1
+
+
+def test_what_several_processes_cannot_do_is_a_fault() -> None:
+    """A crawl would not begin, so what is said of the order is that."""
+    (fault,) = faults(crawl={"processes": 2}, politeness={"group": "ip"})
+    assert fault.startswith("x.toml: [crawl] processes = 2: hosts of one group")
+    assert faults(crawl={"processes": 2}, dedup={"leaves": ["redis://a:1"]}, scope={"similar": "published"}) == (
+        "x.toml: [crawl] processes = 2: each process has a filter for its own hosts; leave [dedup] leaves out",
+        "x.toml: [crawl] processes = 2: the similarity filter must see all URLs; leave [scope] similar out",
+    )

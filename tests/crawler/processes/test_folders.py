@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.opening import SEED_BOOK
-from crawler.outcomes.errors import OrderError, StoreLost
-from crawler.processes.folders import processes_of, settle_processes, shares_of
+from crawler.jobs.opening import SEED_BOOK, note_division
+from crawler.outcomes.errors import OrderError, StoreLost, UsageError
+from crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of
+from frontier.division.ownership import Division
 
 
 @pytest.fixture
@@ -52,3 +53,14 @@ def test_a_share_without_its_queue_is_told(job: Path) -> None:
     (job / "shares/1/order.toml").write_text("")
     with pytest.raises(StoreLost, match="shares/1"):
         settle_processes(job, 2)
+
+
+def test_a_share_is_refused_where_its_job_is_meant(job: Path) -> None:
+    """Crawled alone it would fetch hosts of others: the line names the job."""
+    share = job / "shares" / "1"
+    (share / "state").mkdir(parents=True)
+    refuse_share(share)
+    note_division(share / "state", Division(shares=2, share=1))
+    with pytest.raises(UsageError, match=rf"is share 1 of a job of 2 processes; name the job, {job}$"):
+        refuse_share(share)
+    refuse_share(job)

@@ -56,19 +56,29 @@ def table(heads: list[str], *rows: list[Any], more: bool = False) -> dict[str, A
 def test_counts_are_added_by_what_is_counted() -> None:
     """A status is a name here, not a number; most URLs first."""
     heads = ["#urls", "rescode"]
-    merged = merged_report([table(heads, [5, 200], [2, 404]), table(heads, [4, 404])], {"name": "response-codes"})
+    merged = merged_report(
+        [table(heads, [5, 200], [2, 404]), table(heads, [4, 404])], {"name": "response-codes"}, "job"
+    )
     assert merged["rows"] == [{"#urls": 6, "rescode": 404}, {"#urls": 5, "rescode": 200}]
 
 
 def test_facts_are_added_if_they_are_numbers() -> None:
     """Words are the first share's."""
-    merged = merged_report([{"facts": {"URLs": 2, "Name": "a"}}, {"facts": {"URLs": 3, "Name": "b"}}], {"name": "x"})
+    merged = merged_report(
+        [{"facts": {"URLs": 2, "Name": "a"}}, {"facts": {"URLs": 3, "Name": "b"}}], {"name": "x"}, "job"
+    )
     assert merged == {"facts": {"URLs": 5, "Name": "a"}}
 
 
 def test_other_tables_stand_one_after_another() -> None:
     """As many rows as are wanted."""
     parts = [table(["worker", "uri"], [1, "a"], [2, "b"]), table(["worker", "uri"], [1, "c"])]
-    merged = merged_report(parts, {"name": "workers", "limit": 2})
+    merged = merged_report(parts, {"name": "workers", "limit": 2}, "job")
     assert [row["uri"] for row in merged["rows"]] == ["a", "b"]
     assert merged["more"]
+
+
+def test_the_summary_names_the_job() -> None:
+    """A share's folder has a number for a name."""
+    merged = merged_report([{"facts": {"Crawl Name": "0"}}, {"facts": {"Crawl Name": "1"}}], {"name": "x"}, "news")
+    assert merged["facts"]["Crawl Name"] == "news"

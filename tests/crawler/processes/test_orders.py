@@ -6,7 +6,7 @@ import pytest
 
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import UsageError
-from crawler.processes.orders import refuse_undivided, share_order
+from crawler.processes.orders import refuse_another_round, share_order, undivided
 
 
 def order(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
@@ -29,21 +29,24 @@ def order(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
 )
 def test_what_needs_all_hosts_in_one_process_is_refused(sections: dict[str, Any], said: str) -> None:
     """In one line that names the option; one process may do all of it."""
-    with pytest.raises(UsageError, match=said):
-        refuse_undivided(order(**sections))
-    refuse_undivided(order(processes=1, **sections))
+    (fault,) = undivided(order(**sections))
+    assert fault.startswith("[crawl] processes = 2: ")
+    assert said in fault
+    assert not list(undivided(order(processes=1, **sections)))
 
 
 def test_another_round_is_for_jobs_of_one_process() -> None:
     """It is refused before anything is removed."""
     with pytest.raises(UsageError, match="--again"):
-        refuse_undivided(order(), again=True)
+        refuse_another_round(order())
+    refuse_another_round(order(processes=1))
 
 
 def test_what_is_a_hosts_own_is_allowed() -> None:
     """A host's queue is one share's, with all of its budget."""
-    refuse_undivided(order(frontier={"total_budget": 100, "policy": "host"}))
-    refuse_undivided(order(frontier={"politeness": "queue", "policy": "host"}))
+    assert not list(undivided(order(frontier={"total_budget": 100, "policy": "host"})))
+    assert not list(undivided(order(frontier={"total_budget": 100, "policy": "surt"})))
+    assert not list(undivided(order(frontier={"politeness": "queue", "policy": "host"})))
 
 
 def test_the_shares_have_the_workers_together() -> None:

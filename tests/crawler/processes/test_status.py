@@ -29,8 +29,9 @@ def opened(done: int, **more: int) -> dict[str, Any]:
     return {"pending": 1, "done": done, "failed": 0, "disregarded": 0, "retired": 0, "bytes": 10 * done, **more}
 
 
-def said(pages: int) -> dict[str, Any]:
-    return snapshot_facts(SNAPSHOT._replace(pages=pages, fetched_bytes=10 * pages, failed=0, excluded=0))
+def said(pages: int, paused: str = "") -> dict[str, Any]:
+    now = SNAPSHOT._replace(pages=pages, fetched_bytes=10 * pages, failed=0, excluded=0, paused=paused)
+    return snapshot_facts(now)
 
 
 def test_the_last_word_of_each_share_counts() -> None:
@@ -78,6 +79,22 @@ def test_the_phase_is_the_jobs() -> None:
     assert job.status.snapshot().paused == "paused by the operator"
     job.shares.ending = WhyEnded.OPERATOR
     assert job.status.phase is Phase.DRAINING
+
+
+def test_what_a_share_said_of_a_pause_that_is_over_counts_no_more() -> None:
+    """Its last snapshot is older than the operator's word."""
+    job = Job()
+    job.status.take(0, said(1, paused="paused by the operator"))
+    assert (job.status.phase, job.status.snapshot().paused) == (Phase.RUNNING, "")
+
+
+def test_a_share_without_room_on_its_disk_is_a_pause() -> None:
+    """It pauses by itself; its parent says so, and no more than that."""
+    job = Job()
+    no_room = "paused: 3.0 MiB are free at job, min_free_disk is 1.0 GB"
+    job.status.take(0, said(1))
+    job.status.take(1, said(1, paused=f"paused by the operator; {no_room}"))
+    assert (job.status.phase, job.status.facts()["paused"]) == (Phase.PAUSED, no_room)
 
 
 def test_the_facts_name_every_process() -> None:

@@ -12,6 +12,7 @@ from frontier.division.ownership import Division
 from frontier.division.parcels import unpacked
 from frontier.errors import FormatMismatch, PolicyError
 from frontier.models import Candidate, QueueKey
+from frontier.operating.load import Known, Queued
 from frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, FakeClock, Rig, build, candidates
 
@@ -166,6 +167,18 @@ def test_a_store_is_not_opened_as_another_share() -> None:
         with pytest.raises(FormatMismatch):
             build(store=store, division=other)
     share(0, store=store).core.close()
+
+
+def test_what_is_loaded_into_a_share_is_its_own() -> None:
+    """One file, loaded into each share, is divided; a host in two shares would have two gates."""
+    rig = share()
+    entries = [Queued(f"f:{line}", Candidate(url(host))) for line, host in enumerate((HERE[0], THERE[0]))]
+    report = rig.core.load([*entries, Known("f:3", url(THERE[1])), Known("f:4", url(HERE[1]))])
+    assert (report.queued, report.known, report.refused) == (1, 1, 2)
+    assert [refusal.reason for refusal in report.refusals] == ["its host belongs to another share of the crawl"] * 2
+    assert rig.core.pending == 1
+    assert not sent(rig)
+    rig.core.check()
 
 
 def test_a_parcel_outlives_the_run_that_put_it() -> None:
