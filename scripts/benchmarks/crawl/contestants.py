@@ -50,6 +50,12 @@ def _program(name: str, peer: str = "", *options: str) -> Callable[[Task], Seque
     return command
 
 
+def _stored(name: str, peer: str, *options: str) -> Callable[[Task], Sequence[str]]:
+    """A program whose files are in the task's folder."""
+    made = _program(name, peer, *options)
+    return lambda task: ["env", f"CRAWLEE_STORAGE_DIR={task.folder / 'storage'}", *made(task)]
+
+
 def ours(*options: str) -> Callable[[Task], Sequence[str]]:
     """`anabranch crawl` of the seed with these options beside those that the task needs."""
     return lambda task: crawl_command(task, [task.server.seed], options)
@@ -85,15 +91,27 @@ def _raw(task: Task) -> Sequence[str]:
 
 RAW = Contestant(name="raw", what="plain sockets that look at nothing: what the server can do", command=_raw)
 BARE = Contestant(name="bare", what="the bare loop: aiohttp GET, selectolax links, a set", command=_program("bare.py"))
-SCRAPY = Contestant(name="scrapy", what="Scrapy, css() and follow()", command=_program("scrapy_links.py", "scrapy"))
+SCRAPY = Contestant(
+    name="scrapy", what="Scrapy as it comes, css() and follow()", command=_program("scrapy_links.py", "scrapy", "plain")
+)
+SCRAPY_TUNED = Contestant(
+    name="scrapy-tuned",
+    what="Scrapy, all off that can be off",
+    command=_program("scrapy_links.py", "scrapy", "tuned"),
+)
 CRAWLEE = Contestant(
     name="crawlee",
-    what="Crawlee, HttpCrawler, selectolax links",
-    command=_program("crawlee_links.py", "crawlee", "http"),
+    what="Crawlee as it comes, HttpCrawler, selectolax links",
+    command=_stored("crawlee_links.py", "crawlee", "plain"),
+)
+CRAWLEE_TUNED = Contestant(
+    name="crawlee-tuned",
+    what="the same in memory, all off that can be off",
+    command=_program("crawlee_links.py", "crawlee", "tuned"),
 )
 CRAWLEE_PARSEL = Contestant(
     name="crawlee-parsel",
-    what="Crawlee, ParselCrawler, enqueue_links()",
+    what="the same, ParselCrawler, enqueue_links()",
     command=_program("crawlee_links.py", "crawlee", "parsel"),
 )
 MEMORY = Contestant(
@@ -107,4 +125,5 @@ TWO_PROCESSES = Contestant(
     name="2", what="anabranch --processes 2", command=ours("--processes", "2"), environment=CLONE
 )
 
-ALL = (BARE, SCRAPY, CRAWLEE, CRAWLEE_PARSEL, MEMORY, DURABLE, WARC)
+OURS = (MEMORY, DURABLE, WARC)
+TUNED = (SCRAPY_TUNED, CRAWLEE_TUNED, CRAWLEE_PARSEL)

@@ -16,8 +16,9 @@ from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
 from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
 from scripts.benchmarks.crawl.peers import PeerMissing, Peers, cache_folder
 from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.site import nginx, process
 from scripts.benchmarks.site.pages import Site
-from scripts.benchmarks.site.process import Server, serving
+from scripts.benchmarks.site.process import Server
 from scripts.benchmarks.site.tally import Tally
 
 #: A bare loop that had less of its core than that shared it with others.
@@ -52,6 +53,7 @@ class Outcome:
 
     results: dict[str, list[Result]] = field(default_factory=dict)  #: one a round, of those that always succeeded
     faults: dict[str, str] = field(default_factory=dict)  #: why the others did not
+    server: str = ""  #: what served the site, in a word or two
 
     @property
     def shared(self) -> list[float]:
@@ -108,7 +110,9 @@ def raced(
     """
     outcome = Outcome(results={one.name: [] for one in contestants})
     servers, pinned = pinned_to or cores()
+    serving = nginx.serving if nginx.fits(site) else process.serving
     with serving(site, servers) as server:
+        outcome.server = server.program
         task = task_of(server, setting)
         for number in range(rounds or setting.rounds):
             turn = number % len(contestants)
@@ -152,12 +156,13 @@ def rows(group: str, contestants: Sequence[Contestant], ratios: Sequence[Compare
         if one.name in outcome.faults:
             yield Row(name=f"{group}/{one.name}", what=one.what, measured=None, unit="", note=outcome.faults[one.name])
         else:
-            yield from _figures(f"{group}/{one.name}", one.what, outcome.results[one.name])
+            server = f"; the site is served by {outcome.server}" if one is BARE else ""
+            yield from _figures(f"{group}/{one.name}", one.what, outcome.results[one.name], server)
     for asked in ratios:
         yield ratio(group, asked, outcome)
 
 
-def _figures(name: str, what: str, results: Sequence[Result]) -> Iterator[Row]:
+def _figures(name: str, what: str, results: Sequence[Result], more: str) -> Iterator[Row]:
     def middle(figure: Callable[[Result], float]) -> float:
         return statistics.median(map(figure, results))
 
@@ -167,7 +172,7 @@ def _figures(name: str, what: str, results: Sequence[Result]) -> Iterator[Row]:
         measured=middle(lambda result: result.pages_per_s),
         unit="pages/s",
         note=f"{100 * middle(lambda result: result.share):.0f} % of a core; start and end included "
-        f"{middle(lambda result: result.took_s):.1f} s",
+        f"{middle(lambda result: result.took_s):.1f} s{more}",
     )
     yield Row(name=f"{name}/cpu", what="CPU time of a page", measured=middle(lambda r: r.cpu_us), unit="µs")
     yield Row(name=f"{name}/memory", what="peak", measured=middle(lambda r: r.peak_bytes), unit="bytes")

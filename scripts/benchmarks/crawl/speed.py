@@ -5,7 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, ONE_PROCESS, RAW, TWO_PROCESSES
+from scripts.benchmarks.crawl.contestants import (
+    BARE,
+    CRAWLEE,
+    DURABLE,
+    ONE_PROCESS,
+    OURS,
+    RAW,
+    SCRAPY,
+    TUNED,
+    TWO_PROCESSES,
+)
 from scripts.benchmarks.crawl.race import Compared, raced, rows
 from scripts.benchmarks.rows import Row, Setting
 from scripts.benchmarks.site.pages import Site
@@ -14,16 +24,16 @@ HOSTS = 200
 
 _ONE_HOST = (
     Compared(name="durable", over="scrapy", target=20.0),
+    Compared(name="durable", over="scrapy-tuned", target=20.0),
     Compared(name="durable", over="crawlee", target=10.0),
+    Compared(name="durable", over="crawlee-tuned", target=10.0),
     Compared(name="durable", over="crawlee-parsel", target=10.0),
     Compared(name="durable", over="bare", target=0.45),
     Compared(name="memory", over="bare", target=0.55),
     Compared(name="warc", over="durable", target=0.6),  # WARC may cost 40 % of the rate
 )
 _MANY_HOSTS = (
-    Compared(name="durable", over="scrapy"),
-    Compared(name="durable", over="crawlee"),
-    Compared(name="durable", over="crawlee-parsel"),
+    *(Compared(name="durable", over=one.name) for one in TUNED),
     Compared(name="durable", over="bare", target=0.4),
     Compared(name="memory", over="bare"),
     Compared(name="warc", over="durable"),
@@ -32,13 +42,14 @@ _MANY_HOSTS = (
 
 def one_host(setting: Setting) -> Iterable[Row]:
     """60 links a page, nearly all of them known."""
-    yield from rows("one-host", ALL, _ONE_HOST, raced(Site(pages=setting.pages), ALL, setting))
+    contestants = (BARE, SCRAPY, CRAWLEE, *TUNED, *OURS)
+    yield from rows("one-host", contestants, _ONE_HOST, raced(Site(pages=setting.pages), contestants, setting))
 
 
 def many_hosts(setting: Setting) -> Iterable[Row]:
     """The same pages on 200 names."""
-    site = Site(pages=setting.pages, hosts=HOSTS, is_named=True)
-    yield from rows("many-hosts", ALL, _MANY_HOSTS, raced(site, ALL, setting))
+    site, contestants = Site(pages=setting.pages, hosts=HOSTS, is_named=True), (BARE, *TUNED, *OURS)
+    yield from rows("many-hosts", contestants, _MANY_HOSTS, raced(site, contestants, setting))
 
 
 def server(setting: Setting) -> Iterable[Row]:

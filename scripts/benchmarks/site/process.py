@@ -1,4 +1,4 @@
-"""Starts and ends the server."""
+"""Starts and ends the small server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO
 
 from scripts.benchmarks.site.pages import Site, origin, origins, path
@@ -21,19 +22,13 @@ class Server:
 
     site: Site
     port: int
-    said: IO[str]
-    told: IO[str]
+    program: str  #: what serves, in a word or two
+    tally: Callable[[], Tally]  #: what it was asked for since the last time (blocks for a moment)
 
     @property
     def seed(self) -> str:
         """The URL of page 0."""
         return origin(0, origins(self.site, self.port)) + path(0)
-
-    def tally(self) -> Tally:
-        """What it was asked for since the last time (blocks for a moment)."""
-        self.said.write("\n")
-        self.said.flush()
-        return Tally(**json.loads(self.told.readline()))
 
 
 @contextmanager
@@ -49,9 +44,17 @@ def serving(site: Site, cores: Set[int] = frozenset()) -> Iterator[Server]:
             port = server.stdout.readline().strip()
             if not port:
                 raise RuntimeError("the server of the benchmark did not start")
-            yield Server(site=site, port=int(port), said=server.stdin, told=server.stdout)
+            yield Server(
+                site=site, port=int(port), program="a small server", tally=partial(_told, server.stdin, server.stdout)
+            )
         finally:
             server.kill()
+
+
+def _told(said: IO[str], told: IO[str]) -> Tally:
+    said.write("\n")
+    said.flush()
+    return Tally(**json.loads(told.readline()))
 
 
 @contextmanager

@@ -11,7 +11,18 @@ import pytest
 
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.crawl import GROUPS, knowing, memory
-from scripts.benchmarks.crawl.contestants import ALL, BARE, DURABLE, RAW, Contestant, Task, ours
+from scripts.benchmarks.crawl.contestants import (
+    BARE,
+    CRAWLEE,
+    DURABLE,
+    OURS,
+    RAW,
+    SCRAPY,
+    TUNED,
+    Contestant,
+    Task,
+    ours,
+)
 from scripts.benchmarks.crawl.race import Compared, Outcome, Result, raced, ratio, rows
 from scripts.benchmarks.rows import Setting, Wishes
 from scripts.benchmarks.site.pages import Site
@@ -108,7 +119,7 @@ def test_the_same_loop_is_asked_of_everyone(tmp_path: Path) -> None:
 
     for loop, other in (("asyncio", "uvloop"), ("uvloop", "asyncio")):
         task = Task(server=Served(), loop=loop, folder=tmp_path, peers=Found())  # type: ignore[arg-type]
-        for one in ALL:
+        for one in (BARE, SCRAPY, CRAWLEE, *TUNED, *OURS):
             assert loop in one.command(task)
             assert other not in one.command(task)
 

@@ -9,6 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from scripts.benchmarks.site import nginx
 from scripts.benchmarks.site.pages import (
     PAGE_BYTES,
     Site,
@@ -76,6 +77,42 @@ def test_names_are_all_served_at_one_address() -> None:
         page = LexborHTMLParser(fetched(f"http://{addresses(site)[0]}:{server.port}/pages/0.html"))
         targets = [link.attributes["href"] or "" for link in page.css("a")]
         assert {urlsplit(target).hostname for target in targets} == set(host_names(site))
+
+
+needs_nginx = pytest.mark.skipif(not nginx.program(), reason="nginx is not installed")
+
+
+@needs_nginx
+@pytest.mark.parametrize("site", [Site(pages=130, hosts=3), Site(pages=130, hosts=3, is_named=True)])
+def test_nginx_serves_what_the_small_server_serves(site: Site) -> None:
+    """The same pages on all hosts, and 404 for what is not there; and it says what it was asked for since the last time."""
+    with nginx.serving(site) as server:
+        places = [f"http://{address}:{server.port}" for address in addresses(site)]
+        assert urlsplit(server.seed).port == server.port
+        for place in places:
+            assert fetched(place + path(129)) == html(129, site, origins(site, server.port))
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            fetched(places[0] + "/robots.txt")
+        tally = server.tally()
+        assert (tally.pages, tally.repeated, tally.others) == (1, len(places) - 1, 1)
+        assert 0 < tally.first_s <= tally.last_s
+        assert server.tally().requests == 0
+
+
+@needs_nginx
+def test_nginx_ends_with_its_block() -> None:
+    """Nobody answers any more, and its folder is gone."""
+    with nginx.serving(Site(pages=10)) as server:
+        fetched(server.seed)
+    with pytest.raises(urllib.error.URLError):
+        fetched(server.seed)
+
+
+@needs_nginx
+def test_nginx_serves_folders_alone() -> None:
+    """Pages that are made when they are asked for are the small server's."""
+    sites = (Site(pages=3000), Site(pages=3000, hosts=200, is_named=True), Site(pages=200_000), Site(pages=9, known=9))
+    assert [nginx.fits(site) for site in sites] == [True, True, False, False]
 
 
 def test_the_server_says_what_it_was_asked_for() -> None:

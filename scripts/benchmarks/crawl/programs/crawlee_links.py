@@ -1,7 +1,9 @@
-"""A Crawlee crawl: `python crawlee_links.py SEED CONCURRENCY LOOP KIND`, LOOP asyncio or uvloop, KIND http or parsel.
+"""A Crawlee crawl: `python crawlee_links.py SEED CONCURRENCY LOOP KIND`, LOOP asyncio or uvloop, KIND plain, tuned or parsel.
 
-http: HttpCrawler; its handler reads the links by selectolax, as the bare loop does, and gives them to `add_requests`. parsel:
-ParselCrawler, whose handler says `enqueue_links()`. Storage is in memory; sessions, retries, robots.txt and logs are off.
+plain and tuned: HttpCrawler; its handler reads the links by selectolax, as the bare loop does, and gives them to
+`add_requests`. parsel: ParselCrawler, whose handler says `enqueue_links()`. plain is Crawlee as it comes, but for the
+concurrency: its storage is files in the folder that CRAWLEE_STORAGE_DIR names. In the others what the task does not need is
+off: storage is in memory, and there are no sessions, retries and logs. By itself Crawlee asks for no robots.txt.
 """
 
 from __future__ import annotations
@@ -22,16 +24,23 @@ from crawlee.storage_clients import MemoryStorageClient
 from selectolax.lexbor import LexborHTMLParser
 
 
-def options(concurrency: int, seed: str) -> dict[str, Any]:
-    """The fastest that the task allows. The own HTTP client is written in Rust and asks the system for names: names that only
-    this process knows need the other client.
+def needed(concurrency: int, seed: str) -> dict[str, Any]:
+    """What the task asks of all. The own HTTP client is written in Rust and asks the system for names: names that only this
+    process knows need the other client.
     """
     return {
         "http_client": HttpxHttpClient(http2=False) if ".bench.test" in seed else ImpitHttpClient(),
-        "storage_client": MemoryStorageClient(),
         "concurrency_settings": ConcurrencySettings(
             min_concurrency=concurrency, desired_concurrency=concurrency, max_concurrency=concurrency
         ),
+    }
+
+
+def tuned() -> dict[str, Any]:
+    """The fastest that the task allows."""
+    logging.disable(logging.CRITICAL)
+    return {
+        "storage_client": MemoryStorageClient(),
         "use_session_pool": False,
         "max_request_retries": 0,
         "retry_on_blocked": False,
@@ -81,11 +90,11 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def crawl(seed: str, concurrency: int, kind: str) -> None:
-    make = {"http": http_crawler, "parsel": parsel_crawler}[kind]
-    await make(options(concurrency, seed)).run([seed])
+    make = {"plain": http_crawler, "tuned": http_crawler, "parsel": parsel_crawler}[kind]
+    more = {} if kind == "plain" else tuned()
+    await make(needed(concurrency, seed) | more).run([seed])
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
     with asyncio.Runner(loop_factory=loop_factory(sys.argv[3])) as runner:
         runner.run(crawl(sys.argv[1], int(sys.argv[2]), sys.argv[4]))

@@ -1,0 +1,151 @@
+"""nginx as the server of the site: one worker, the pages as files, its access log as the count of what it was asked for.
+
+It gets sockets that listen already, by the environment variable NGINX, as a new nginx takes over an old one's: so its port is
+free for sure, and nobody has to wait until it answers.
+"""
+
+from __future__ import annotations
+
+import getpass
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from scripts.benchmarks.site import pages
+from scripts.benchmarks.site.process import Server
+from scripts.benchmarks.site.tally import Counting, Tally
+
+#: More files than that take too long to be written; the small server makes such pages when they are asked for.
+_FILES = 50_000
+#: Asked for before counting; what was asked for before it is in the log by then. No page is there.
+_MARK = "/counted"
+_LOG = "access.log"
+
+
+def program() -> str:
+    """Where nginx is; nothing if it is not there. Debian has it where not every user looks."""
+    return shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])) or ""
+
+
+def fits(site: pages.Site) -> bool:
+    """Whether nginx is there, and the site is so small that it can be a folder of files."""
+    return bool(program()) and site.pages <= _FILES and not site.known
+
+
+@contextmanager
+def serving(site: pages.Site, cores: Set[int] = frozenset()) -> Iterator[Server]:
+    """An nginx, on these cores alone if some are named. It ends with the block, or with this process."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-nginx-") as scratch, ExitStack() as stack:
+        folder = Path(scratch)
+        sockets = _listening(pages.addresses(site), stack)
+        port: int = sockets[0].getsockname()[1]
+        _write_pages(site, port, folder)
+        (folder / "nginx.conf").write_text(configuration(pages.addresses(site), port), encoding="utf-8")
+        (folder / _LOG).touch()
+        process = _started(folder, sockets, cores)
+        stack.callback(process.wait)
+        stack.callback(process.terminate)  # killed it would leave its worker behind
+        log = stack.enter_context((folder / _LOG).open("rb"))
+        yield Server(site=site, port=port, program="nginx", tally=_Count(log, pages.addresses(site)[0], port))
+
+
+def configuration(addresses: Sequence[str], port: int) -> str:
+    """One worker, of the user who asks, that keeps connections for ever."""
+    user = f"user {getpass.getuser()};\n" if os.geteuid() == 0 else ""  # only root may say it, and else it is nobody
+    listen = "".join(f"listen {address}:{port};\n" for address in addresses)
+    temporary = "".join(
+        f"{kind}_temp_path temporary;\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return f"""{user}daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log stderr;
+events {{ worker_connections 4096; }}
+http {{
+types {{ text/html html; }}
+charset utf-8;
+log_format asked "$msec $request_uri";
+access_log {_LOG} asked;
+keepalive_timeout 1h;
+keepalive_requests 1000000000;
+open_file_cache max={_FILES};
+open_file_cache_valid 1h;
+{temporary}server {{
+{listen}root site;
+}}
+}}
+"""
+
+
+@dataclass(slots=True)
+class _Count:
+    """Reads on in the access log. Answers a whole tally each time, of what came since the last."""
+
+    log: IO[bytes]
+    address: str
+    port: int
+
+    def __call__(self) -> Tally:
+        """Blocks until nginx has written what it knows. Raises: OSError if it does not answer."""
+        connection = http.client.HTTPConnection(self.address, self.port, timeout=60)
+        connection.request("GET", _MARK)
+        connection.getresponse().read()
+        connection.close()
+        counting = Counting()
+        for line in self.log:
+            at_s, path = line.split()
+            if path != _MARK.encode():
+                counting.add(path, float(at_s))
+        return counting.take()
+
+
+def _listening(addresses: Sequence[str], stack: ExitStack) -> list[socket.socket]:
+    """A socket for each address, on one port that is free on the first."""
+    sockets: list[socket.socket] = []
+    for address in addresses:
+        one = stack.enter_context(socket.socket())
+        one.bind((address, sockets[0].getsockname()[1] if sockets else 0))
+        one.listen(1024)
+        one.setblocking(False)  # nginx takes it as it is, and would wait in accept
+        sockets.append(one)
+    return sockets
+
+
+def _write_pages(site: pages.Site, port: int, folder: Path) -> None:
+    origins = pages.origins(site, port)
+    for number in range(site.pages):
+        file = folder / "site" / pages.path(number).lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pages.html(number, site, origins))
+
+
+def _started(folder: Path, sockets: Sequence[socket.socket], cores: Set[int]) -> subprocess.Popen[bytes]:
+    inherited = [one.fileno() for one in sockets]
+    placed = ",".join(map(str, cores or os.sched_getaffinity(0)))
+    return subprocess.Popen(
+        [sys.executable, "-c", _LEASHED, placed, program(), "-p", str(folder), "-c", "nginx.conf"],
+        env=os.environ | {"NGINX": "".join(f"{descriptor};" for descriptor in inherited)},
+        pass_fds=inherited,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+#: Becomes the program that its arguments name, on the cores that come before it, and gets SIGTERM if its parent
+#: ends (Linux: PR_SET_PDEATHSIG).
+_LEASHED = """
+import ctypes, os, signal, sys
+_, cores, *command = sys.argv
+os.sched_setaffinity(0, map(int, cores.split(",")))
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+os.execv(command[0], command)
+"""
