@@ -44,8 +44,8 @@ class AsyncFrontier:
         self._open = open
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[Lease]] = deque()
-        self._bell = Bell(self._loop, self._pump)
-        self._alarm = Alarm(self._loop, self._pump, lambda: self.core.now_s())  # noqa: PLW0108  there is no core yet
+        self._bell = Bell(self._loop, self._hear)
+        self._alarm = Alarm(self._loop, self._hear, lambda: self.core.now_s())  # noqa: PLW0108  there is no core yet
         self._is_stopped = False
         self._is_paused = False
         self._is_open = False
@@ -80,10 +80,7 @@ class AsyncFrontier:
             return lease
         waiter: asyncio.Future[Lease] = self._loop.create_future()
         self._waiting.append(waiter)
-        if len(self._waiting) == 1:
-            self._telling(self._wait_on)  # the core was asked just now
-        else:
-            self._pump()
+        self._pump(was_asked=len(self._waiting) == 1)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -95,7 +92,10 @@ class AsyncFrontier:
 
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """As `Frontier.finish`; wakes waiting tasks."""
-        return self._then_pump(lambda: self.core.finish(lease, outcome, discovered))
+        try:  # `_then_pump` in a page's way: the call is made for each
+            return self.core.finish(lease, outcome, discovered)
+        finally:
+            self._pump()
 
     def release(self, lease: Lease) -> None:
         """As `Frontier.release`; wakes waiting tasks."""
@@ -179,30 +179,37 @@ class AsyncFrontier:
         finally:
             self._pump()
 
-    def _pump(self) -> None:
-        """Hand leases to those who wait, then set the alarm for the next moment that may bring one."""
-        self._telling(self._serve)
+    def _hear(self) -> None:
+        """The store has answered, or a moment has come. If nobody waits for a lease there may still be a trouble to tell."""
+        self._pump()
+        if self._is_open:  # else the core belongs to the thread that opens or closes it
+            with suppress(FrontierError):  # the next call says it, too
+                self.core.take_answers()
 
-    def _telling(self, act: Callable[[], None]) -> None:
-        """An error of the core's concerns all who wait."""
+    def _pump(self, *, was_asked: bool = False) -> None:
+        """Hand leases to those who wait, then set the alarm for the next moment that may bring one.
+
+        An error of the core's concerns all who wait. `was_asked`: the core was asked for one just now, and had none.
+        """
+        if not self._waiting:
+            return
         try:
-            act()
+            if was_asked or not self._serve():
+                self._wait_on()
         except FrontierError as error:
             self._fail_all(error)
 
-    def _serve(self) -> None:
-        while self._waiting:
-            if self._waiting[0].done():
-                self._waiting.popleft()  # its task was cancelled
-                continue
-            lease = self._next()
-            if lease is not None:
-                self._waiting.popleft().set_result(lease)
-                continue
-            self._wait_on()
-            return
-        if self._is_open:  # else the core belongs to the thread that opens or closes it
-            self.core.take_answers()  # nobody waits for a lease, but there may be a trouble to tell
+    def _serve(self) -> bool:
+        """True if nobody waits any more."""
+        waiting = self._waiting
+        while waiting:
+            if not waiting[0].done():  # else its task was cancelled
+                lease = self._next()
+                if lease is None:
+                    return False
+                waiting[0].set_result(lease)
+            waiting.popleft()
+        return True
 
     @property
     def is_drained(self) -> bool:

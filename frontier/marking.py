@@ -41,6 +41,11 @@ class Marking:
         self._left = LeftKeys()  # keys that died so
 
     @property
+    def is_behind(self) -> bool:
+        """Something is durable that is not known yet."""
+        return bool(self._ends)
+
+    @property
     def slices(self) -> int:
         """How many more slices there are at most."""
         return -(-len(self._due) // SLICE)
@@ -62,6 +67,8 @@ class Marking:
             keys.extend(added)
         if died and self.has_shared:
             keys = self._without_dead(keys, died)
+        if not self._ends:
+            self._came = 0  # nothing was due meanwhile
         self._due.extend(keys)
         self._ever_due += len(keys)
         self._ends.append((self._ever_due, ordinal))

@@ -36,7 +36,7 @@ Assign = Callable[[Sequence[str]], list[QueueKey]]
 
 MOST_QUEUES = 1_000_000
 #: Smaller batches are hashed one by one: numpy's calls cost more than they spare. ELF takes some for each character.
-_SMALL_BATCH = 4
+_SMALL_BATCH = 2
 _SMALL_BATCH_ELF = 32
 _NO_HOST = QueueKey("")
 

@@ -7,6 +7,7 @@ functions are those of Arash Partow's "General Purpose Hash Function Algorithms"
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,10 @@ MASK = 0x7FFFFFFF
 
 _MASK_32 = 0xFFFFFFFF
 _HIGH_FOUR = 0xF0000000
+#: Bytes of strings, each filled up to the longest, that are hashed at once.
+_AT_ONCE = 1 << 20
+#: Of strings up to this length the powers of the factor are kept.
+_KEPT_POWERS = 4096
 Hashes = npt.NDArray[np.uint32]
 
 
@@ -69,28 +74,36 @@ def elf_batch(batch: Sequence[bytes]) -> Hashes:
 
 
 def _polynomial(data: bytes, factor: int) -> int:
-    value = 0
-    for byte in data:
-        value = (value * factor + byte) & _MASK_32
-    return value & MASK
+    if not data:
+        return 0
+    return int(np.frombuffer(data, np.uint8) @ _powers(factor, len(data))) & MASK
 
 
 def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
-    if not batch:
-        return np.zeros(0, np.uint32)
-    lengths = np.fromiter(map(len, batch), np.int64, len(batch))
-    if not lengths.all():  # reduceat would give an empty string the byte of its neighbour
-        return np.fromiter((_polynomial(data, factor) for data in batch), np.uint32, len(batch))
-    ends = np.cumsum(lengths)
-    joined = np.frombuffer(b"".join(batch), np.uint8).astype(np.uint32)
-    powers = _powers(factor, int(lengths.max()))
-    from_end = np.repeat(ends, lengths) - 1 - np.arange(len(joined))
-    sums = np.add.reduceat(joined * powers[from_end], ends - lengths, dtype=np.uint32)
+    """The strings stand in a table, flush right: zeros before a string add nothing to its hash."""
+    count, width = len(batch), max(map(len, batch), default=0)
+    if not width:
+        return np.zeros(count, np.uint32)
+    if count > 1 and count * width > _AT_ONCE:  # one of them may be very long
+        halves = batch[: count // 2], batch[count // 2 :]
+        return np.concatenate([_polynomials(half, factor) for half in halves])
+    joined = b"".join([data.rjust(width, b"\0") for data in batch])
+    table = np.frombuffer(joined, np.uint8).reshape(count, width).astype(np.uint32)
+    sums: Hashes = table @ _powers(factor, width)
     return sums & np.uint32(MASK)
 
 
 def _powers(factor: int, count: int) -> Hashes:
-    """factor^0, factor^1, … modulo 2^32."""
+    """The `count` lowest powers of the factor modulo 2^32, the highest first."""
+    if count > _KEPT_POWERS:
+        return _worked_out(factor, count)
+    return _kept(factor, _KEPT_POWERS)[-count:]
+
+
+def _worked_out(factor: int, count: int) -> Hashes:
     powers = np.full(count, factor, np.uint32)
     powers[0] = 1
-    return np.multiply.accumulate(powers, dtype=np.uint32)
+    return np.multiply.accumulate(powers, dtype=np.uint32)[::-1].copy()
+
+
+_kept = lru_cache(2)(_worked_out)

@@ -67,6 +67,21 @@ def test_a_batch_of_long_urls_gives_what_single_calls_give(one: Hash, many: Batc
     assert many(batch).tolist() == [one(data) for data in batch]
 
 
+def test_a_very_long_string_is_hashed_as_a_short_one() -> None:
+    """Beyond the powers that are kept, too."""
+    data = bytes(range(256)) * 20
+    assert bkdr(data) == by_sum(data, 131)
+    assert sdbm_batch([data, data[:-1]]).tolist() == [by_sum(data, 65599), by_sum(data[:-1], 65599)]
+
+
+@EACH
+def test_one_very_long_string_makes_no_table_of_its_length_for_all(one: Hash, many: Batch) -> None:
+    """The batch falls into parts; the values keep their order."""
+    batch = [f"http://a.test/{number}".encode() for number in range(2000)]
+    batch[1234] += b"x" * 10_000
+    assert many(batch).tolist() == [one(data) for data in batch]
+
+
 @EACH
 def test_a_portal_fills_every_one_of_997_queues(one: Hash, many: Batch) -> None:
     """URLs that differ in few characters spread over a prime number of queues: none is empty, none holds thrice its share."""
