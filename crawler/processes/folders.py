@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from crawler.jobs.durablefiles import replace_file
+from crawler.jobs.forgetting import note_lasting
 from crawler.jobs.job import is_job, until_free, who_holds
-from crawler.jobs.opening import division_of, has_seeds
+from crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
 from crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from frontier.composition import has_store
 
@@ -59,21 +60,30 @@ def await_orphans(directory: Path) -> None:
 def settle_processes(directory: Path, processes: int) -> None:
     """Note the number of a new job; an old one keeps its own. The caller holds the job's lock.
 
-    Raises: OrderError for another number than the job's; StoreLost if a share's queue is gone; StorageError.
+    Raises: OrderError for another number than the job's; QueueForgotten; StoreLost if a share's queue is gone; StorageError.
     """
     state = directory / "state"
     before = processes_of(directory)
     is_begun = has_seeds(directory)
     if processes != before and (is_begun or before > 1):
+        if before == 1:
+            refuse_forgotten(state)  # no number of processes goes on with it
         begun = (
             f"with [crawl] processes = {before}, which divides its hosts for good" if before > 1 else "in one process"
         )
         raise OrderError(
             f"{directory}: the job was begun {begun}; go on with --processes {before}, or start over with --fresh --yes"
         )
-    if processes > 1 and before == 1:
-        with storage_errors(state):
-            replace_file(state / _NOTE, f"{processes}\n".encode())
+    if processes > 1:
+        if before == 1:
+            with storage_errors(state):
+                replace_file(state / _NOTE, f"{processes}\n".encode())
+        note_lasting(state)  # what a run that was to have its queue in memory, and got no seed, has left
+    _refuse_lost(directory)
+
+
+def _refuse_lost(directory: Path) -> None:
+    """Raises: StoreLost if a share that has begun has no queue."""
     lost = [
         share for share in shares_of(directory) if (share / "order.toml").exists() and not has_store(share / "state")
     ]
