@@ -54,11 +54,11 @@ Answer = Callable[[str, Arguments], Awaitable[Facts]]
 
 
 class ControlRefused(CrawlerError):
-    """The running crawl does not do what it was asked; `code` is the exit code of the command that asked."""
+    """The running crawl does not do what it was asked, and says what that means for whoever asks."""
 
     def __init__(self, line: str, code: ExitCode) -> None:
         super().__init__(line)
-        self.code = code
+        self.exit_code = code
 
 
 class ControlSilent(CrawlerError):

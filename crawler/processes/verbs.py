@@ -103,7 +103,8 @@ class JobVerbs:
 
     async def _resume(self, given: Arguments) -> Facts:
         self._refuse_at_the_end("resume")
-        self._limits.go_on()
+        for reply in (await self._limits.go_on()).values():
+            _facts(reply)  # a share whose disk has no room refuses
         return await self._tell(given)
 
     async def _stop(self, given: Arguments) -> Facts:
