@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from crawler.jobs.durablefiles import replace_file
 from crawler.jobs.forgetting import note_lasting
@@ -34,15 +35,31 @@ def shares_of(directory: Path) -> list[Path]:
     return [directory / SHARES / str(share) for share in range(processes)] if processes > 1 else []
 
 
+class ShareOf(NamedTuple):
+    """A share, and whose it is."""
+
+    share: int
+    shares: int
+    job: Path
+
+    def __str__(self) -> str:
+        return f"share {self.share} of a job of {self.shares} processes"
+
+
+def share_of(directory: Path) -> ShareOf | None:
+    """Which share of which job a folder is; None for a whole job. Raises: StorageError, StoreLost."""
+    division = division_of(directory / "state")
+    return None if division is None else ShareOf(division.share, division.shares, directory.resolve().parent.parent)
+
+
 def refuse_share(directory: Path) -> None:
     """A share is crawled, and given seeds, with its job: alone it knows no seeds, and fetches whatever it is given.
 
     Raises: UsageError if the folder is a share's; StorageError, StoreLost.
     """
-    division = division_of(directory / "state")
-    if division is not None:
-        share, job = division.share, directory.resolve().parent.parent
-        raise UsageError(f"{directory}: is share {share} of a job of {division.shares} processes; name the job, {job}")
+    share = share_of(directory)
+    if share is not None:
+        raise UsageError(f"{directory}: is {share}; name the job, {share.job}")
 
 
 def await_orphans(directory: Path) -> None:
