@@ -16,6 +16,7 @@ from crawler.processes.reopening import opened_shares
 from crawler.processes.stopped import StoppedJob, opened_job
 from frontier.division.ownership import Division
 from frontier.errors import UnknownQueue
+from frontier.models import Outcome, OutcomeKind
 
 ORDER = CrawlOrder.model_validate({"crawl": {"processes": 2}, "frontier": {"policy": "bkdr:1"}})
 
@@ -66,6 +67,20 @@ def test_queues_of_one_name_are_listed_as_one(job: StoppedJob) -> None:
     listed = job.answer("ls", {"limit": 10})
     assert [queue["urls"] for queue in listed["queues"]] == [4]
     assert listed["totals"]["pending"] == 4
+
+
+def test_a_seed_is_reported_by_its_key_for_dedup(job: StoppedJob) -> None:
+    """Which is not the URL that was given, if the order's rules take something away."""
+    seed = Seed(url=f"{SEEDS[0].url};jsessionid=0123456789abcdef", source="command line")
+    job.add([seed])
+    share = job.shares[1]
+    while (lease := share.lease()) is None:
+        share.flush()
+    now_s = share.now_s()
+    share.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
+    share.flush()
+    (row,) = job.report({"name": "seeds"})["rows"]
+    assert (row["code"], row["status"], row["seed"]) == (200, "CRAWLED", seed.url)
 
 
 def test_a_question_about_a_url_goes_to_its_owner(job: StoppedJob) -> None:
