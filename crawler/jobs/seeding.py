@@ -85,7 +85,7 @@ class Seeding:
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
         given = tuple(given)
-        self._refuse_unkeyed(given)
+        keys_of(given, self._marks.key)  # what has none must not get into the book
         self._book.add_all(given)
         seeds = list(self._book)
         self._marks.tags.note(seeds)
@@ -101,7 +101,7 @@ class Seeding:
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
-        self._refuse_unkeyed(given)
+        keys_of(given, self._marks.key)  # what has none must not get into the book
         async with self._writing:
             new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
             self._marks.tags.note(new)
@@ -119,12 +119,6 @@ class Seeding:
         self._marks.tags.note(seeds)
         for seed in seeds:
             self._scope.add_seed(seed.url)
-
-    def _refuse_unkeyed(self, seeds: Iterable[Seed]) -> None:
-        """Before they are in the book, which every later run takes its seeds from. Raises: OrderError."""
-        with own_functions_told(NOT_TAKEN):
-            for seed in seeds:
-                self._marks.key(seed.url)
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
@@ -184,6 +178,12 @@ def own_functions_told(what: str) -> Iterator[None]:
 def key_of(url: str, key: KeyOf) -> bytes:
     """The bytes by which the Frontier knows a URL."""
     return key(url) or url.encode()
+
+
+def keys_of(seeds: Iterable[Seed], key: KeyOf) -> list[bytes]:
+    """The same of seeds, before they are in the book, which every later run takes its seeds from. Raises: OrderError."""
+    with own_functions_told(NOT_TAKEN):
+        return [key_of(seed.url, key) for seed in seeds]
 
 
 def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:

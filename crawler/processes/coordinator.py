@@ -13,7 +13,7 @@ from typing import Any
 from crawler.controller import Outside
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK
-from crawler.jobs.seeding import NOT_TAKEN, key_of, own_functions_told
+from crawler.jobs.seeding import keys_of
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.signals import heeded
 from crawler.orders.order import CrawlOrder, dump_order
@@ -48,6 +48,7 @@ class Coordinator:
         self._job = job
         self._seeds = seeds
         self._outside = outside
+        self._key = Canonicalizer(order.urls.canonicalization).key
         self._clock = steady_clock()
         self._shares = Shares(order.crawl.processes, order.crawl.loop, nursery, self._start, self._handle)
         self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.say)
@@ -83,10 +84,7 @@ class Coordinator:
             shown.cancel()
 
     async def _take_seeds(self) -> None:
-        key = Canonicalizer(self._order.urls.canonicalization).key
-        with own_functions_told(NOT_TAKEN):  # before they are in the book, which every later run takes its seeds from
-            for seed in self._seeds:
-                key_of(seed.url, key)
+        keys_of(self._seeds, self._key)
         await asyncio.to_thread(self._book.add_all, self._seeds)
 
     def _start(self, share: int) -> Mapping[str, Any]:
@@ -163,10 +161,7 @@ class Coordinator:
 
     async def _add(self, seeds: Sequence[Seed]) -> None:
         """Seeds of the operator's; their owners schedule them then."""
-        key = Canonicalizer(self._order.urls.canonicalization).key
-        with own_functions_told(NOT_TAKEN):
-            for seed in seeds:
-                key_of(seed.url, key)
+        keys_of(seeds, self._key)
         await self._add_to_book(seeds)
 
     # The end

@@ -9,13 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from crawler.jobs.scheduling import CHUNK
-from crawler.operating.control import Answer
-from crawler.outcomes.endings import failure_code
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
+from crawler.operating.control import Answer, replied
 from crawler.processes.channel import Channel, Message
 from crawler.processes.delivery import Delivery, Send
 from crawler.processes.quiescence import Quiet
@@ -29,8 +24,6 @@ from frontier.errors import FrontierError
 
 if TYPE_CHECKING:
     from crawler.composition import Parts
-
-log = structlog.get_logger(__name__)
 
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
@@ -131,15 +124,7 @@ class PostOffice:
         answer = await asyncio.shield(self._answer)
         self._stir()
         try:
-            return {"facts": await answer(facts["verb"], facts["arguments"])}
-        except (CrawlerError, FrontierError) as error:
-            return {"error": str(error), "code": int(failure_code(error))}
-        except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
-            log.exception("a verb of the control socket failed", verb=facts["verb"])
-            return {
-                "error": f"{facts['verb']} failed: {error!r}; see the crawl's log",
-                "code": int(ExitCode.STORE_OR_JOB_IN_USE),
-            }
+            return await replied(answer, facts["verb"], facts["arguments"])
         finally:
             self._look()
 

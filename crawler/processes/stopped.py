@@ -12,6 +12,7 @@ from pathlib import Path
 
 from crawler.jobs.job import ORDER_FILE, JobFolder
 from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.seeding import keys_of
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.crawl_verbs import add_to_stopped
@@ -66,6 +67,7 @@ class StoppedJob:
 
     def add(self, seeds: Sequence[Seed]) -> Facts:
         """Add seeds: into the book, then each into its owner's queue."""
+        keys_of(seeds, self._key)  # what has none must not get into the book
         with SeedBook(self.directory / "state" / SEED_BOOK) as book:
             answers = {seed["url"]: seed for seed in self._added(book, seeds)}
         return {"seeds": [answers[seed.url] for seed in seeds]}

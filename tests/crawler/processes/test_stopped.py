@@ -1,6 +1,7 @@
 """What an operator asks of a job of several processes that nobody crawls."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK, note_division, open_job
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import UsageError
+from crawler.outcomes.errors import OrderError, UsageError
 from crawler.processes.folders import settle_processes
 from crawler.processes.reopening import opened_shares
 from crawler.processes.stopped import StoppedJob, opened_job
@@ -59,6 +60,19 @@ def test_a_seed_is_queued_by_the_share_that_owns_it(job: StoppedJob) -> None:
     assert [share.pending for share in job.shares] == [2, 2]
     with SeedBook(job.directory / "state" / SEED_BOOK) as book:
         assert list(book) == SEEDS
+
+
+def no_key(url: str) -> str:
+    """A function of the operator's own that fails."""
+    raise ValueError(url)
+
+
+def test_a_seed_that_has_no_key_is_not_in_the_book(job: StoppedJob) -> None:
+    """Every later run takes its seeds from there."""
+    order = CrawlOrder.model_validate({"urls": {"canonicalization": [f"{__name__}:no_key"]}})
+    with pytest.raises(OrderError, match="a seed cannot be taken"):
+        replace(job, order=order).add(SEEDS)
+    assert not (job.directory / "state" / SEED_BOOK).exists()
 
 
 def test_queues_of_one_name_are_listed_as_one(job: StoppedJob) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from crawler.jobs.seeds import Seed
 from crawler.operating.control import ControlRefused
+from crawler.operating.course import Phase
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME
 from crawler.orders.limits import LimitsSection
 from crawler.outcomes.endings import WhyEnded, failure_code
@@ -42,7 +43,7 @@ def verbs(course: Course, book: list[Seed], ends_meanwhile: WhyEnded | None = No
         book.extend(seeds)
         course.ending = ends_meanwhile
 
-    return JobVerbs(course, cast(JobLimits, None), cast(JobStatus, None), course, add)
+    return JobVerbs(course, cast(JobLimits, None), Status(course), course, add)
 
 
 async def test_a_share_is_stirred_before_it_hears_of_a_seed() -> None:
@@ -80,20 +81,24 @@ class Disks(Shares):
 
 
 class Status(JobStatus):
-    """Tells nothing."""
+    """Tells the phase."""
 
-    def __init__(self) -> None:
-        self.job = "job"
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.RUNNING if self._shares.ending is None else Phase.DRAINING
 
     def facts(self) -> dict[str, Any]:
-        return {"phase": "running"}
+        return {"phase": self.phase.value}
 
 
 async def test_a_job_does_not_go_on_while_a_share_has_no_room() -> None:
     """As a job of one process says: the others go on, and the operator hears what keeps this one from it."""
     shares = Disks()
     limits = JobLimits(LimitsSection(), 2, shares, lambda _: None)
-    verbs = JobVerbs(shares, limits, Status(), cast(QuietWatch, None), cast(Any, None))
+    verbs = JobVerbs(shares, limits, Status(shares), cast(QuietWatch, None), cast(Any, None))
     await verbs.answer(PAUSE, {})
     with pytest.raises(ControlRefused, match="min_free_disk; make room") as refused:
         await verbs.answer(RESUME, {})
