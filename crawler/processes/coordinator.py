@@ -15,6 +15,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeding import keys_of
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.signals import heeded
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
@@ -30,8 +31,10 @@ from crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
 from crawler.processes.share import SNAPSHOT
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
+from crawler.processes.telling import JobTelling
 from crawler.processes.verbs import JobVerbs
 from crawler.processes.watch import QuietWatch
+from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.cancellation import to_the_end
@@ -63,6 +66,7 @@ class Coordinator:
         with heeded(self._signalled, self._status.log, is_last=self._outside.is_last), ExitStack() as opened:
             self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
             self._ending = opened.enter_context(Ending(self._order, self._job, self._clock))
+            self._telling = self._opened_telling(opened)
             await self._take_seeds()
             await asyncio.to_thread(self._ending.gather)  # what a killed run left
             await self._crawl()
@@ -70,18 +74,33 @@ class Coordinator:
                 raise self._shares.failure
             report, seeds = self._ending.report, list(self._book)
             facts = await asyncio.to_thread(report, self._shares, seeds, self._why(), self._status.died)
+            self._telling.end(facts.ended)
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._ending.unreported is not None:
             raise self._ending.unreported
         return exit_code(self._ending.why, facts.seeds)
 
+    def _opened_telling(self, opened: ExitStack) -> JobTelling:
+        log = opened.enter_context(ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock))
+        return JobTelling(self._shares, self._status, log, self._order.report.statistics_interval_s, self._clock)
+
     async def _crawl(self) -> None:
-        verbs = JobVerbs(self._shares, self._limits, self._status, self._watch, self._add)
-        async with self._outside.control(self._job.state, verbs.answer), asyncio.TaskGroup() as beside:
-            shown = beside.create_task(self._outside.show(self._status.snapshot))
+        self._verbs = JobVerbs(self._shares, self._limits, self._status, self._watch, self._add)
+        async with self._outside.control(self._job.state, self._answer), asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._outside.show(self._status.snapshot)),
+                group.create_task(self._telling.write(), name="progress-statistics"),
+            ]
             with self._limits.clock():
                 await self._shares.run()
-            shown.cancel()
+            for task in beside:
+                task.cancel()
+
+    async def _answer(self, verb: str, given: Arguments) -> Facts:
+        try:
+            return await self._verbs.answer(verb, given)
+        finally:
+            self._telling.look()
 
     async def _take_seeds(self) -> None:
         keys_of(self._seeds, self._key)
@@ -120,6 +139,7 @@ class Coordinator:
             self._watch.quiet(share)
         elif kind == SNAPSHOT:
             self._status.take(share, facts)
+            self._telling.look()
         elif kind == READY:
             self._ready(share, facts)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from crawler.processes.channel import Channel, Message
 from crawler.processes.delivery import Delivery, Send
 from crawler.processes.quiescence import Quiet
 from crawler.processes.seedbook import SharedBook, seeds_of
+from crawler.processes.summing import progress_facts
+from crawler.reporting.progress_log import ProgressFacts
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.aio import AsyncFrontier
 from frontier.division.aio import AsyncShare
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
+PROGRESS = "progress"
+
+#: Tells how a run is.
+Tell = Callable[[], Awaitable[ProgressFacts]]
 
 
 class PostOffice:
@@ -38,6 +44,7 @@ class PostOffice:
         self._book = book
         self._open: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._tell: asyncio.Future[Tell] = asyncio.get_running_loop().create_future()
         others = [share for share in range(division.shares) if share != division.share]
         self._deliveries: dict[int, Delivery] = {}
         self._others = others
@@ -77,6 +84,15 @@ class PostOffice:
         self._answer.set_result(answer)
         yield
 
+    def telling(self, tell: Tell) -> None:
+        """Now there is somebody who tells how the run is."""
+        self._tell.set_result(tell)
+
+    async def progress(self) -> dict[str, Any]:
+        """How the run is, or was when it ended. Raises: StoreUnavailable."""
+        tell = await asyncio.shield(self._tell)
+        return progress_facts(await tell())
+
     @property
     def is_clear(self) -> bool:
         """Nothing waits for another share."""
@@ -103,6 +119,8 @@ class PostOffice:
                 parts.seeding.noted(seeds)
             case "verb":
                 return await self._answered(facts)
+            case "progress":
+                return await replied(lambda *_: self.progress(), PROGRESS, {})
         return {}
 
     async def _take(self, share: AsyncShare, content: bytes) -> bool:
