@@ -134,6 +134,8 @@ class CrawlController:
         interval_s = self._order.report.statistics_interval_s
         telling = Telling(frontier, self._statistics, log, interval_s, self._clock)
         self._course.tell_phases(telling.phase)
+        if self._run.portion is not None:
+            self._run.portion.telling(telling.facts)
         return telling
 
     def _running(self, parts: Parts) -> RunningJob:

@@ -23,7 +23,6 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import is_over
 from crawler.jobs.seeds import Seed, read_seeds
 from crawler.loops import loop_factory
-from crawler.operating.control import ControlRefused
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
@@ -56,8 +55,6 @@ def run_crawl(command: CrawlCommand) -> int:
     tune_interpreter()
     try:
         return _run(command)
-    except ControlRefused as error:  # a process of the crawl says so
-        return _fail(error, error.code)
     except FORESEEABLE as error:
         return _fail(error, failure_code(error))
     except KeyboardInterrupt:

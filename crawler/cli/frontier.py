@@ -183,11 +183,19 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> None:
         failures=arguments["failures"],
         disregarded=arguments["disregarded"],
     )
-    for refusal in report.refusals:
-        say(f"anabranch: {escaped(f'{refusal.place}: {refusal.url}: {refusal.reason}')}; not loaded")
-    for cut in report.cuts:
-        say(f"anabranch: {escaped(cut)}")
+    for line in not_loaded(report):
+        say(f"anabranch: {escaped(line)}")
     put(loaded_line(report))
+
+
+def not_loaded(report: LoadReport) -> Iterator[str]:
+    """What was left out, and why; what other shares take in one line, since it may be most of the file. Pure."""
+    for refusal in report.refusals:
+        yield f"{refusal.place}: {refusal.url}: {refusal.reason}; not loaded"
+    if (first := report.first_foreign) is not None:
+        more = f", and {report.foreign - 1:,} more of the kind" if report.foreign > 1 else ""
+        yield f"{first.place}: {first.url}{more}: {first.reason}; load the file there"
+    yield from report.cuts
 
 
 def loaded_line(report: LoadReport) -> str:
@@ -198,6 +206,7 @@ def loaded_line(report: LoadReport) -> str:
         "known before": report.seen,
         "left to the filter": report.later,
         "refused": report.refused,
+        "of other shares": report.foreign,
         "skipped": report.skipped,
         "not understood": report.unknown,
     }

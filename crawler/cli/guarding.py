@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from crawler.cli.frontier_tables import escaped
 from crawler.cli.saying import say
-from crawler.operating.control import ControlRefused
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.exits import ExitCode
 from crawler.reporting.logs import configure_logs
@@ -24,8 +23,6 @@ def guarded(run: Callable[[], int | None]) -> int:
     configure_logs(0)
     try:
         return run() or ExitCode.DONE
-    except ControlRefused as error:
-        return _fail(error, error.code)
     except BrokenPipeError:
         # What is flushed at the end of the process must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

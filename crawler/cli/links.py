@@ -8,7 +8,6 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
@@ -44,7 +43,7 @@ class LinksCommand:
 class NotFetched(CrawlerError):
     """The answer could not be had."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.NO_SEED_ANSWERED
+    exit_code: ExitCode = ExitCode.NO_SEED_ANSWERED
 
 
 def run_links(command: LinksCommand) -> int:

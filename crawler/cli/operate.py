@@ -25,9 +25,9 @@ from crawler.jobs.seeds import Seed, SeedBook, read_seeds
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
-from crawler.operating.verbs import answer
+from crawler.operating.verbs import JobRuns, answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
-from crawler.processes.folders import refuse_share, shares_of
+from crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
 from crawler.processes.stopped import opened_job
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import VerdictKind
@@ -103,14 +103,20 @@ def _status(directory: Path, command: OperateCommand) -> None:
 
 def _left(directory: Path) -> Facts:
     """How a job stands that nobody crawls."""
+    share = share_of(directory)
+    if share is not None and who_holds(directory)[0]:
+        raise JobRuns(f"{directory}: is {share}, which is crawled; ask how the job is doing, {share.job}")
     _refuse_if_held(directory)
+    whose = {} if share is None else {"share": share.share, "shares": share.shares, "job": str(share.job)}
     if shares_of(directory):
         with opened_job(directory) as job:
-            totals = job.answer("ls", {"limit": 0})["totals"]
-            return {"phase": "stopped", "is_finished": job.is_done and not totals["retired"], "totals": totals}
+            return _stopped(job.is_done, job.answer("ls", {"limit": 0})["totals"])
     with to_be_read(directory) as place, opened(place) as (frontier, _):
-        totals = answer(frontier, "ls", {"limit": 0})["totals"]
-        return {"phase": "stopped", "is_finished": frontier.is_done and not totals["retired"], "totals": totals}
+        return {**_stopped(frontier.is_done, answer(frontier, "ls", {"limit": 0})["totals"]), **whose}
+
+
+def _stopped(is_done: bool, totals: Facts) -> Facts:
+    return {"phase": "stopped", "is_finished": is_done and not totals["retired"], "totals": totals}
 
 
 def _show_status(facts: Facts, command: OperateCommand) -> None:
@@ -120,12 +126,20 @@ def _show_status(facts: Facts, command: OperateCommand) -> None:
 def status_line(facts: Facts) -> str:
     """Lines for the eye: what the crawl does now, or how the job was left. Pure."""
     if facts["phase"] == "stopped":
-        head = (
-            "finished: nothing is queued" if facts["is_finished"] else "not running; `anabranch crawl` goes on with it"
-        )
-        return "\n".join([head, *totals_lines(facts["totals"], is_running=False)])
+        return "\n".join([_how_left(facts), *totals_lines(facts["totals"], is_running=False)])
     now = f"{facts['phase']} (process {facts['pid']})"
     return f"{now}: {facts['line']}" if "line" in facts else now
+
+
+def _how_left(facts: Facts) -> str:
+    """Of a share it is said that it is one: what it has left is not all that its job has."""
+    is_share = "share" in facts
+    left = f"not running; `anabranch crawl` goes on with {'its job' if is_share else 'it'}"
+    words = "finished: nothing is queued" if facts["is_finished"] else left
+    if not is_share:
+        return words
+    share = ShareOf(facts["share"], facts["shares"], Path(facts["job"]))
+    return f"{share}, {share.job}\n{words}"
 
 
 # Seeds

@@ -20,6 +20,7 @@ from crawler.processes.folders import shares_of
 from crawler.processes.stopped import opened_job
 from crawler.reporting.reports.catalogue import report_kind
 from crawler.reporting.reports.table import report_of, text_lines
+from crawler.urls.canonicalization import Canonicalizer
 
 
 def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
@@ -43,10 +44,11 @@ def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
             return job.report(arguments)
     with (
         to_be_read(directory) as place,
-        opened(place) as (frontier, _),
+        opened(place) as (frontier, order),
         SeedBook(place / "state" / SEED_BOOK) as seeds,
     ):
-        return report_of_stopped(place, frontier, seeds, arguments, place / "logs" / "crawl.log")
+        key = Canonicalizer(order.urls.canonicalization).key
+        return report_of_stopped(place, frontier, seeds, key, arguments)
 
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Set
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from crawler.jobs.durablefiles import replace_file, sync_folder
 from crawler.outcomes.errors import CrawlerError
@@ -28,7 +28,7 @@ _LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.sqlite", _ROUND_FILE)
 class RoundDamaged(CrawlerError):
     """A file that says which round a job is in cannot be read: someone else wrote to it, or the disk failed."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.BAD_ORDER
+    exit_code: ExitCode = ExitCode.BAD_ORDER
 
 
 class Round(NamedTuple):

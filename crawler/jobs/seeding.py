@@ -6,9 +6,10 @@ The Frontier knows a seed by its key for dedup, as it knows every URL; the book 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import structlog
 
@@ -19,7 +20,7 @@ from crawler.jobs.sourcetags import SourceTags
 from crawler.outcomes.errors import OrderError
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import FetchStatus
-from crawler.reporting.reports import SeedFact
+from crawler.reporting.reports.seeds import SeedFact, seed_facts
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.scope.ruling import Scope
 from crawler.urls.canonicalization import KeyOf
@@ -84,7 +85,7 @@ class Seeding:
     async def begin(self, given: Iterable[Seed]) -> None:
         """Note the given seeds, open the scope for all, schedule what is new or was never answered."""
         given = tuple(given)
-        self._refuse_unkeyed(given)
+        keys_of(given, self._marks.key)  # what has none must not get into the book
         self._book.add_all(given)
         seeds = list(self._book)
         self._marks.tags.note(seeds)
@@ -100,7 +101,7 @@ class Seeding:
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: noted durably, their places opened, scheduled durably. What became of each."""
-        self._refuse_unkeyed(given)
+        keys_of(given, self._marks.key)  # what has none must not get into the book
         async with self._writing:
             new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
             self._marks.tags.note(new)
@@ -119,12 +120,6 @@ class Seeding:
         for seed in seeds:
             self._scope.add_seed(seed.url)
 
-    def _refuse_unkeyed(self, seeds: Iterable[Seed]) -> None:
-        """Before they are in the book, which every later run takes its seeds from. Raises: OrderError."""
-        with own_functions_told(NOT_TAKEN):
-            for seed in seeds:
-                self._marks.key(seed.url)
-
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
         seed = Seed(url=url, source="redirect", via=via)
@@ -136,28 +131,14 @@ class Seeding:
     async def facts(self, statistics: CrawlStatistics) -> list[SeedFact]:
         """How each seed given by the operator fared, others' left out."""
         seeds = list(self._book)
-        targets = {seed.via: seed.url for seed in seeds if seed.via is not None}
-        given = [seed.url for seed in seeds if seed.via is None and self.mine(seed.url)]
-        ended = await self._ended(seeds, told=False)
-        return [
-            SeedFact(
-                url, ended[url].status if url in ended else 0, statistics.seed_failures.get(url, ""), targets.get(url)
-            )
-            for url in given
-        ]
+        keys = seed_keys(seeds, self._marks.key)
+        ended = await asyncio.to_thread(self._frontier.core.ended, list(keys.values()))
+        fared = seeds_fared(seeds, keys, ended, statistics.seed_failures)
+        return [fact for fact in fared if self.mine(fact.url)]
 
-    async def _ended(self, seeds: Iterable[Seed], *, told: bool = True) -> dict[str, UrlRecord]:
-        """What is known of the seeds that have ended, by URL; one question, off the loop.
-
-        Raises: OwnFunctionFailed, if it is to be `told`; a report does without a seed that has no key.
-        """
-        keys: dict[str, bytes] = {}
-        for seed in seeds:
-            try:
-                keys[seed.url] = key_of(seed.url, self._marks.key)
-            except OwnFunctionFailed:
-                if told:
-                    raise
+    async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
+        """What is known of the seeds that have ended, by URL; one question, off the loop. Raises: OwnFunctionFailed."""
+        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
         ended = await asyncio.to_thread(self._frontier.core.ended, list(keys.values()))
         return {url: ended[key] for url, key in keys.items() if key in ended}
 
@@ -197,6 +178,33 @@ def own_functions_told(what: str) -> Iterator[None]:
 def key_of(url: str, key: KeyOf) -> bytes:
     """The bytes by which the Frontier knows a URL."""
     return key(url) or url.encode()
+
+
+def keys_of(seeds: Iterable[Seed], key: KeyOf) -> list[bytes]:
+    """The same of seeds, before they are in the book, which every later run takes its seeds from. Raises: OrderError."""
+    with own_functions_told(NOT_TAKEN):
+        return [key_of(seed.url, key) for seed in seeds]
+
+
+def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:
+    """The same of seeds, for a report: it does without one whose key a function of the operator's own cannot tell."""
+    keys: dict[str, bytes] = {}
+    for seed in seeds:
+        with suppress(OwnFunctionFailed):
+            keys[seed.url] = key_of(seed.url, key)
+    return keys
+
+
+def seeds_fared(
+    seeds: Sequence[Seed],
+    keys: Mapping[str, bytes],
+    ended: Mapping[bytes, UrlRecord],
+    words: Mapping[str, str] = MappingProxyType({}),
+) -> list[SeedFact]:
+    """How each seed given by the operator fared; `ended` are those of all seeds that have, by key. Pure."""
+    redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
+    records = {url: ended[key] for url, key in keys.items() if key in ended}
+    return seed_facts([seed.url for seed in seeds if seed.via is None], redirects, records, words)
 
 
 def unanswered(record: UrlRecord) -> bool:

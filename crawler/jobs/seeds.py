@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Protocol, Self
+from typing import BinaryIO, Protocol, Self
 
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import CrawlerError, storage_errors
@@ -29,7 +29,7 @@ _SHOWN_CHARS = 200
 class SeedBookDamaged(CrawlerError):
     """A line of the seed book, not its last, cannot be read: someone else wrote to it, or the disk failed."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.BAD_ORDER
+    exit_code: ExitCode = ExitCode.BAD_ORDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

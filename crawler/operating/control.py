@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, cast
@@ -54,11 +54,11 @@ Answer = Callable[[str, Arguments], Awaitable[Facts]]
 
 
 class ControlRefused(CrawlerError):
-    """The running crawl does not do what it was asked; `code` is the exit code of the command that asked."""
+    """The running crawl does not do what it was asked, and says what that means for whoever asks."""
 
     def __init__(self, line: str, code: ExitCode) -> None:
         super().__init__(line)
-        self.code = code
+        self.exit_code = code
 
 
 class ControlSilent(CrawlerError):
@@ -119,13 +119,27 @@ class Control:
             verb, arguments = _question(line)
         except (ValueError, RecursionError):
             return {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
-        try:
-            return {"facts": await self._answer(verb, arguments)}
-        except (CrawlerError, FrontierError) as error:
-            return {"error": str(error), "code": failure_code(error)}
-        except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
-            log.exception("a verb of the control socket failed", verb=verb)
-            return {"error": f"{verb} failed: {error!r}; see the crawl's log", "code": ExitCode.STORE_OR_JOB_IN_USE}
+        return await replied(self._answer, verb, arguments)
+
+
+async def replied(answer: Answer, verb: str, arguments: Arguments) -> dict[str, Any]:
+    """The answer as it is sent: the facts, or the line of an error and its exit code."""
+    try:
+        return {"facts": await answer(verb, arguments)}
+    except (CrawlerError, FrontierError) as error:
+        return {"error": str(error), "code": int(failure_code(error))}
+    except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
+        log.exception("a verb of the control socket failed", verb=verb)
+        code = int(ExitCode.STORE_OR_JOB_IN_USE)
+        return {"error": f"{verb} failed: {error!r}; see the crawl's log", "code": code}
+
+
+def facts_of(reply: Mapping[str, Any]) -> Facts:
+    """What was answered. Raises: ControlRefused."""
+    if "error" in reply:
+        raise ControlRefused(reply["error"], ExitCode(reply["code"]))
+    facts: Facts = reply["facts"]
+    return facts
 
 
 class _Connection(asyncio.Protocol):
@@ -200,11 +214,7 @@ def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
             return None
     if not line.endswith(b"\n"):
         return None
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise ControlRefused(answer["error"], ExitCode(answer["code"]))
-    facts: Facts = answer["facts"]
-    return facts
+    return facts_of(json.loads(line))
 
 
 def _question(line: bytes) -> tuple[str, Arguments]:

@@ -8,8 +8,9 @@ that moment on.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
-from crawler.jobs.seeding import NOT_TAKEN, Marks, Seeding, key_of, own_functions_told
+from crawler.jobs.seeding import Marks, Seeding, keys_of
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.operating.arguments import Arguments, Facts
@@ -62,22 +63,19 @@ class CrawlVerbs:
         return self._judge.told(verb, await answer_beside(self._frontier, verb, self._judge.keyed(verb, given)))
 
     async def _pause(self, given: Arguments) -> Facts:
-        self._refuse_at_the_end("pause")
+        refuse_at_the_end("pause", self._course.phase)
         self._course.pause(Cause.OPERATOR)
         return await self._tell(given)
 
     async def _resume(self, given: Arguments) -> Facts:
-        self._refuse_at_the_end("resume")
+        refuse_at_the_end("resume", self._course.phase)
         self._course.go_on()
         if self._course.phase is Phase.PAUSED:
             raise UsageError(f"{self._course.words}; make room: the crawl then goes on by itself")
         return await self._tell(given)
 
     async def _stop(self, given: Arguments) -> Facts:
-        if given.get("now"):
-            self._course.stop(WhyEnded.OPERATOR_NOW, at_once=True)
-        else:
-            self._course.stop(WhyEnded.OPERATOR)
+        stop_as_asked(self._course.stop, given)
         return await self._tell(given)
 
     async def _tell(self, _: Arguments) -> Facts:
@@ -87,9 +85,24 @@ class CrawlVerbs:
         seeds = given_seeds(given)
         return added(seeds, await self._seeding.add(seeds))
 
-    def _refuse_at_the_end(self, verb: str) -> None:
-        if self._course.phase is Phase.DRAINING:
-            raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
+
+class Stop(Protocol):
+    """Ends a crawl in order."""
+
+    def __call__(self, ending: WhyEnded, *, at_once: bool = False) -> None:
+        """End it; the first reason counts."""
+
+
+def stop_as_asked(stop: Stop, given: Arguments) -> None:
+    """End the crawl because the operator says so. Argument: now, what is being fetched is given up."""
+    now = bool(given.get("now"))
+    stop(WhyEnded.OPERATOR_NOW if now else WhyEnded.OPERATOR, at_once=now)
+
+
+def refuse_at_the_end(verb: str, phase: Phase) -> None:
+    """Raises: UsageError if the crawl is ending."""
+    if phase is Phase.DRAINING:
+        raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
 
 
 def given_seeds(given: Arguments) -> list[Seed]:
@@ -119,8 +132,7 @@ def added(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
 
 def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): the book first, then the queue. Raises: as both."""
-    with own_functions_told(NOT_TAKEN):  # first: what cannot be keyed must not get into the book
-        keys = [key_of(seed.url, key) for seed in seeds]
+    keys = keys_of(seeds, key)
     book.add_all(seeds)
     marks = Marks(key, SourceTags(book))
     ended = frontier.ended(keys)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crawler.jobs.seeding import seed_keys, seeds_fared
 from crawler.jobs.seeds import Seed
 from crawler.operating.arguments import Arguments, Facts
 from crawler.outcomes.errors import UsageError, storage_errors
@@ -15,9 +16,10 @@ from crawler.reporting.accounts import Accounts
 from crawler.reporting.reports.catalogue import ALL_NEEDS, report_kind
 from crawler.reporting.reports.facts import JobFacts
 from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
-from crawler.reporting.reports.seeds import SeedFact, seed_facts
+from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.reports.table import json_facts
 from crawler.reporting.statistics import WorkerBoard
+from crawler.urls.canonicalization import KeyOf
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import or_closed, to_the_end
 from frontier.core import Frontier
@@ -67,30 +69,38 @@ async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -
 
 
 def report_of_stopped(
-    directory: Path, frontier: Frontier, seeds: Iterable[Seed], given: Arguments, crawl_log: Path
+    directory: Path, frontier: Frontier, seeds: Iterable[Seed], key: KeyOf, given: Arguments
 ) -> Facts:
-    """The same for a job that is stopped, whose lock the caller holds (blocks). Raises: UsageError, StorageError."""
+    """The same for a job that is stopped, whose lock the caller holds (blocks). `key` is what dedup knows a URL by.
+
+    Raises: UsageError, StorageError.
+    """
     kind, limit = report_kind(given.get("name")), report_limit(given)
     state = directory / "state"
     now_s = frontier.now_s()
-    Accounts(
-        state, crawl_log, lambda: now_s
-    ).close()  # what a crash took is counted first; looking is no run of the crawl
+    # What a crash took is counted first; looking is no run of the crawl.
+    Accounts(state, directory / "logs" / "crawl.log", lambda: now_s).close()
     with storage_errors(state), AccountsView(state) as view:
-        return json_facts(kind.make(_facts_of_stopped(directory, frontier, list(seeds), view)), limit)
+        fared = fared_of_stopped(list(seeds), key, [frontier])
+        return json_facts(kind.make(_facts_of_stopped(directory, frontier, fared, view)), limit)
 
 
-def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: list[Seed], view: AccountsView) -> JobFacts:
+def fared_of_stopped(seeds: Sequence[Seed], key: KeyOf, frontiers: Sequence[Frontier]) -> list[SeedFact]:
+    """How the seeds fared of a job that is stopped, as its Frontier knows it, or those of its shares (blocks)."""
+    keys = seed_keys(seeds, key)
+    asked = list(keys.values())
+    ended = {known: record for frontier in frontiers for known, record in frontier.ended(asked).items()}
+    return seeds_fared(seeds, keys, ended)
+
+
+def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: Sequence[SeedFact], view: AccountsView) -> JobFacts:
     statistics = frontier.statistics()
     left = statistics.pending + statistics.retired
-    ended = {key.decode(): record for key, record in frontier.ended([seed.url.encode() for seed in seeds]).items()}
-    redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
-    given = [seed.url for seed in seeds if seed.via is None]
     return JobFacts(
         name=directory.name,
         status=f"Stopped: {left} URLs are queued" if left else "Finished: nothing is queued",
         now_s=frontier.now_s(),
-        seeds=seed_facts(given, redirects, ended, {}),
+        seeds=seeds,
         frontier=statistics,
         longest=frontier.operations.longest(LONGEST_SHOWN),
         queues=frontier.operations.queues(limit=QUEUES_SHOWN),

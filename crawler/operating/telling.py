@@ -38,6 +38,7 @@ class Telling:
         self._clock = clock
         self._rates = RateWindow(interval_s)
         self._deepest = DeepestQueue(self._longest, clock)
+        self._last: ProgressFacts | None = None  #: how the run was when it ended
 
     async def look(self) -> None:
         """Look at the Frontier again and again, until cancelled."""
@@ -48,7 +49,7 @@ class Telling:
 
     async def write(self) -> None:
         """Write a line of the log at each interval, until cancelled."""
-        await self._log.run(self._facts, self._interval_s)
+        await self._log.run(self.facts, self._interval_s)
 
     def phase(self, phase: Phase, words: str) -> None:
         """The crawl as a whole has changed."""
@@ -57,10 +58,14 @@ class Telling:
 
     async def end(self, words: str) -> None:
         """The crawl has ended: a last line, and why."""
-        self._log.tell(await self._facts())
+        self._last = await self.facts()
+        self._log.tell(self._last)
         self._log.note(CrawlEvent.ENDED, words)
 
-    async def _facts(self) -> ProgressFacts:
+    async def facts(self) -> ProgressFacts:
+        """How the run is now, or was when it ended."""
+        if self._last is not None:
+            return self._last
         run, now = self._statistics, await self._frontier.statistics()
         self.looked = now
         now_s = self._clock()

@@ -206,9 +206,14 @@ async def answer_beside(frontier: AsyncFrontier, verb: str, given: Arguments) ->
     return frontier.operate(lambda _: ORDERS[verb](frontier.core, given))
 
 
-def _check_verb(verb: str) -> None:
+def refuse_beside(verb: str) -> None:
+    """Raises: JobRuns for what is only for a job that nobody crawls."""
     if verb in STOPPED_ONLY:
         raise JobRuns(f"{verb} needs the job for itself, and process {os.getpid()} crawls it; stop that crawl first")
+
+
+def _check_verb(verb: str) -> None:
+    refuse_beside(verb)
     if verb not in VERBS:
         raise UsageError(f"{verb!r} is unknown; choose one of {', '.join(VERBS)}")
 

@@ -20,7 +20,7 @@ from crawler.outcomes.exits import ExitCode
 class CrawlerError(Exception):
     """Root of all errors of this room that are for the operator."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.STORE_OR_JOB_IN_USE
+    exit_code: ExitCode = ExitCode.STORE_OR_JOB_IN_USE
 
 
 class UsageError(CrawlerError):
@@ -44,7 +44,7 @@ class BadArgument(OrderError):
 class NoSeeds(CrawlerError):
     """Nothing that was named is a seed."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.NO_SEED_ANSWERED
+    exit_code: ExitCode = ExitCode.NO_SEED_ANSWERED
 
 
 class StoreLost(CrawlerError):

@@ -16,7 +16,8 @@ socket and end in order. Either way the same command goes on, with nothing lost.
 
     the processes        shares (all of them, kept running) · children (one, as the parent sees it) · nursery · channel
     one for all          seedbook (its copy in each share) · limits, by tickets and bytes that shares tell (metering)
-    how the job is       status (from snapshots) · verbs (a question goes to the owner of what it is about, or to all)
+    how the job is       status (from snapshots) · telling (progress-statistics.log)
+    what it is asked     verbs (a question goes to the owner of what it is about, or to all)
     several as one       summing (figures) · merging (answers) · reporting (reports) · gathering (logs)
     the end, and after   ending · stopped (an operator asks a job that nobody crawls) · reopening (its shares' Frontiers)
 """

@@ -13,8 +13,9 @@ from typing import Any
 from crawler.controller import Outside
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK
-from crawler.jobs.seeding import NOT_TAKEN, key_of, own_functions_told
+from crawler.jobs.seeding import keys_of
 from crawler.jobs.seeds import Seed, SeedBook
+from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.signals import heeded
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
@@ -30,8 +31,10 @@ from crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
 from crawler.processes.share import SNAPSHOT
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
+from crawler.processes.telling import JobTelling
 from crawler.processes.verbs import JobVerbs
 from crawler.processes.watch import QuietWatch
+from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.cancellation import to_the_end
@@ -48,6 +51,7 @@ class Coordinator:
         self._job = job
         self._seeds = seeds
         self._outside = outside
+        self._key = Canonicalizer(order.urls.canonicalization).key
         self._clock = steady_clock()
         self._shares = Shares(order.crawl.processes, order.crawl.loop, nursery, self._start, self._handle)
         self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.say)
@@ -62,6 +66,7 @@ class Coordinator:
         with heeded(self._signalled, self._status.log, is_last=self._outside.is_last), ExitStack() as opened:
             self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
             self._ending = opened.enter_context(Ending(self._order, self._job, self._clock))
+            self._telling = self._opened_telling(opened)
             await self._take_seeds()
             await asyncio.to_thread(self._ending.gather)  # what a killed run left
             await self._crawl()
@@ -69,24 +74,36 @@ class Coordinator:
                 raise self._shares.failure
             report, seeds = self._ending.report, list(self._book)
             facts = await asyncio.to_thread(report, self._shares, seeds, self._why(), self._status.died)
+            self._telling.end(facts.ended)
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._ending.unreported is not None:
             raise self._ending.unreported
         return exit_code(self._ending.why, facts.seeds)
 
+    def _opened_telling(self, opened: ExitStack) -> JobTelling:
+        log = opened.enter_context(ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock))
+        return JobTelling(self._shares, self._status, log, self._order.report.statistics_interval_s, self._clock)
+
     async def _crawl(self) -> None:
-        verbs = JobVerbs(self._shares, self._limits, self._status, self._watch, self._add)
-        async with self._outside.control(self._job.state, verbs.answer), asyncio.TaskGroup() as beside:
-            shown = beside.create_task(self._outside.show(self._status.snapshot))
+        self._verbs = JobVerbs(self._shares, self._limits, self._status, self._watch, self._add)
+        async with self._outside.control(self._job.state, self._answer), asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._outside.show(self._status.snapshot)),
+                group.create_task(self._telling.write(), name="progress-statistics"),
+            ]
             with self._limits.clock():
                 await self._shares.run()
-            shown.cancel()
+            for task in beside:
+                task.cancel()
+
+    async def _answer(self, verb: str, given: Arguments) -> Facts:
+        try:
+            return await self._verbs.answer(verb, given)
+        finally:
+            self._telling.look()
 
     async def _take_seeds(self) -> None:
-        key = Canonicalizer(self._order.urls.canonicalization).key
-        with own_functions_told(NOT_TAKEN):  # before they are in the book, which every later run takes its seeds from
-            for seed in self._seeds:
-                key_of(seed.url, key)
+        keys_of(self._seeds, self._key)
         await asyncio.to_thread(self._book.add_all, self._seeds)
 
     def _start(self, share: int) -> Mapping[str, Any]:
@@ -122,6 +139,7 @@ class Coordinator:
             self._watch.quiet(share)
         elif kind == SNAPSHOT:
             self._status.take(share, facts)
+            self._telling.look()
         elif kind == READY:
             self._ready(share, facts)
         else:
@@ -163,10 +181,7 @@ class Coordinator:
 
     async def _add(self, seeds: Sequence[Seed]) -> None:
         """Seeds of the operator's; their owners schedule them then."""
-        key = Canonicalizer(self._order.urls.canonicalization).key
-        with own_functions_told(NOT_TAKEN):
-            for seed in seeds:
-                key_of(seed.url, key)
+        keys_of(seeds, self._key)
         await self._add_to_book(seeds)
 
     # The end

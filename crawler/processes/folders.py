@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from crawler.jobs.durablefiles import replace_file
+from crawler.jobs.forgetting import note_lasting
 from crawler.jobs.job import is_job, until_free, who_holds
-from crawler.jobs.opening import division_of, has_seeds
+from crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
 from crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from frontier.composition import has_store
 
@@ -33,15 +35,31 @@ def shares_of(directory: Path) -> list[Path]:
     return [directory / SHARES / str(share) for share in range(processes)] if processes > 1 else []
 
 
+class ShareOf(NamedTuple):
+    """A share, and whose it is."""
+
+    share: int
+    shares: int
+    job: Path
+
+    def __str__(self) -> str:
+        return f"share {self.share} of a job of {self.shares} processes"
+
+
+def share_of(directory: Path) -> ShareOf | None:
+    """Which share of which job a folder is; None for a whole job. Raises: StorageError, StoreLost."""
+    division = division_of(directory / "state")
+    return None if division is None else ShareOf(division.share, division.shares, directory.resolve().parent.parent)
+
+
 def refuse_share(directory: Path) -> None:
     """A share is crawled, and given seeds, with its job: alone it knows no seeds, and fetches whatever it is given.
 
     Raises: UsageError if the folder is a share's; StorageError, StoreLost.
     """
-    division = division_of(directory / "state")
-    if division is not None:
-        share, job = division.share, directory.resolve().parent.parent
-        raise UsageError(f"{directory}: is share {share} of a job of {division.shares} processes; name the job, {job}")
+    share = share_of(directory)
+    if share is not None:
+        raise UsageError(f"{directory}: is {share}; name the job, {share.job}")
 
 
 def await_orphans(directory: Path) -> None:
@@ -59,21 +77,30 @@ def await_orphans(directory: Path) -> None:
 def settle_processes(directory: Path, processes: int) -> None:
     """Note the number of a new job; an old one keeps its own. The caller holds the job's lock.
 
-    Raises: OrderError for another number than the job's; StoreLost if a share's queue is gone; StorageError.
+    Raises: OrderError for another number than the job's; QueueForgotten; StoreLost if a share's queue is gone; StorageError.
     """
     state = directory / "state"
     before = processes_of(directory)
     is_begun = has_seeds(directory)
     if processes != before and (is_begun or before > 1):
+        if before == 1:
+            refuse_forgotten(state)  # no number of processes goes on with it
         begun = (
             f"with [crawl] processes = {before}, which divides its hosts for good" if before > 1 else "in one process"
         )
         raise OrderError(
             f"{directory}: the job was begun {begun}; go on with --processes {before}, or start over with --fresh --yes"
         )
-    if processes > 1 and before == 1:
-        with storage_errors(state):
-            replace_file(state / _NOTE, f"{processes}\n".encode())
+    if processes > 1:
+        if before == 1:
+            with storage_errors(state):
+                replace_file(state / _NOTE, f"{processes}\n".encode())
+        note_lasting(state)  # what a run that was to have its queue in memory, and got no seed, has left
+    _refuse_lost(directory)
+
+
+def _refuse_lost(directory: Path) -> None:
+    """Raises: StoreLost if a share that has begun has no queue."""
     lost = [
         share for share in shares_of(directory) if (share / "order.toml").exists() and not has_store(share / "state")
     ]

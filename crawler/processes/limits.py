@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from crawler.operating.course import Cause
 from crawler.operating.crawl_verbs import PAUSE, RESUME
@@ -21,6 +21,8 @@ _ENDINGS = {
     Cause.BYTES: WhyEnded.SIZE_LIMIT,
     Cause.TIME: WhyEnded.TIME_LIMIT,
 }
+
+_Said = TypeVar("_Said")
 
 
 class JobLimits:
@@ -81,14 +83,14 @@ class JobLimits:
             self._say(f"{cause.value}; fetches under way may end")
             self._tell(self._shares.ask_all(VERB, verb=PAUSE, arguments={}))
 
-    def go_on(self) -> None:
-        """The operator has the crawl go on: a limit that paused it holds no more in this run."""
+    async def go_on(self) -> Mapping[int, Mapping[str, Any]]:
+        """The operator has the crawl go on: a limit that paused it holds no more in this run. What each share says to it."""
         if Cause.PAGES in self._pauses and self._pages is not None:
             self._pages.lift()
         if Cause.BYTES in self._pauses and self._bytes is not None:
             self._bytes.lift()
         self._pauses.clear()
-        self._tell(self._shares.ask_all(VERB, verb=RESUME, arguments={}))
+        return await self._tell(self._shares.ask_all(VERB, verb=RESUME, arguments={}))
 
     def _reached(self, cause: Cause) -> None:
         if self._order.on_limit == "pause":
@@ -96,7 +98,9 @@ class JobLimits:
         else:
             self._shares.stop(_ENDINGS[cause])
 
-    def _tell(self, saying: Any) -> None:
-        task = asyncio.ensure_future(saying)
+    def _tell(self, saying: Coroutine[Any, Any, _Said]) -> asyncio.Task[_Said]:
+        """Have it said, in the order of the calls."""
+        task = asyncio.create_task(saying)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crawler.chain import Processor
 from crawler.jobs.seeds import Book
 from crawler.processes.metering import Meter
+from crawler.reporting.progress_log import ProgressFacts
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.workers import Dispose
 from frontier.division.ownership import Division
@@ -25,6 +26,9 @@ class Portion:
     book: Book  #: the job's seeds
     meter: Meter
     opened: Callable[[Parts], None]  #: hears of the parts when all are open
+    telling: Callable[
+        [Callable[[], Awaitable[ProgressFacts]]], None
+    ]  #: hears who tells how the run is, and was at its end
 
     def owns(self, url: str) -> bool:
         """The URL's host is this share's."""

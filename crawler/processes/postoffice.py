@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from crawler.jobs.scheduling import CHUNK
-from crawler.operating.control import Answer
-from crawler.outcomes.endings import failure_code
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
+from crawler.operating.control import Answer, replied
 from crawler.processes.channel import Channel, Message
 from crawler.processes.delivery import Delivery, Send
 from crawler.processes.quiescence import Quiet
 from crawler.processes.seedbook import SharedBook, seeds_of
+from crawler.processes.summing import progress_facts
+from crawler.reporting.progress_log import ProgressFacts
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.aio import AsyncFrontier
 from frontier.division.aio import AsyncShare
@@ -30,10 +27,12 @@ from frontier.errors import FrontierError
 if TYPE_CHECKING:
     from crawler.composition import Parts
 
-log = structlog.get_logger(__name__)
-
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
+PROGRESS = "progress"
+
+#: Tells how a run is.
+Tell = Callable[[], Awaitable[ProgressFacts]]
 
 
 class PostOffice:
@@ -45,6 +44,7 @@ class PostOffice:
         self._book = book
         self._open: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._tell: asyncio.Future[Tell] = asyncio.get_running_loop().create_future()
         others = [share for share in range(division.shares) if share != division.share]
         self._deliveries: dict[int, Delivery] = {}
         self._others = others
@@ -84,6 +84,15 @@ class PostOffice:
         self._answer.set_result(answer)
         yield
 
+    def telling(self, tell: Tell) -> None:
+        """Now there is somebody who tells how the run is."""
+        self._tell.set_result(tell)
+
+    async def progress(self) -> dict[str, Any]:
+        """How the run is, or was when it ended. Raises: StoreUnavailable."""
+        tell = await asyncio.shield(self._tell)
+        return progress_facts(await tell())
+
     @property
     def is_clear(self) -> bool:
         """Nothing waits for another share."""
@@ -110,6 +119,8 @@ class PostOffice:
                 parts.seeding.noted(seeds)
             case "verb":
                 return await self._answered(facts)
+            case "progress":
+                return await replied(lambda *_: self.progress(), PROGRESS, {})
         return {}
 
     async def _take(self, share: AsyncShare, content: bytes) -> bool:
@@ -131,15 +142,7 @@ class PostOffice:
         answer = await asyncio.shield(self._answer)
         self._stir()
         try:
-            return {"facts": await answer(facts["verb"], facts["arguments"])}
-        except (CrawlerError, FrontierError) as error:
-            return {"error": str(error), "code": int(failure_code(error))}
-        except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
-            log.exception("a verb of the control socket failed", verb=facts["verb"])
-            return {
-                "error": f"{facts['verb']} failed: {error!r}; see the crawl's log",
-                "code": int(ExitCode.STORE_OR_JOB_IN_USE),
-            }
+            return await replied(answer, facts["verb"], facts["arguments"])
         finally:
             self._look()
 

@@ -117,7 +117,9 @@ class Share:
         directory = Path(start["directory"])
         limits = start["limits"]
         meter = Meter(self._channel, pages=limits["pages"], fetched_bytes=limits["bytes"])
-        portion = Portion(division=_division(start), book=book, meter=meter, opened=office.opened)
+        portion = Portion(
+            division=_division(start), book=book, meter=meter, opened=office.opened, telling=office.telling
+        )
         outside = Outside(
             say=_keep_quiet,
             show=self._show,
@@ -133,7 +135,7 @@ class Share:
             self._begin_to_heed(controller, meter)
             await controller.run()
         assert controller.facts is not None
-        return {**run_facts(controller.facts), "is_clear": office.is_clear}
+        return {**run_facts(controller.facts), "is_clear": office.is_clear, "progress": await office.progress()}
 
     def _begin_to_heed(self, controller: CrawlController, meter: Meter) -> None:
         """From now on there is something to stop."""

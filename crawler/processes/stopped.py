@@ -12,11 +12,12 @@ from pathlib import Path
 
 from crawler.jobs.job import ORDER_FILE, JobFolder
 from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.seeding import keys_of
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.crawl_verbs import add_to_stopped
 from crawler.operating.judging import ABOUT_URLS, opened_judge
-from crawler.operating.reporting import report_limit
+from crawler.operating.reporting import fared_of_stopped, report_limit
 from crawler.operating.verbs import STOPPED_ONLY, answer
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import file_layer, order_of
@@ -28,7 +29,6 @@ from crawler.processes.reopening import facts_of_shares_open, opened_shares
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.reports.catalogue import report_kind
-from crawler.reporting.reports.seeds import SeedFact, seed_facts
 from crawler.reporting.reports.table import json_facts
 from crawler.urls.canonicalization import Canonicalizer, KeyOf
 from frontier.core import Frontier
@@ -67,9 +67,9 @@ class StoppedJob:
 
     def add(self, seeds: Sequence[Seed]) -> Facts:
         """Add seeds: into the book, then each into its owner's queue."""
-        key = Canonicalizer(self.order.urls.canonicalization).key
+        keys_of(seeds, self._key)  # what has none must not get into the book
         with SeedBook(self.directory / "state" / SEED_BOOK) as book:
-            answers = {seed["url"]: seed for seed in self._added(book, seeds, key)}
+            answers = {seed["url"]: seed for seed in self._added(book, seeds)}
         return {"seeds": [answers[seed.url] for seed in seeds]}
 
     def report(self, given: Arguments) -> Facts:
@@ -79,21 +79,21 @@ class StoppedJob:
         state, now_s = self.directory / "state", self.shares[0].now_s()
         Accounts(state, self.directory / "logs" / "crawl.log", lambda: now_s).close()
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
-            facts = facts_of_shares_open(self.directory, self.shares, self._fared(list(book)), view)
+            fared = fared_of_stopped(list(book), self._key, self.shares)
+            facts = facts_of_shares_open(self.directory, self.shares, fared, view)
             return json_facts(kind.make(facts), limit)
 
-    def _added(self, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Iterator[Facts]:
+    @property
+    def _key(self) -> KeyOf:
+        return Canonicalizer(self.order.urls.canonicalization).key
+
+    def _added(self, book: SeedBook, seeds: Sequence[Seed]) -> Iterator[Facts]:
         book.add_all(seeds)  # in the order in which they were named, whoever owns them
+        key = self._key
         for number, share in enumerate(self.shares):
             own = [seed for seed in seeds if (self.division.owner_of_url(seed.url) or 0) == number]
             if own:
                 yield from add_to_stopped(share, book, own, key)["seeds"]
-
-    def _fared(self, seeds: Sequence[Seed]) -> list[SeedFact]:
-        keys = [seed.url.encode() for seed in seeds]
-        ended = {key.decode(): record for share in self.shares for key, record in share.ended(keys).items()}
-        redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
-        return seed_facts([seed.url for seed in seeds if seed.via is None], redirects, ended, {})
 
     def _of_any(self, verb: str, given: Arguments) -> Facts:
         owner = owner_of_subject(self.division, verb, given)

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from crawler.reporting.progress import CrawlSnapshot
+from crawler.reporting.progress_log import Memory, ProgressFacts
 from crawler.reporting.reports import RunFacts
 from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.statistics import CrawlStatistics
+from crawler.reporting.statistics import CrawlStatistics, Rates
 from frontier.models import WaitsFor
 from frontier.operating.statistics import FrontierStatistics
 
@@ -23,6 +24,7 @@ _SNAPSHOT_SUMS = (
     "pages", "failed", "excluded", "retries", "fetched_bytes", "active", "workers", "pending", "waiting", "gates", "queues",
     "ready", "parked", "snoozed", "gates_open", "broken",
 )  # fmt: skip
+_PROGRESS_SUMS = ("discovered", "queued", "downloaded", "failed", "busy", "parked")
 #: Figures of a filter that are not sums: the worst one counts.
 _PROBABILITY = "probability"
 
@@ -111,6 +113,29 @@ def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: fl
         trouble=_first(shares, "trouble"),
         paused=_first(shares, "paused"),
     )
+
+
+def progress_facts(now: ProgressFacts) -> dict[str, Any]:
+    """A moment of a share; the time and the rates are the job's own."""
+    return {
+        **{name: getattr(now, name) for name in (*_PROGRESS_SUMS, "longest")},
+        "queues": dict(now.queues),
+        "memory": list(now.memory),
+    }
+
+
+def summed_progress(shares: Iterable[Mapping[str, Any]], now_s: float, rates: Rates, own: Memory) -> ProgressFacts:
+    """All shares at one moment, with the memory of the process that is none. A part of a queue counts as a queue."""
+    sums: Counter[str] = Counter()
+    queues: Counter[str] = Counter()
+    memory, longest = own, 0
+    for share in shares:
+        sums.update({name: share[name] for name in _PROGRESS_SUMS})
+        queues.update(share["queues"])
+        memory = Memory(*(has + more for has, more in zip(memory, share["memory"], strict=True)))
+        longest = max(longest, share["longest"])
+    counts = {name: sums[name] for name in _PROGRESS_SUMS}
+    return ProgressFacts(**counts, now_s=now_s, rates=rates, queues=queues, longest=longest, memory=memory)
 
 
 def _first(shares: Sequence[Mapping[str, Any]], name: str) -> str:

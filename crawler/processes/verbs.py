@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from crawler.jobs.seeds import Seed
 from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.control import ControlRefused
+from crawler.operating.control import ControlRefused, facts_of
 from crawler.operating.course import Cause
-from crawler.operating.crawl_verbs import ADD, PAUSE, REPORT, RESUME, STATUS, STOP, given_seeds
-from crawler.operating.verbs import STOPPED_ONLY, JobRuns
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import UsageError
+from crawler.operating.crawl_verbs import (
+    ADD,
+    PAUSE,
+    REPORT,
+    RESUME,
+    STATUS,
+    STOP,
+    given_seeds,
+    refuse_at_the_end,
+    stop_as_asked,
+)
+from crawler.operating.verbs import refuse_beside
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.limits import JobLimits
 from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
@@ -57,10 +64,7 @@ class JobVerbs:
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError, JobRuns; ControlRefused with what a share said."""
-        if verb in STOPPED_ONLY:
-            raise JobRuns(
-                f"{verb} needs the job for itself, and process {os.getpid()} crawls it; stop that crawl first"
-            )
+        refuse_beside(verb)
         ask = self._verbs.get(verb)
         if ask is not None:
             return await ask(given)
@@ -97,18 +101,18 @@ class JobVerbs:
         return await self._shares.ask_all(VERB, verb=verb, arguments=dict(given))
 
     async def _pause(self, given: Arguments) -> Facts:
-        self._refuse_at_the_end("pause")
+        refuse_at_the_end("pause", self._status.phase)
         self._limits.pause(Cause.OPERATOR)
         return await self._tell(given)
 
     async def _resume(self, given: Arguments) -> Facts:
-        self._refuse_at_the_end("resume")
-        self._limits.go_on()
+        refuse_at_the_end("resume", self._status.phase)
+        for reply in (await self._limits.go_on()).values():
+            _facts(reply)  # a share whose disk has no room refuses
         return await self._tell(given)
 
     async def _stop(self, given: Arguments) -> Facts:
-        now = bool(given.get("now"))
-        self._shares.stop(WhyEnded.OPERATOR_NOW if now else WhyEnded.OPERATOR, at_once=now)
+        stop_as_asked(self._shares.stop, given)
         return await self._tell(given)
 
     async def _tell(self, _: Arguments) -> Facts:
@@ -124,21 +128,14 @@ class JobVerbs:
             parted.setdefault(owner, []).append({"url": seed.url, "source": seed.source})
         answers: dict[str, Any] = {}
         for owner, listed in parted.items():
-            self._refuse_at_the_end("add to")  # shares take what is new, but who follows its links?
+            refuse_at_the_end("add to", self._status.phase)  # shares take what is new, but who follows its links?
             for answer in (await self._of(owner, ADD, {"seeds": listed}))["seeds"]:
                 answers[answer["url"]] = answer
         return {"seeds": [answers[seed.url] for seed in seeds]}
-
-    def _refuse_at_the_end(self, verb: str) -> None:
-        if self._shares.ending is not None:
-            raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
 
 
 def _facts(reply: Mapping[str, Any] | None) -> Facts:
     """What a share answered. Raises: ControlRefused."""
     if reply is None:
         raise ControlRefused(_NOT_THERE, ExitCode.STORE_OR_JOB_IN_USE)
-    if "error" in reply:
-        raise ControlRefused(reply["error"], ExitCode(reply["code"]))
-    facts: Facts = reply["facts"]
-    return facts
+    return facts_of(reply)

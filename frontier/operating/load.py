@@ -17,6 +17,8 @@ BATCH = 1_000
 BATCH_BYTES = 8 << 20
 #: Refused entries that the report names; the others are counted.
 NAMED = 20
+#: What is said of an entry that another share of the crawl takes; such entries may be most of a source.
+FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
 
 
 class Queued(NamedTuple):
@@ -77,6 +79,8 @@ class LoadReport:
     later: int = 0  #: the filter will decide
     refused: int = 0  #: cannot be taken
     refusals: list[Refusal] = field(default_factory=list)  #: the first `NAMED` of these
+    foreign: int = 0  #: belong to another share of the crawl
+    first_foreign: Refusal | None = None  #: the first of these
     skipped: int = 0  #: the source has them, but they are no URLs to fetch
     unknown: int = 0  #: lines of the source that nobody understands
     cuts: list[str] = field(default_factory=list)  #: where the source ends too early, in words
@@ -155,7 +159,15 @@ class _Loader:
         elif verdict.kind is VerdictKind.LATER:
             report.later += 1
         else:
-            report.refused += 1
-            if len(report.refusals) < NAMED:
-                url = entry.url if isinstance(entry, Known) else entry.candidate.url
-                report.refusals.append(Refusal(entry.place, url, verdict.reason))
+            url = entry.url if isinstance(entry, Known) else entry.candidate.url
+            self._refuse(Refusal(entry.place, url, verdict.reason))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        report = self.report
+        if refusal.reason == FOREIGN.reason:
+            report.foreign += 1
+            report.first_foreign = report.first_foreign or refusal
+            return
+        report.refused += 1
+        if len(report.refusals) < NAMED:
+            report.refusals.append(refusal)

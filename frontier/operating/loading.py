@@ -24,12 +24,11 @@ from frontier.models import (
     Verdict,
     VerdictKind,
 )
-from frontier.operating.load import Entry, Known, Queued
+from frontier.operating.load import FOREIGN, Entry, Known, Queued
 from frontier.parts import Parts
 from frontier.stores.base import FrontierStore
 
 _HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
-_FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
 #: What a store's whole numbers stay below.
 _MOST = 1 << 63
 _IS_NEW = frozenset({VerdictKind.NEW, VerdictKind.LATER})
@@ -95,7 +94,7 @@ class Loading:
         """Why what is new cannot be loaded here, if it cannot. A host of another share would have two gates."""
         elsewhere = self._parts.intake.elsewhere
         if elsewhere is not None and not elsewhere.is_owner_of(candidate.url):
-            return _FOREIGN
+            return FOREIGN
         return None if _is_plain(candidate.hops) else _HOPS
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:

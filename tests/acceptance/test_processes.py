@@ -79,6 +79,13 @@ async def test_several_processes_fetch_what_one_does(tmp_path, web, processes):
     summary = (job / "reports/crawl-report.txt").read_text()
     assert f"URIs Crawled successfully: {len(log)}" in " ".join(summary.split())
     assert run.out.splitlines()[0].startswith("new job ")
+    running, *_, ending, last, ended = (job / "logs/progress-statistics.log").read_text().splitlines()[1:]
+    assert "CRAWL RUNNING" in running
+    assert "CRAWL ENDING" in ending
+    assert "CRAWL ENDED - finished: nothing is queued" in ended
+    _, discovered, queued, downloaded, *_ = last.split()
+    fetched = sum("/robots.txt " not in line for line in log)
+    assert (int(discovered), queued, int(downloaded)) == (fetched, "0", fetched)
 
 
 async def test_a_share_that_is_killed_is_started_again(tmp_path, web):

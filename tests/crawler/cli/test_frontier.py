@@ -16,10 +16,11 @@ import pytest
 from crawler.cli import frontier_files
 from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import open_job
+from crawler.jobs.opening import note_division, open_job
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
+from frontier.division.ownership import Division
 from frontier.models import Candidate, Outcome, OutcomeKind
 
 SLOW = {"min_delay": "100s", "max_delay": "100s"}
@@ -47,6 +48,13 @@ def make_job(directory: Path, urls: list[str], fetched: int = 0) -> Path:
                 now_s = frontier.now_s()
                 frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
     return directory
+
+
+def make_share(directory: Path) -> Path:
+    """The first of two shares of a job, with nothing in it."""
+    with JobFolder.open(directory) as job:
+        note_division(job.state, Division(share=0, shares=2))
+    return make_job(directory, [])
 
 
 @pytest.fixture
@@ -250,6 +258,23 @@ def test_lines_of_a_journal_that_are_not_understood_are_told(job: Path, tmp_path
     (tmp_path / "backup").write_text("F+ http://c.test/1 L http://c.test/\nF? http://c.test/2\n")
     assert run("load", file="backup") == 0
     assert out(capsys) == "loaded: 1 queued, 1 not understood\n"
+
+
+def test_what_other_shares_take_of_a_file_is_told_in_one_line(job: Path, tmp_path: Path, capsys) -> None:
+    """Such a file is loaded into each share, and half of it, or more, is never the share's own."""
+    share = make_share(tmp_path / "job" / "shares" / "0")
+    urls = [f"http://h{number}.test/" for number in range(40)]
+    lines = [{"anabranch": "frontier", "version": 1}, *({"url": url} for url in urls), {"end": True}]
+    Path("d").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run("load", str(share), file="d") == 0
+    captured = capsys.readouterr()
+    others = [url for url in urls if Division(share=0, shares=2).owner_of_url(url) == 1]
+    first = f"d:{urls.index(others[0]) + 2}: {others[0]}"
+    assert captured.out == f"loaded: {40 - len(others)} queued, {len(others)} of other shares\n"
+    assert captured.err == (
+        f"anabranch: {first}, and {len(others) - 1} more of the kind: "
+        "its host belongs to another share of the crawl; load the file there\n"
+    )
 
 
 def test_a_dump_that_was_cut_is_loaded_as_far_as_it_goes(job: Path, tmp_path: Path, capsys) -> None:

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 from crawler.cli import operate
 from crawler.cli.app import app
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import open_job
+from crawler.jobs.opening import note_division, open_job
 from crawler.operating.control import Control
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
+from frontier.division.ownership import Division
 from frontier.models import Candidate
 
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
@@ -169,6 +170,28 @@ def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
     assert result.output.startswith("not running; `anabranch crawl` goes on with it\n1 URLs queued")
     facts = json.loads(run("status", job, "--json").output)
     assert (facts["phase"], facts["is_finished"], facts["totals"]["pending"]) == ("stopped", False, 1)
+
+
+def test_the_status_of_a_share_says_whose_it_is(tmp_path) -> None:
+    """What is left of it is not what is left of the job; nor is a share asked that is crawled."""
+    share = tmp_path / "news" / "shares" / "1"
+    with JobFolder.open(share) as folder:
+        folder.write_order(dump_order(CrawlOrder()))
+        note_division(folder.state, Division(share=1, shares=2))
+        open_job(folder.state, CrawlOrder()).close()
+    whose = f"share 1 of a job of 2 processes, {tmp_path / 'news'}\n"
+    assert run("status", share).output.startswith(f"{whose}finished: nothing is queued\n")
+    with JobFolder.open(share) as folder, open_job(folder.state, CrawlOrder()) as frontier:
+        frontier.schedule([Candidate(url=f"http://{host}.test/") for host in "abcdef"])
+        frontier.flush()
+        refused = run("status", share)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert (
+        f"is share 1 of a job of 2 processes, which is crawled; ask how the job is doing, {tmp_path}" in refused.stderr
+    )
+    assert run("status", share).output.startswith(f"{whose}not running; `anabranch crawl` goes on with its job\n")
+    facts = json.loads(run("status", share, "--json").output)
+    assert (facts["share"], facts["shares"], facts["job"]) == (1, 2, str(tmp_path / "news"))
 
 
 def test_many_seeds_are_asked_in_parts_that_fit(job, monkeypatch, tmp_path) -> None:

@@ -64,6 +64,13 @@ def test_every_report_is_had_of_a_stopped_job(job, capsys, name, line) -> None:
     assert line in printed(capsys, name=name)
 
 
+def test_a_seed_is_found_by_its_key_for_dedup(job, capsys) -> None:
+    """Which is not the URL that was given, if the order's rules take something away: it was crawled all the same."""
+    with SeedBook(job / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=f"{URLS[0]};jsessionid=0123456789abcdef", source="given"))
+    assert f"   200 CRAWLED    {URLS[0]};jsessionid=0123456789abcdef\n" in printed(capsys, name="seeds")
+
+
 def test_json_is_for_programs(job, capsys) -> None:
     """Rows by their heads, as many as were asked for."""
     said = json.loads(printed(capsys, name="hosts", limit=1, as_json=True))

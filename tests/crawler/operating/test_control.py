@@ -79,6 +79,7 @@ async def test_one_connection_may_ask_often_and_in_pieces(tmp_path: Path) -> Non
         (UsageError("no such host"), ExitCode.USAGE),
         (UnknownQueue("no such queue"), ExitCode.USAGE),
         (StoreFull("the disk is full"), ExitCode.DISK_FULL),
+        (ControlRefused("what a share of the crawl said", ExitCode.USAGE), ExitCode.USAGE),
     ],
 )
 async def test_an_error_is_a_line_and_an_exit_code(tmp_path: Path, error: Exception, code: ExitCode) -> None:
@@ -86,7 +87,7 @@ async def test_an_error_is_a_line_and_an_exit_code(tmp_path: Path, error: Except
     async with Control(tmp_path, failing(error)):
         with pytest.raises(ControlRefused) as caught:
             await asked(tmp_path, "show")
-    assert (str(caught.value), caught.value.code) == (str(error), code)
+    assert (str(caught.value), caught.value.exit_code) == (str(error), code)
 
 
 async def test_a_defect_is_told_and_the_socket_goes_on(tmp_path: Path) -> None:

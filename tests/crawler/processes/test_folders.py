@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from crawler.jobs.forgetting import forgets, note_forgetting
 from crawler.jobs.opening import SEED_BOOK, note_division
-from crawler.outcomes.errors import OrderError, StoreLost, UsageError
+from crawler.outcomes.errors import OrderError, QueueForgotten, StoreLost, UsageError
 from crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of
 from frontier.division.ownership import Division
 
@@ -43,6 +44,22 @@ def test_another_number_is_refused(job: Path, first: int, then: int) -> None:
     begin(job)
     with pytest.raises(OrderError, match=f"--processes {first}"):
         settle_processes(job, then)
+
+
+def test_a_job_that_begins_in_several_processes_after_all_has_a_queue_that_lasts(job: Path) -> None:
+    """A mark of a queue in memory that never had a seed would have a later run call the job finished, and leave it."""
+    note_forgetting(job / "state")
+    settle_processes(job, 2)
+    assert not forgets(job / "state")
+
+
+def test_a_job_whose_queue_was_in_memory_goes_on_in_no_number_of_processes(job: Path) -> None:
+    """To name its own number would send the operator to the next refusal."""
+    note_forgetting(job / "state")
+    begin(job)
+    with pytest.raises(QueueForgotten, match="start over with --fresh"):
+        settle_processes(job, 2)
+    assert forgets(job / "state")
 
 
 def test_a_share_without_its_queue_is_told(job: Path) -> None:

@@ -1,6 +1,7 @@
 """What an operator asks of a job of several processes that nobody crawls."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import SEED_BOOK, note_division, open_job
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import UsageError
+from crawler.outcomes.errors import OrderError, UsageError
 from crawler.processes.folders import settle_processes
 from crawler.processes.reopening import opened_shares
 from crawler.processes.stopped import StoppedJob, opened_job
 from frontier.division.ownership import Division
 from frontier.errors import UnknownQueue
+from frontier.models import Outcome, OutcomeKind
 
 ORDER = CrawlOrder.model_validate({"crawl": {"processes": 2}, "frontier": {"policy": "bkdr:1"}})
 
@@ -60,12 +62,39 @@ def test_a_seed_is_queued_by_the_share_that_owns_it(job: StoppedJob) -> None:
         assert list(book) == SEEDS
 
 
+def no_key(url: str) -> str:
+    """A function of the operator's own that fails."""
+    raise ValueError(url)
+
+
+def test_a_seed_that_has_no_key_is_not_in_the_book(job: StoppedJob) -> None:
+    """Every later run takes its seeds from there."""
+    order = CrawlOrder.model_validate({"urls": {"canonicalization": [f"{__name__}:no_key"]}})
+    with pytest.raises(OrderError, match="a seed cannot be taken"):
+        replace(job, order=order).add(SEEDS)
+    assert not (job.directory / "state" / SEED_BOOK).exists()
+
+
 def test_queues_of_one_name_are_listed_as_one(job: StoppedJob) -> None:
     """A policy by hash gives each share a part of the same queue."""
     job.add(SEEDS)
     listed = job.answer("ls", {"limit": 10})
     assert [queue["urls"] for queue in listed["queues"]] == [4]
     assert listed["totals"]["pending"] == 4
+
+
+def test_a_seed_is_reported_by_its_key_for_dedup(job: StoppedJob) -> None:
+    """Which is not the URL that was given, if the order's rules take something away."""
+    seed = Seed(url=f"{SEEDS[0].url};jsessionid=0123456789abcdef", source="command line")
+    job.add([seed])
+    share = job.shares[1]
+    while (lease := share.lease()) is None:
+        share.flush()
+    now_s = share.now_s()
+    share.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
+    share.flush()
+    (row,) = job.report({"name": "seeds"})["rows"]
+    assert (row["code"], row["status"], row["seed"]) == (200, "CRAWLED", seed.url)
 
 
 def test_a_question_about_a_url_goes_to_its_owner(job: StoppedJob) -> None:

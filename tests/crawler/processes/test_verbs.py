@@ -6,9 +6,13 @@ from typing import Any, cast
 import pytest
 
 from crawler.jobs.seeds import Seed
-from crawler.operating.crawl_verbs import ADD
-from crawler.outcomes.endings import WhyEnded
+from crawler.operating.control import ControlRefused
+from crawler.operating.course import Phase
+from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME
+from crawler.orders.limits import LimitsSection
+from crawler.outcomes.endings import WhyEnded, failure_code
 from crawler.outcomes.errors import UsageError
+from crawler.outcomes.exits import ExitCode
 from crawler.processes.limits import JobLimits
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
@@ -39,7 +43,7 @@ def verbs(course: Course, book: list[Seed], ends_meanwhile: WhyEnded | None = No
         book.extend(seeds)
         course.ending = ends_meanwhile
 
-    return JobVerbs(course, cast(JobLimits, None), cast(JobStatus, None), course, add)
+    return JobVerbs(course, cast(JobLimits, None), Status(course), course, add)
 
 
 async def test_a_share_is_stirred_before_it_hears_of_a_seed() -> None:
@@ -58,3 +62,47 @@ async def test_a_seed_that_comes_when_the_crawl_ends_waits_for_the_next_run() ->
         await verbs(course, book, WhyEnded.FINISHED).answer(ADD, SEEDS)
     assert len(book) == len(SEEDS["seeds"])
     assert course.said == []
+
+
+class Disks(Shares):
+    """Two shares that are open; the disk of one is full, as long as it says so."""
+
+    def __init__(self) -> None:
+        self.count = 2
+        self.ending: WhyEnded | None = None
+        self.full = {"error": "paused by min_free_disk; make room: the crawl then goes on by itself", "code": 2}
+        self.said: list[str] = []
+
+    async def ask_all(self, kind: str, **facts: Any) -> dict[int, Mapping[str, Any]]:
+        del kind
+        self.said.append(facts["verb"])
+        is_refused = facts["verb"] == RESUME and self.full
+        return {0: {"facts": {}}, 1: self.full if is_refused else {"facts": {}}}
+
+
+class Status(JobStatus):
+    """Tells the phase."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.RUNNING if self._shares.ending is None else Phase.DRAINING
+
+    def facts(self) -> dict[str, Any]:
+        return {"phase": self.phase.value}
+
+
+async def test_a_job_does_not_go_on_while_a_share_has_no_room() -> None:
+    """As a job of one process says: the others go on, and the operator hears what keeps this one from it."""
+    shares = Disks()
+    limits = JobLimits(LimitsSection(), 2, shares, lambda _: None)
+    verbs = JobVerbs(shares, limits, Status(shares), cast(QuietWatch, None), cast(Any, None))
+    await verbs.answer(PAUSE, {})
+    with pytest.raises(ControlRefused, match="min_free_disk; make room") as refused:
+        await verbs.answer(RESUME, {})
+    assert failure_code(refused.value) is ExitCode.USAGE
+    shares.full = {}
+    assert await verbs.answer(RESUME, {}) == {"phase": "running"}
+    assert shares.said == [PAUSE, RESUME, RESUME]

@@ -12,7 +12,7 @@ from frontier.division.ownership import Division
 from frontier.division.parcels import unpacked
 from frontier.errors import FormatMismatch, PolicyError
 from frontier.models import Candidate, QueueKey
-from frontier.operating.load import Known, Queued
+from frontier.operating.load import Known, Queued, Refusal
 from frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, FakeClock, Rig, build, candidates
 
@@ -174,8 +174,8 @@ def test_what_is_loaded_into_a_share_is_its_own() -> None:
     rig = share()
     entries = [Queued(f"f:{line}", Candidate(url(host))) for line, host in enumerate((HERE[0], THERE[0]))]
     report = rig.core.load([*entries, Known("f:3", url(THERE[1])), Known("f:4", url(HERE[1]))])
-    assert (report.queued, report.known, report.refused) == (1, 1, 2)
-    assert [refusal.reason for refusal in report.refusals] == ["its host belongs to another share of the crawl"] * 2
+    assert (report.queued, report.known, report.foreign, report.refused) == (1, 1, 2, 0)
+    assert report.first_foreign == Refusal("f:3", url(THERE[1]), "its host belongs to another share of the crawl")
     assert rig.core.pending == 1
     assert not sent(rig)
     rig.core.check()
