@@ -20,21 +20,18 @@ from frontier.division.consigning import Consigning
 from frontier.endings import Endings
 from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
 from frontier.filters import DedupFilter, checked_uniq, keep_pair, pair_of
-from frontier.fingerprints import name_id
+from frontier.gatemaking import gate_maker
 from frontier.intake import Intake
 from frontier.leases import Leases
-from frontier.models import GateKey
 from frontier.order import FrontierOrder, check_numbers
 from frontier.outbox import Outbox
 from frontier.parts import Parts
-from frontier.policies.assignment import PolitenessScope, host_of_queue, parse_policy
+from frontier.policies.assignment import host_of_queue, parse_policy
 from frontier.policies.costs import parse_cost
-from frontier.policies.groups import is_group, parse_group
+from frontier.policies.groups import parse_group
 from frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
 from frontier.policies.queuerules import QueueRules
-from frontier.policies.sheets import Delays, Sheets
-from frontier.scheduling.gategroups import GateMaker
-from frontier.scheduling.gates import Gate, Politeness
+from frontier.policies.sheets import Sheets
 from frontier.scheduling.retries import Retries
 from frontier.scheduling.schedule import Schedule
 from frontier.seen import ExactFilter, SeenFilter
@@ -148,7 +145,8 @@ def _parts(
 ) -> Parts:
     rules = _rules(order, sheets)
     outbox = Outbox(opening.counters.last_ordinal)
-    schedule = Schedule(outbox, _maker(order, sheets), rules, order.gates_in_memory)
+    group_of = parse_group(order.group, ip_of=order.ip_of, imported=own_function)
+    schedule = Schedule(outbox, gate_maker(order, sheets, group_of), rules, order.gates_in_memory)
     schedule.window.stored.more = opening.counters.queued > 0
     schedule.window.died_s = _died_s(store, opening, clock())
     retries = Retries(may_have_any=opening.counters.waiting > 0)
@@ -181,40 +179,6 @@ def _died_s(store: FrontierStore, opening: Opening, now_s: float) -> float:
         store.note({_DIED: repr(now_s)})
         return now_s
     return min(float(opening.notes.get(_DIED, "0")), now_s)
-
-
-def _maker(order: FrontierOrder, sheets: Sheets) -> GateMaker:
-    """How gates are made: by the order, its sheets, and its scope of politeness."""
-    usual = order.politeness
-    is_off = order.scope is PolitenessScope.OFF
-    if is_off:
-        usual = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
-
-    def host_gate(key: GateKey) -> Gate:
-        if is_group(key):  # an operator may name one before any of its hosts came
-            return group_gate(key)
-        politeness = usual
-        if sheets.has_host_settings and not is_off:
-            politeness = _politeness_of(sheets, key, usual)
-        return Gate(name_id(key), key, politeness, backoff=order.backoff)
-
-    def group_gate(key: GateKey) -> Gate:
-        return Gate(name_id(key), key, order.group_politeness, backoff=order.backoff)
-
-    rule = None if is_off else parse_group(order.group, ip_of=order.ip_of, imported=own_function)
-    return GateMaker(host_gate, group_gate, None if rule is None else lambda key: None if is_group(key) else rule(key))
-
-
-def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politeness:
-    settings = sheets.for_host(host)
-    delays = settings.delays(Delays(usual.delay_factor, usual.min_delay_s, usual.max_delay_s))
-    slots = usual.slots if settings.max_connections is None else settings.max_connections
-    return Politeness(
-        delay_factor=delays.delay_factor,
-        min_delay_s=delays.min_delay_s,
-        max_delay_s=delays.max_delay_s,
-        slots=slots,
-    )
 
 
 def _identity(order: FrontierOrder) -> dict[str, str]:

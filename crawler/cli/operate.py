@@ -19,7 +19,8 @@ from crawler.cli.frontier_tables import escaped, totals_lines
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
-from crawler.jobs.job import refuse_embedded, until_free, who_holds
+from crawler.jobs.holding import until_free, who_holds
+from crawler.jobs.job import refuse_embedded
 from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeds import Seed, SeedBook, read_seeds
 from crawler.operating.arguments import Arguments, Facts

@@ -1,5 +1,6 @@
-"""A job on disk: its folder and lock (`job`), its logs (`journal`), its seeds (`seeds`, `seeding`), its Frontier (`opening`).
+"""A job on disk: its folder (`job`), its logs (`journal`), its seeds (`seeds`, `seeding`), its Frontier (`opening`).
 
+holding      who holds a job: one process at a time
 choosing     which order a crawl runs by, in which folder; `checking` says what is wrong with it
 rounds       one crawl after another over the same seeds
 sourcetags   which seed led to a URL

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawler.jobs.job import ORDER_FILE, lock_to_look_at, who_holds
+from crawler.jobs.holding import lock_to_look_at, who_holds
+from crawler.jobs.job import ORDER_FILE
 from crawler.jobs.writing import PAYLOADS
 from crawler.outcomes.endings import FORESEEABLE
 from crawler.outcomes.errors import STORAGE_ERRORS, DiskFull, JobInUse, NotPermitted, storage_error

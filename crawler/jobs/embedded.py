@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.jobs.copying import copying_errors, scratch_of, to_be_read, told_of
-from crawler.jobs.job import ORDER_FILE, take_job_lock, who_holds
+from crawler.jobs.holding import take_job_lock, who_holds
+from crawler.jobs.job import ORDER_FILE
 from crawler.jobs.opening import frontier_order, open_job
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order

@@ -9,24 +9,23 @@ job is started afresh; so a process may be killed at any point of either, and th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
 from crawler.jobs.forgetting import FINISHED_MARK, forgets
+from crawler.jobs.holding import take_job_lock
 from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import JobSection
 from crawler.outcomes.errors import (
     ForeignJobFormat,
     HostsJob,
-    JobInUse,
     JobUnfinished,
     NotAJobFolder,
     storage_errors,
@@ -38,13 +37,10 @@ from frontier.embedding.folder import (
     LOCK_FILE,
     ORDER_FILE,
     VERSION,
-    Held,
     format_text,
-    holder,
     is_being_made,
     is_embedded,
     is_job,
-    take_lock,
 )
 
 __all__ = [
@@ -53,12 +49,8 @@ __all__ = [
     "is_embedded",
     "is_job",
     "job_name",
-    "lock_to_look_at",
     "order_to_go_on_by",
     "refuse_embedded",
-    "take_job_lock",
-    "until_free",
-    "who_holds",
 ]
 
 _FRESH_MARK = "fresh"  # stands while the old job is being removed
@@ -142,33 +134,6 @@ class JobFolder:
             os.close(lock)
 
 
-def who_holds(directory: Path) -> tuple[bool, int | None]:
-    """Whether a process holds the job right now, and its id if it has said so. Takes nothing, changes nothing."""
-    with lock_to_look_at(directory) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True, holder(lock)
-    return False, None
-
-
-def until_free(directory: Path) -> None:
-    """Wait until no process holds the job (blocks, woken by the system)."""
-    with lock_to_look_at(directory) as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-
-
-@contextlib.contextmanager
-def lock_to_look_at(directory: Path) -> Iterator[int]:
-    """The lock's descriptor, for reading."""
-    with storage_errors(directory):
-        lock = os.open(directory / "state" / LOCK_FILE, os.O_RDONLY)
-        try:
-            yield lock
-        finally:
-            os.close(lock)
-
-
 def order_to_go_on_by(directory: Path) -> Path | None:
     """The order of the job in a folder; None if there is none, no job, or one that is being removed.
 
@@ -221,14 +186,6 @@ def refuse_embedded(directory: Path) -> None:
             f"{directory}: the job belongs to a program that embeds the Frontier; start that program to go on with it, "
             "or look at it with `anabranch frontier ls`"
         )
-
-
-def take_job_lock(directory: Path) -> int:
-    """The lock's descriptor. Raises: JobInUse, OSError."""
-    try:
-        return take_lock(directory)
-    except Held as held:
-        raise JobInUse(directory, held.process) from held
 
 
 def _refuse_unfinished(directory: Path, *, fresh: bool) -> None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from crawler.jobs.durablefiles import replace_file
 from crawler.jobs.forgetting import note_lasting
-from crawler.jobs.job import is_job, until_free, who_holds
+from crawler.jobs.holding import until_free, who_holds
+from crawler.jobs.job import is_job
 from crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
 from crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from frontier.composition import has_store

@@ -14,7 +14,8 @@ from typing import Any
 
 from crawler.controller import CrawlController, Outside
 from crawler.interpreter import tune_interpreter
-from crawler.jobs.job import JobFolder, until_free
+from crawler.jobs.holding import until_free
+from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import note_division
 from crawler.loops import LoopName, loop_factory
 from crawler.orders.order import CrawlOrder

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder, is_job, take_job_lock, who_holds
+from crawler.jobs.holding import take_job_lock, who_holds
+from crawler.jobs.job import JobFolder, is_job
 from crawler.outcomes.errors import HostsJob, JobInUse
 from frontier.embedding.job import EmbeddedJob
 from frontier.embedding.leaseboard import read_board
