@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crawler.fetching.decoding import codings_in, decoded
 
@@ -26,8 +25,7 @@ class Cut(Enum):
     DECODED = "decTrunc"  #: the content coding is broken, or its content is longer than is read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(NamedTuple):
     """What a server answered. Who has it owns its body, and closes that."""
 
     url: str  #: as it was asked for
@@ -38,10 +36,10 @@ class Response:
     raw_headers: tuple[tuple[bytes, bytes], ...]  #: as received, in order
     sent: Callable[[], bytes]  #: makes `request`
     body: Body  #: the payload: transfer coding removed, content coding kept
-    cuts: tuple[Cut, ...] = ()  #: where it was cut
     address: str  #: IP address that the connection went to; empty behind a proxy, which alone knows it
     start_s: float  #: epoch seconds, when the fetch began (before DNS)
     end_s: float  #: epoch seconds, when the body was read
+    cuts: tuple[Cut, ...] = ()  #: where it was cut
 
     @property
     def request(self) -> bytes:
@@ -62,7 +60,7 @@ class Response:
 
     def beginning(self, start_s: float) -> Response:
         """The same answer, as the end of a fetch that began earlier (with a redirect)."""
-        return replace(self, start_s=start_s)
+        return self._replace(start_s=start_s)
 
     @property
     def media_type(self) -> str:
