@@ -11,20 +11,16 @@ import aiohttp
 from crawler.fetching.answers import MAX_HEADERS, Answer, answer_on, by_name
 from crawler.fetching.requests import without_credentials
 from crawler.fetching.response import Cut, Response
-from crawler.network.wire import Dial, Times, Wire
 from crawler.outcomes.failures import BadHttp, ProxyFailed
 from crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aiohttp.client_reqrep import ConnectionKey
-    from aiohttp.connector import Connection
-
     from crawler.fetching.bodies import Body
     from crawler.fetching.options import FetchOptions, Limits
+    from crawler.fetching.origins import Origin
     from crawler.fetching.proxies import Proxy
     from crawler.network.connector import Connector
+    from crawler.network.wire import Dial, Wire
 
 #: What reading a body raises if the rest of it will not come.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
@@ -37,8 +33,7 @@ class Asking(NamedTuple):
     url: str
     request: bytes  #: all of it
     proxy: Proxy | None
-    key: ConnectionKey  #: of the connections over which it may go
-    connecting: Callable[[], aiohttp.ClientRequest]  #: makes what aiohttp's connector makes a connection for
+    origin: Origin
 
 
 class Exchange:
@@ -62,13 +57,14 @@ class Exchange:
         A body that broke off is cut too with `keep_broken`, else it raises. Raises: what the libraries raise, ProxyFailed.
         """
         over_s = asyncio.get_running_loop().time() + self._limits.timeout_s
+        key = self._asking.origin.key
         while True:
-            connection = connector.kept(self._asking.key)
-            if connection is None:
+            wire = connector.kept(key)
+            if wire is None:
                 async with asyncio.timeout_at(over_s):  # over a connection its wire sees to the time
-                    connection = await self._connected(connector)
+                    wire = await self._connected(connector)
             try:
-                await self._run_over(connection, over_s, keep_broken=keep_broken)
+                await self._run_over(wire, over_s, keep_broken=keep_broken)
                 return
             except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
                 # A kept connection that proves dead is worth another try at once (RFC 9112 section 9.3.1). A fresh one is not:
@@ -76,22 +72,21 @@ class Exchange:
                 if self._answer is not None or self._dial.is_fresh:
                     raise
             finally:
-                self._leave(connection)
+                connector.leave(key, wire, is_over=self._is_over)
 
-    async def _connected(self, connector: Connector) -> Connection:
+    async def _connected(self, connector: Connector) -> Wire:
         try:
-            return await connector.connected(self._asking.connecting(), self._dial)
+            return await connector.connected(self._asking.origin.connecting(), self._dial)
         except aiohttp.ClientHttpProxyError as error:
             proxy = self._asking.proxy
             if proxy is None or error.status != _PROXY_AUTHENTICATION_REQUIRED:
                 raise
             raise ProxyFailed(proxy.refusal) from error
 
-    async def _run_over(self, connection: Connection, over_s: float, *, keep_broken: bool) -> None:
-        wire, options = connection.protocol, self._options
-        assert isinstance(wire, Wire)
+    async def _run_over(self, wire: Wire, over_s: float, *, keep_broken: bool) -> None:
+        options = self._options
         self._address = wire.address
-        wire.ask(self._asking.request, Times(over_s, options.first_byte_timeout_s, options.read_timeout_s))
+        wire.ask(self._asking.request, over_s, options.first_byte_timeout_s, options.read_timeout_s)
         try:
             answer = self._answer = await answer_on(wire)
             await self._read(answer)
@@ -104,12 +99,10 @@ class Exchange:
                 raise self._break
             self._cuts.append(Cut.DISCONNECT)
 
-    def _leave(self, connection: Connection) -> None:
-        """It is kept if the whole answer has come over it, and all of it was wanted."""
-        if self._answer is not None and self._answer.content.is_eof() and not self._cuts:
-            connection.release()
-        else:
-            connection.close()
+    @property
+    def _is_over(self) -> bool:
+        """The whole answer has come, and all of it was wanted."""
+        return self._answer is not None and self._answer.content.is_eof() and not self._cuts
 
     @property
     def _forwarder(self) -> Proxy | None:
@@ -180,7 +173,7 @@ class Exchange:
             url=self._asking.url,
             status=answer.status,
             reason=answer.reason,
-            version="{}.{}".format(*answer.version),
+            version=f"{answer.version[0]}.{answer.version[1]}",
             headers=headers,
             raw_headers=fields,
             sent=partial(without_credentials, self._asking.request),

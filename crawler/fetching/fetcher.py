@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -132,8 +131,7 @@ class Fetcher:
             own = {**own, "Authorization": target.origin.authorization}
         if proxy is not None and not proxy.is_socks and url.startswith("http:"):
             own = {**own, **proxy.headers()}  # with TLS only the CONNECT before it may show them
-        connecting = partial(self._origins.connecting, target.origin.url, proxy)
-        return Asking(url, target.head(self._fields.with_own(own)), proxy, target.origin.key, connecting)
+        return Asking(url, target.head(self._fields.with_own(own)), proxy, target.origin)
 
     def _own_fields(
         self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 from yarl import URL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aiohttp.client_reqrep import ConnectionKey
 
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
 MAX_ORIGINS = 4096
 
 #: Scheme and authority; path and query; the fragment is not sent. `http:///x` has no host, so its path is not taken for one.
-_URL = re.compile(r"(https?://[^/?#]*)([^#]*)", re.IGNORECASE)
-#: What would end the request's line, or its target.
-_NOT_SENT = re.compile(r"[\x00-\x20\x7f]")
+#: None of it may have what would end the request's line, or its target.
+_URL = re.compile(
+    r"(https?://[^/?#\x00-\x20\x7f]*)([^#\x00-\x20\x7f]*)(?:#[^\x00-\x20\x7f]*)?", re.IGNORECASE | re.ASCII
+)
 
 
 class Origin(NamedTuple):
     """Scheme, host and port, as the way there has them."""
 
-    url: URL  #: without user and path
     key: ConnectionKey  #: connections with the same key are as good as each other
     start: bytes  #: of the request: the method, and behind a forwarding proxy the origin
     host: bytes  #: of the request: the version and the Host field
     authorization: str  #: what the URL's user and password are for the server; empty without them
+    connecting: Callable[[], aiohttp.ClientRequest]  #: makes what aiohttp's connector makes a connection for
 
 
 class Target(NamedTuple):
@@ -49,7 +50,7 @@ class Target(NamedTuple):
     def head(self, fields: bytes) -> bytes:
         """The whole request, with these fields."""
         origin = self.origin
-        return b"%b%b%b%b\r\n" % (origin.start, self.path, origin.host, fields)
+        return b"".join((origin.start, self.path, origin.host, fields, b"\r\n"))
 
 
 class Origins:
@@ -62,8 +63,8 @@ class Origins:
 
     def target(self, url: str, proxy: Proxy | None) -> Target:
         """A canonical URL, and the proxy on the way to it. Raises: aiohttp.InvalidURL, ValueError."""
-        match = _URL.match(url)
-        if match is None or _NOT_SENT.search(url):
+        match = _URL.fullmatch(url)
+        if match is None:
             raise aiohttp.InvalidURL(url)
         start, path = match.groups()
         if not path.startswith("/"):
@@ -72,22 +73,22 @@ class Origins:
             path = path[:-1]  # a query without content is none
         return Target(self._origin(start, proxy), path.encode())
 
-    def connecting(self, origin: URL, proxy: Proxy | None) -> aiohttp.ClientRequest:
+    def _made(self, start: str, proxy: Proxy | None) -> Origin:
+        """Raises: aiohttp.InvalidURL, ValueError."""
+        url = URL(f"{start}/", encoded=True)
+        request, origin = self._connecting(url, proxy), url.with_user(None)
+        is_forwarded = request.proxy is not None and not request.is_ssl()
+        return Origin(
+            key=request.connection_key,
+            start=f"GET {str(origin).removesuffix('/') if is_forwarded else ''}".encode(),
+            host=f" HTTP/1.1\r\nHost: {request.headers['Host']}\r\n".encode(),
+            authorization=request.headers.get("Authorization", ""),
+            connecting=partial(self._connecting, origin, proxy),
+        )
+
+    def _connecting(self, origin: URL, proxy: Proxy | None) -> aiohttp.ClientRequest:
         """A request for aiohttp's connector to make one connection for: it leaves its marks on it. In a running loop."""
         ways: dict[str, Any] = {}
         if proxy is not None and not proxy.is_socks:
             ways = {"proxy": URL(proxy.url), "proxy_headers": {**self._usual, **proxy.headers()}}
         return aiohttp.ClientRequest("GET", origin, loop=asyncio.get_running_loop(), **ways)
-
-    def _made(self, start: str, proxy: Proxy | None) -> Origin:
-        """Raises: aiohttp.InvalidURL, ValueError."""
-        url = URL(f"{start}/", encoded=True)
-        request, origin = self.connecting(url, proxy), url.with_user(None)
-        is_forwarded = request.proxy is not None and not request.is_ssl()
-        return Origin(
-            url=origin,
-            key=request.connection_key,
-            start=f"GET {str(origin).removesuffix('/') if is_forwarded else ''}".encode(),
-            host=f" HTTP/1.1\r\nHost: {request.headers['Host']}\r\n".encode(),
-            authorization=request.headers.get("Authorization", ""),
-        )

@@ -115,7 +115,7 @@ def is_public(address: str) -> bool:
 class Connector(aiohttp.TCPConnector):
     """Keep-alive, HTTP/1.1 only. How many connections a host gets is the Frontier's decision, how many wait that of `idle`.
 
-    Whoever gets a connection releases or closes it. The resolver stays the caller's to close.
+    Whoever gets a connection gives it back (`leave`). The resolver stays the caller's to close.
     """
 
     def __init__(self, resolver: Resolver, network: Network, idle: IdleConnections) -> None:
@@ -143,7 +143,7 @@ class Connector(aiohttp.TCPConnector):
                 del self._conns[key]
         connection.abort()
 
-    def kept(self, key: ConnectionKey) -> Connection | None:
+    def kept(self, key: ConnectionKey) -> Wire | None:
         """A connection that waits for its host's next fetch, if there is one that is not closed. O(1) for each that is."""
         waiting = self._conns.get(key)
         if waiting is None:
@@ -154,25 +154,32 @@ class Connector(aiohttp.TCPConnector):
             self._idle.discard(wire)
             if wire.is_connected() and since_s >= oldest_s:
                 self._acquired.add(wire)
-                found = Connection(self, key, wire, self._loop)
+                found = cast("Wire", wire)
             else:
                 wire.close()
         if not waiting:
             del self._conns[key]
         return found
 
-    async def connected(self, request: aiohttp.ClientRequest, dial: Dial) -> Connection:
+    async def connected(self, request: aiohttp.ClientRequest, dial: Dial) -> Wire:
         """A connection over which the request can be sent, TLS and a proxy's CONNECT behind it. It may have to wait for one.
 
         Raises: aiohttp's errors, what the resolver raises, ProxyFailed.
         """
         token = DIAL.set(dial)
         try:
-            return await self.connect(request, [], self._timeout)
+            connection = await self.connect(request, [], self._timeout)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {request.url}") from error
         finally:
             DIAL.reset(token)
+        wire, connection._protocol = connection.protocol, None  # noqa: SLF001 - else aiohttp's object would close it
+        assert isinstance(wire, Wire)
+        return wire
+
+    def leave(self, key: ConnectionKey, wire: Wire, *, is_over: bool) -> None:
+        """Give a connection back. It is kept if the exchange `is_over`, all of the answer has come; else it is closed."""
+        self._release(key, wire, should_close=not is_over)
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True
@@ -180,7 +187,8 @@ class Connector(aiohttp.TCPConnector):
 
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
         del traces
-        return self.kept(key)
+        wire = self.kept(key)
+        return None if wire is None else Connection(self, key, wire, self._loop)
 
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
         super()._release(key, protocol, should_close=should_close)

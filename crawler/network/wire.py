@@ -11,7 +11,7 @@ import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 from aiohttp.client_proto import ResponseHandler
@@ -57,14 +57,6 @@ class HeadTooLong(Exception):
         self.head = head
 
 
-class Times(NamedTuple):
-    """How long an answer may take. `None` = as long as it likes."""
-
-    over_s: float  #: loop time at which the exchange has to be over
-    first_byte_s: float | None  #: from the request's end to the answer's first byte
-    between_s: float | None  #: between two reads
-
-
 class Wire(ResponseHandler):
     """aiohttp's side of one connection, with those bounds."""
 
@@ -82,8 +74,11 @@ class Wire(ResponseHandler):
         self._framing_bytes = 0  #: since the last content
         self._content_bytes = 0  #: content until then
 
-    def ask(self, request: bytes, times: Times) -> None:
+    def ask(self, request: bytes, over_s: float, first_byte_s: float | None, between_s: float | None) -> None:
         """Send a request; `read` gives the answer. Without a body, so that it goes out in one write, which never waits.
+
+        At the loop's time `over_s` the exchange has to be over; `first_byte_s` may pass from the request's end to the answer's
+        first byte, and `between_s` between two reads. `None` = as long as it likes.
 
         Raises: ServerDisconnectedError if the connection is gone.
         """
@@ -94,14 +89,14 @@ class Wire(ResponseHandler):
         super().set_response_params(
             read_until_eof=True,
             auto_decompress=False,
-            read_timeout=times.first_byte_s,
+            read_timeout=first_byte_s,
             read_bufsize=READ_BUFFER_BYTES,
             max_line_size=2 * MAX_HEAD_BYTES,  # the wire counts
             max_field_size=2 * MAX_HEAD_BYTES,
             max_headers=MAX_HEADER_LINES,
         )
-        self._between_s = times.between_s
-        self._over_s = times.over_s
+        self._between_s = between_s
+        self._over_s = over_s
         transport.write(request)
         self.start_timeout()
 
@@ -133,6 +128,11 @@ class Wire(ResponseHandler):
         self._on_lost(self)
         super().connection_lost(exc)
         super()._drop_timeout()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """A body has been read, or has ended; most were never held up."""
+        if self._reading_paused or resume_parser:
+            super().resume_reading(resume_parser)
 
     def _reschedule_timeout(self) -> None:
         """One timer waits for the latest read and for the exchange's end; aiohttp makes one for each read."""
@@ -190,11 +190,12 @@ class Wire(ResponseHandler):
         """Parse the head piecemeal; answers the bytes behind it."""
         while data and self._is_in_head:
             piece, data = data[:_PIECE_BYTES], data[_PIECE_BYTES:]
-            self._head += piece
             super().data_received(piece)
-            if self._is_in_head and len(self._head) > MAX_HEAD_BYTES:
-                self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
-                return b""
+            if self._is_in_head:  # as it seldom is: a head mostly comes in one piece, and then need not be kept
+                self._head += piece
+                if len(self._head) > MAX_HEAD_BYTES:
+                    self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
+                    return b""
         return data
 
     def _watch_framing(self, payload: StreamReader, received: int) -> None:
