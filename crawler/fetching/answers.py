@@ -11,8 +11,6 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.network.wire import HeadTooLong, Wire
-
 #: Most headers of an answer; the rest is cut.
 MAX_HEADERS = 1000
 
@@ -46,25 +44,12 @@ class Answer(NamedTuple):
         return self.content._read_nowait(-1)  # noqa: SLF001 - there is no other way to it
 
 
-async def answer_on(wire: Wire) -> Answer:
-    """The next answer that is none of information only. Raises: what aiohttp raises; HeadTooLong if nothing can be shown."""
-    try:
-        while True:
-            message, content = await wire.read()
-            if not 100 <= message.code < 200 or message.code == 101:
-                return _answer(message, content)
-    except HeadTooLong as error:
-        cut = _cut(error.head)
-        if cut is None:
-            raise
-        return cut
-
-
-def _answer(message: RawResponseMessage, content: StreamReader) -> Answer:
+def answer_of(message: RawResponseMessage, content: StreamReader) -> Answer:
+    """What aiohttp's parser has read."""
     return Answer(message.code, message.reason, message.version, message.headers, message.raw_headers, content)
 
 
-def _cut(head: bytes) -> Answer | None:
+def cut_answer(head: bytes) -> Answer | None:
     """What came of a head without end: the status, if that did, and the whole lines."""
     found = _INFORMATIONAL.sub(b"", head, count=1)
     line = _STATUS_LINE.match(found)

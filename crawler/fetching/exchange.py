@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from crawler.fetching.answers import MAX_HEADERS, Answer, answer_on, by_name
+from crawler.fetching.answers import MAX_HEADERS, Answer, answer_of, by_name, cut_answer
 from crawler.fetching.requests import without_credentials
 from crawler.fetching.response import Cut, Response
+from crawler.network.wire import HeadTooLong
 from crawler.outcomes.failures import BadHttp, ProxyFailed
 from crawler.outcomes.status import FIRST_HTTP_STATUS
 
@@ -88,8 +89,12 @@ class Exchange:
         self._address = wire.address
         wire.ask(self._asking.request, over_s, options.first_byte_timeout_s, options.read_timeout_s)
         try:
-            answer = self._answer = await answer_on(wire)
-            await self._read(answer)
+            await self._read(answer_of(*await wire.read()))
+        except HeadTooLong as error:
+            cut = cut_answer(error.head)
+            if cut is None:
+                raise
+            await self._read(cut)
         except TimeoutError:
             if not self._body.size:
                 raise
@@ -112,10 +117,10 @@ class Exchange:
 
     async def _read(self, answer: Answer) -> None:
         """Read the body up to a limit; the rest is never read."""
+        self._answer = answer
         if answer.status < FIRST_HTTP_STATUS:
             raise BadHttp(f"{answer.status} is no HTTP status")
-        proxy = self._forwarder
-        if proxy is not None and answer.status == _PROXY_AUTHENTICATION_REQUIRED:
+        if answer.status == _PROXY_AUTHENTICATION_REQUIRED and (proxy := self._forwarder) is not None:
             raise ProxyFailed(proxy.refusal)
         if answer.is_head_cut:
             self._cuts.append(Cut.HEADERS)

@@ -86,14 +86,16 @@ class Fetcher:
         """
         start_s = self._clock()
         settings = self._sites.of(url)
-        usual = Limits(self._options.timeout_s, settings.max_body_bytes)
-        limits = usual if limits is None else usual.and_also(limits)
+        limits = settings.limits if limits is None else settings.limits.and_also(limits)
         dial = Dial(is_proxied=settings.proxy is not None)
         body = self._scratch.body()
         try:
             exchange = Exchange(self._asking(url, settings, conditional, via), dial, body, self._options, limits)
             await exchange.run(self._ways.of(settings.proxy), keep_broken=keep_broken)
-            return self._learnt(exchange.response(start_s, self._clock()), settings)
+            response = exchange.response(start_s, self._clock())
+            if settings.cookies:
+                self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
+            return response
         except _FAILURES as error:
             body.close()
             failure = _failure_of(error, dial, limits.timeout_s).timed(start_s, self._clock())
@@ -112,26 +114,20 @@ class Fetcher:
         """Close all connections."""
         await self._ways.close()
 
-    def _learnt(self, response: Response, settings: SiteSettings) -> Response:
-        """The same, its cookies taken."""
-        if settings.cookies:
-            self._cookies.learn(response.url, response.headers.getall("Set-Cookie", ()), response.end_s)
-        return response
-
     def _asking(self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None) -> Asking:
         """The request. Raises: AddressRefused, Unfetchable, ValueError for a URL that cannot be asked for."""
         proxy = settings.proxy
         if proxy is not None:
             self._refuse_private(url)
-        target = self._origins.target(url, proxy)
+        origin, path = self._origins.of(url, proxy)
         own = self._own_fields(url, settings, conditional, via)
-        if target.origin.authorization:
+        if origin.authorization:
             if "Authorization" in own:
                 raise Unfetchable("a user stands in the URL, and another one in the order")
-            own = {**own, "Authorization": target.origin.authorization}
+            own = {**own, "Authorization": origin.authorization}
         if proxy is not None and not proxy.is_socks and url.startswith("http:"):
             own = {**own, **proxy.headers()}  # with TLS only the CONNECT before it may show them
-        return Asking(url, target.head(self._fields.with_own(own)), proxy, target.origin)
+        return Asking(url, origin.request(path, self._fields.with_own(own)), proxy, origin)
 
     def _own_fields(
         self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None

@@ -40,17 +40,9 @@ class Origin(NamedTuple):
     authorization: str  #: what the URL's user and password are for the server; empty without them
     connecting: Callable[[], aiohttp.ClientRequest]  #: makes what aiohttp's connector makes a connection for
 
-
-class Target(NamedTuple):
-    """A URL as it is asked for."""
-
-    origin: Origin
-    path: bytes  #: path and query
-
-    def head(self, fields: bytes) -> bytes:
-        """The whole request, with these fields."""
-        origin = self.origin
-        return b"".join((origin.start, self.path, origin.host, fields, b"\r\n"))
+    def request(self, path: bytes, fields: bytes) -> bytes:
+        """The whole request for path and query, with these fields."""
+        return b"".join((self.start, path, self.host, fields, b"\r\n"))
 
 
 class Origins:
@@ -61,8 +53,11 @@ class Origins:
         self._usual = usual
         self._origin = lru_cache(MAX_ORIGINS)(self._made)
 
-    def target(self, url: str, proxy: Proxy | None) -> Target:
-        """A canonical URL, and the proxy on the way to it. Raises: aiohttp.InvalidURL, ValueError."""
+    def of(self, url: str, proxy: Proxy | None) -> tuple[Origin, bytes]:
+        """A canonical URL's origin, with the proxy on the way there, and its path and query.
+
+        Raises: aiohttp.InvalidURL, ValueError.
+        """
         match = _URL.fullmatch(url)
         if match is None:
             raise aiohttp.InvalidURL(url)
@@ -71,7 +66,7 @@ class Origins:
             path = f"/{path}"
         if path.endswith("?") and path.count("?") == 1:
             path = path[:-1]  # a query without content is none
-        return Target(self._origin(start, proxy), path.encode())
+        return self._origin(start, proxy), path.encode()
 
     def _made(self, start: str, proxy: Proxy | None) -> Origin:
         """Raises: aiohttp.InvalidURL, ValueError."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crawler.fetching.options import FetchOptions, Site, check_header
+from crawler.fetching.options import FetchOptions, Limits, Site, check_header
 from crawler.fetching.proxies import Proxy, basic_auth, parse_proxy
 from crawler.outcomes.errors import OrderError
 from frontier.errors import PolicyError
@@ -27,7 +27,7 @@ class SiteSettings(NamedTuple):
     headers: Mapping[str, str]  #: with the credentials of the site
     proxy: Proxy | None
     cookies: bool
-    max_body_bytes: int
+    limits: Limits
 
 
 class _Rule(NamedTuple):
@@ -56,9 +56,14 @@ class Sites:
             headers=MappingProxyType(_checked(options.headers, "[fetch]")),
             proxy=_proxy(options.proxy, options.proxy_password_env, "[fetch]"),
             cookies=options.cookies,
-            max_body_bytes=options.max_body_bytes,
+            limits=Limits(options.timeout_s, options.max_body_bytes),
         )
-        rules = [rule for number, site in enumerate(sites, 1) for rule in _rules(site, f"[[site]] {number}")]
+        rules = [
+            rule
+            for number, site in enumerate(sites, 1)
+            for rule in _rules(site, f"[[site]] {number}", options.timeout_s)
+        ]
+        self._is_empty = not rules
         self._hosts: HostTable[tuple[_Rule, ...]] = HostTable()
         for rule in sorted(rules, key=lambda rule: rule.rank):  # stable: of equal ones the later stays behind
             whole = SurtPrefix(rule.prefix.host, rule.prefix.with_subdomains)
@@ -66,7 +71,7 @@ class Sites:
 
     def of(self, url: str) -> SiteSettings:
         """The settings of an absolute URL."""
-        if not len(self._hosts):
+        if self._is_empty:
             return self.usual
         found = authority(url)
         settings = self.usual
@@ -90,7 +95,7 @@ def _over(usual: Mapping[str, str], own: object) -> dict[str, str]:
     return dict(merged.values())
 
 
-def _rules(site: Site, entry: str) -> Sequence[_Rule]:
+def _rules(site: Site, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
     headers = _checked(site.headers, entry)
@@ -100,7 +105,7 @@ def _rules(site: Site, entry: str) -> Sequence[_Rule]:
         raise OrderError(f"{entry} password_env: there is no user; give one")
     changes: dict[str, object] = {
         "cookies": site.cookies,
-        "max_body_bytes": site.max_body_bytes,
+        "limits": None if site.max_body_bytes is None else Limits(timeout_s, site.max_body_bytes),
         "headers": headers or None,
     }
     changes = {name: value for name, value in changes.items() if value is not None}

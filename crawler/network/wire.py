@@ -75,10 +75,11 @@ class Wire(ResponseHandler):
         self._content_bytes = 0  #: content until then
 
     def ask(self, request: bytes, over_s: float, first_byte_s: float | None, between_s: float | None) -> None:
-        """Send a request; `read` gives the answer. Without a body, so that it goes out in one write, which never waits.
+        """Send a request; `read` gives the answer, when that is more than information.
 
-        At the loop's time `over_s` the exchange has to be over; `first_byte_s` may pass from the request's end to the answer's
-        first byte, and `between_s` between two reads. `None` = as long as it likes.
+        A request has no body, so that it goes out in one write, which never waits. At the loop's time `over_s` the exchange has
+        to be over; `first_byte_s` may pass from the request's end to the answer's first byte, `between_s` between two reads;
+        `None` = as long as it likes.
 
         Raises: ServerDisconnectedError if the connection is gone.
         """
@@ -98,7 +99,7 @@ class Wire(ResponseHandler):
         self._between_s = between_s
         self._over_s = over_s
         transport.write(request)
-        self.start_timeout()
+        self._reschedule_timeout()
 
     def rest(self) -> None:
         """The exchange has ended: nothing is waited for, and nothing may come."""
@@ -136,10 +137,9 @@ class Wire(ResponseHandler):
 
     def _reschedule_timeout(self) -> None:
         """One timer waits for the latest read and for the exchange's end; aiohttp makes one for each read."""
-        silence_s = self._read_timeout
-        due_s = self._over_s
-        if silence_s is not None:
-            due_s = min(due_s, self._loop.time() + silence_s)
+        silence_s, due_s = self._read_timeout, self._over_s
+        if silence_s is not None and (silent_s := self._loop.time() + silence_s) < due_s:
+            due_s = silent_s
         self._due_s = due_s
         handle = self._read_timeout_handle
         if due_s < inf and (handle is None or handle.when() > due_s):
@@ -179,11 +179,12 @@ class Wire(ResponseHandler):
             self._tell_reader(payload)
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """The parser has read a head, an informational one perhaps."""
+        """The parser has read a head. One that only informs is nobody's; another follows it."""
         code = data[0].code
-        if code == 101 or not 100 <= code < 200:
-            self._is_in_head = False
-            self._head.clear()
+        if 100 <= code < 200 and code != 101:
+            return
+        self._is_in_head = False
+        self._head.clear()
         super().feed_data(data, size)
 
     def _head_received(self, data: bytes) -> bytes:

@@ -13,7 +13,7 @@ USUAL = FetchOptions(user_agent="x", headers={"A": "usual"}, max_body_bytes=1000
 
 
 def limits(url: str, *sites: Site) -> int:
-    return Sites(USUAL, sites).of(url).max_body_bytes
+    return Sites(USUAL, sites).of(url).limits.max_body_bytes
 
 
 def limited(surt: str, size: int) -> Site:
@@ -61,7 +61,7 @@ def test_each_setting_is_decided_by_itself() -> None:
     inner = Site(surts=("http://a.test/x/",), headers={"a": "inner", "b": "inner"}, proxy="http://p:1")
     settings = Sites(USUAL, [inner, outer]).of("http://a.test/x/y")
     assert dict(settings.headers) == {"a": "inner", "b": "inner", "C": "outer"}
-    assert (settings.cookies, settings.max_body_bytes, settings.proxy) == (True, 1000, Proxy("http", "p", 1))
+    assert (settings.cookies, settings.limits.max_body_bytes, settings.proxy) == (True, 1000, Proxy("http", "p", 1))
 
 
 def test_a_site_may_do_without_the_usual_proxy() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import threading
 import time
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -631,7 +630,7 @@ async def test_a_redirect_that_we_have_no_socket_for_is_no_refusal() -> None:
     """Too many open files are our trouble; the redirect's body is given back."""
     fetcher = HeldFetcher()
     robots = Robots(fetcher)
-    moved = replace(response(301, b"moved"), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+    moved = response(301, b"moved")._replace(headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
     for answer in (moved, OutOfFiles("x")):
         fetcher.answers.put_nowait(answer)
     assert isinstance((await robots.visit())[1], OutOfFiles)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -22,7 +21,7 @@ async def test_all_redirects_together_have_the_time_of_one_fetch() -> None:
     async def get(url: str, *, limits: Limits) -> Response:
         given.append(limits)
         await asyncio.sleep(0.001)
-        return replace(response(301), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+        return response(301)._replace(headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
 
     found = await follow_redirects(get, "http://a.test/robots.txt", 60.0)
     assert (found.response.status, found.url, found.is_lost) == (301, "http://a.test/next", False)
@@ -35,7 +34,7 @@ async def test_all_redirects_together_have_the_time_of_one_fetch() -> None:
 
 async def test_a_redirect_for_which_no_time_is_left_is_a_refusal() -> None:
     """The host took all of it; what is at the end of its redirects is not known."""
-    moved = replace(response(301), headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
+    moved = response(301)._replace(headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
 
     async def get(url: str, *, limits: Limits) -> Response:
         if limits.timeout_s == 0.0:
