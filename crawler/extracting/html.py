@@ -83,7 +83,7 @@ def read_html(
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(reading.own_url, base) if reading.own_url else None
     robots = tuple(reading.robots)
-    return Found(links, dropped, nofollow=_is_nofollow(robots), robots=robots, canonical=own_url)
+    return Found(links, dropped, nofollow=robots != () and _is_nofollow(robots), robots=robots, canonical=own_url)
 
 
 @cache
