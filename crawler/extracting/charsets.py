@@ -7,6 +7,7 @@ always UTF-8, and links are nearly always ASCII.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from types import MappingProxyType
 
 UTF_8 = "utf-8"
@@ -17,6 +18,8 @@ _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
 #: How far the standard looks for a `meta` that names the encoding.
 _PRESCAN_BYTES = 1024
+#: Fields whose codecs are remembered; most sites send one or two.
+_REMEMBERED = 32
 _BOMS = MappingProxyType({b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
 #: Labels by the codec they mean on the web (https://encoding.spec.whatwg.org/#names-and-labels), those that are seen. Only
 #: these can be chosen by a page: Python's registry, which lexbor's own detection asks, has codecs that hide the page or
@@ -84,8 +87,15 @@ def _encoding(body: bytes, content_type: str, own: re.Pattern[bytes] | None) -> 
     for mark, codec in _BOMS.items():
         if body.startswith(mark):
             return codec, len(mark)
-    if (in_header := _CHARSET.search(content_type)) and (known := _CODECS.get(in_header[1].lower())):
-        return known, 0
+    if (declared := _codec_of(content_type)) is not None:
+        return declared, 0
     inside = own and own.search(_COMMENT.sub(b"", body[:_PRESCAN_BYTES]))
     codec = _CODECS.get(inside[1].decode("latin1").lower(), UTF_8) if inside else UTF_8
     return UTF_8 if codec.startswith("utf-16") else codec, 0  # what can be read like that is not in UTF-16
+
+
+@lru_cache(_REMEMBERED)
+def _codec_of(content_type: str) -> str | None:
+    """The codec that a `Content-Type` field names; None if it names none that is known."""
+    label = _CHARSET.search(content_type)
+    return None if label is None else _CODECS.get(label[1].lower())

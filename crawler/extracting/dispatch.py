@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from crawler.extracting.gathering import gathered, merged
 from crawler.extracting.headers import Headers, header_links
-from crawler.extracting.links import Found, gathered, merged
+from crawler.extracting.links import Found
 from crawler.extracting.mediatypes import Kind, is_known, kind_of
 from crawler.extracting.nesting import LIGHT_BYTES, is_light
 from crawler.extracting.options import ExtractOptions
 from crawler.extracting.reading import Document, is_read, read
+from crawler.extracting.resolving import LinkResolver
 from crawler.extracting.sandbox import Sandbox
-from crawler.urls.links import LinkResolver
 
 
 class Answer(Protocol):
@@ -59,11 +60,11 @@ class Extractor:
 
     async def _body(self, response: Answer, url: str, hops: str) -> Found:
         content_type = _first(response.headers, "Content-Type")
-        may_sniff = _first(response.headers, "X-Content-Type-Options").strip().lower() != "nosniff"
-        if is_known(content_type) and not is_read(kind_of(content_type, b""), self._options, hops):
+        is_named = is_known(content_type)
+        if is_named and not is_read(kind_of(content_type, b""), self._options, hops):
             return Found([])  # its bytes are not even looked at
         body, is_cut = response.content(min(LIGHT_BYTES, self._options.max_content_bytes))
-        kind = kind_of(content_type, body, may_sniff=may_sniff)
+        kind = kind_of(content_type, body, may_sniff=is_named or _may_sniff(response.headers))
         if kind is None or not is_read(kind, self._options, hops):
             return Found([])
         document = Document(kind, body, url=url, content_type=content_type, hops=hops)
@@ -78,6 +79,10 @@ def _is_light(document: Document) -> bool:
     if document.kind is Kind.XML:
         return not document.body.startswith(b"\x1f\x8b")  # it may unpack to fifty megabytes
     return document.kind is not Kind.HTML or is_light(document.body)
+
+
+def _may_sniff(headers: Headers) -> bool:
+    return _first(headers, "X-Content-Type-Options").strip().lower() != "nosniff"
 
 
 def _first(headers: Headers, name: str) -> str:

@@ -49,7 +49,8 @@ def header_links(headers: Headers, status: int) -> Iterator[Reference]:
             yield url, REDIRECT, "Refresh"
     for text in headers.getall("Content-Location", [])[:1]:
         yield text, INFERRED, "Content-Location"
-    yield from link_links(", ".join(headers.getall("Link", [])))
+    if fields := headers.getall("Link", []):
+        yield from link_links(", ".join(fields))
 
 
 def link_links(text: str) -> Iterator[Reference]:

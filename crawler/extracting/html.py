@@ -29,12 +29,13 @@ from crawler.extracting.elements import (
     late,
     styled,
 )
-from crawler.extracting.links import MAX_REFERENCES, NAVIGATION, NOFOLLOW_MARK, Found, Reference, gathered
+from crawler.extracting.gathering import gathered
+from crawler.extracting.links import MAX_REFERENCES, NAVIGATION, NOFOLLOW_MARK, Found, Reference
 from crawler.extracting.mediatypes import XHTML, media_type
 from crawler.extracting.nesting import tame
 from crawler.extracting.options import ExtractOptions
+from crawler.extracting.resolving import LinkResolver
 from crawler.extracting.speculative import speculative_links
-from crawler.urls.links import LinkResolver
 from crawler.urls.parsing import canonical
 
 #: The elements that lead somewhere or say something by their names.
@@ -82,7 +83,7 @@ def read_html(
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(reading.own_url, base) if reading.own_url else None
     robots = tuple(reading.robots)
-    return Found(links, dropped, nofollow=_is_nofollow(robots), robots=robots, canonical=own_url)
+    return Found(links, dropped, nofollow=robots != () and _is_nofollow(robots), robots=robots, canonical=own_url)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 
 
 class Kind(Enum):
@@ -47,10 +48,13 @@ _HTML_START = re.compile(
 )
 _STARTS = ((b"<?xml", Kind.XML), (b"\x1f\x8b", Kind.XML))
 _SNIFFED_BYTES = 1445
+#: Fields whose types are remembered; most sites send one or two.
+_REMEMBERED = 32
 
 
+@lru_cache(_REMEMBERED)
 def media_type(content_type: str) -> str:
-    """The type and subtype of a `Content-Type` field, in lower case."""
+    """The type and subtype of a `Content-Type` field, in lower case. Asked several times for each answer."""
     return content_type.partition(";")[0].strip().lower()
 
 

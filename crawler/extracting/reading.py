@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from crawler.extracting.charsets import css_as_text, plain_as_text
 from crawler.extracting.css import css_links
+from crawler.extracting.gathering import gathered
 from crawler.extracting.html import read_html
-from crawler.extracting.links import Found, Reference, gathered
+from crawler.extracting.links import Found, Reference
 from crawler.extracting.mediatypes import Kind
 from crawler.extracting.options import ExtractOptions
+from crawler.extracting.resolving import LinkResolver
 from crawler.extracting.sitemaps import MAX_URLS, is_sitemap, sitemap_links
 from crawler.extracting.speculative import speculative_links
-from crawler.urls.links import LinkResolver
 
 
 def is_read(kind: Kind | None, options: ExtractOptions, hops: str) -> bool:

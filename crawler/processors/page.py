@@ -132,5 +132,6 @@ class ExtractPage:
         visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
         if self._heed is not None:
             visit.asked = self._heed(response, found.robots)
-            visit.notes += visit.asked.annotations
+            if visit.asked is not NOTHING:
+                visit.notes += visit.asked.annotations
         return Step.PROCEED

@@ -1,3 +1,3 @@
-"""URLs: one spelling each (`parsing`), the links of pages in that spelling (`links`), and what dedup takes for one
-(`canonicalization`); `surt` is the form that sorts by place. Pure.
+"""URLs: one spelling each (`parsing`), and what dedup takes for one (`canonicalization`); `surt` is the form that sorts by
+place. Pure.
 """

@@ -33,7 +33,7 @@ def canonical(raw: str, base: str | None = None) -> str | None:
     """The canonical form of a URL, resolved against `base` if one is given.
 
     None if it does not parse, is not http or https, or is longer than `MAX_URL_CHARS`. Canonical URLs are their own canonical
-    form. Cost: about 2 µs; see `links` for those of a page. Source: https://url.spec.whatwg.org/.
+    form. Cost: about 2 µs; see `extracting/resolving.py` for those of a page. Source: https://url.spec.whatwg.org/.
     """
     if len(raw) > MAX_URL_CHARS:
         return None

@@ -45,6 +45,8 @@ _PLACES = {
     "/crawler/robots/": "fetch",
     "/crawler/processors/preconditions.py": "fetch",
     "/crawler/extracting/": "parse",
+    "/crawler/extracting/gathering.py": "resolve",
+    "/crawler/extracting/resolving.py": "resolve",
     "/crawler/archiving/": "archive",
     "/crawler/processors/write.py": "archive",
     "/crawler/reporting/": "log",

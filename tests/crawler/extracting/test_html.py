@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crawler.extracting.html import read_html
 from crawler.extracting.links import Found, Link
 from crawler.extracting.options import ExtractOptions
-from crawler.urls.links import LinkResolver
+from crawler.extracting.resolving import LinkResolver
 
 PAGE = "http://a.test/dir/page.html?q=1"
 HTML = "text/html"

@@ -1,10 +1,11 @@
-"""Links: the resolver answers as the parser does, and is bounded in what it remembers."""
+"""References: the resolver answers as the parser does, and is bounded in what it remembers."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.urls.links import LinkResolver
+from crawler.extracting.links import EMBED, INFERRED, NAVIGATION, Link
+from crawler.extracting.resolving import NO_LINK, LinkResolver
 from crawler.urls.parsing import canonical
 
 PIECES = st.sampled_from(
@@ -21,13 +22,20 @@ BASES = ["http://a.test/", "http://a.test/b/c?d/e", "http://a.test/b/f", "https:
          "http://a.test:81/b/", "http://b.test/b/c", "https://[::1]/b//"]  # fmt: skip
 
 
+def resolved(resolver: LinkResolver, base: str, texts: list[str]) -> list[str | None]:
+    """Their URLs; None for those that have none."""
+    links = resolver.resolve(base, [(text, NAVIGATION, "a/@href") for text in texts])
+    assert all(link is NO_LINK or link[1:] == (NAVIGATION, "a/@href") for link in links)
+    return [link.url or None for link in links]
+
+
 @given(st.lists(st.tuples(st.sampled_from(BASES), st.lists(RAW, max_size=8)), max_size=12))
 def test_the_resolver_answers_as_canonical_does(pages: list[tuple[str, list[str]]]) -> None:
     """Whatever it remembers, in whatever order pages come: the answers are those of a fresh parse."""
     resolver = LinkResolver(max_entries=20)
     for base, links in pages:
         for _ in range(2):
-            assert resolver.resolve(base, links) == [canonical(link, base) for link in links]
+            assert resolved(resolver, base, links) == [canonical(link, base) for link in links]
 
 
 ORIGINS = ["http://a.test", "https://a.test:81", "http://a.test:80", "http://1.2", "http://127.0.0.1", "https://[::1]:8",
@@ -64,16 +72,16 @@ def test_a_url_that_needs_no_parsing_is_what_parsing_makes_of_it(links: list[str
     """Whatever origin it has, and whatever was met of that origin before."""
     resolver = LinkResolver(max_entries=10)
     for link in links:
-        assert resolver.resolve("http://b.test/", [link]) == [canonical(link)]
+        assert resolved(resolver, "http://b.test/", [link]) == [canonical(link)]
 
 
 def test_urls_of_a_known_origin_are_not_parsed_if_they_can_only_be_written_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a large site most links are new to the resolver, and nearly all of them plain."""
     resolver = LinkResolver()
-    resolver.resolve("http://b.test/", ["http://a.test:81/"])
-    monkeypatch.delattr("crawler.urls.links.canonical")
+    resolved(resolver, "http://b.test/", ["http://a.test:81/"])
+    monkeypatch.delattr("crawler.extracting.resolving.canonical")
     plain = ["http://a.test:81/x/y.html", "http://a.test:81/x?a=b&c=d"]
-    assert resolver.resolve("http://b.test/", plain) == plain
+    assert resolved(resolver, "http://b.test/", plain) == plain
 
 
 @pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
@@ -81,7 +89,7 @@ def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
     """Two pages of one directory give it two meanings."""
     resolver = LinkResolver()
     for base in ("https://a.test/b/1?x", "https://a.test/b/2", "http://a.test/b/1", "http://a.test/b/2?y"):
-        assert resolver.resolve(base, [link]) == [canonical(link, base)]
+        assert resolved(resolver, base, [link]) == [canonical(link, base)]
 
 
 def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +100,13 @@ def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> No
         parsed.append(raw)
         return canonical(raw, base)
 
-    monkeypatch.setattr("crawler.urls.links.canonical", counted)
+    monkeypatch.setattr("crawler.extracting.resolving.canonical", counted)
     resolver = LinkResolver()
     links = ["/x", "http://b.test/", "mailto:a", "y"]
-    resolver.resolve("http://a.test/1/a", links)
-    assert resolver.resolve("http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
+    resolved(resolver, "http://a.test/1/a", links)
+    assert resolved(resolver, "http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
     assert parsed == links
-    assert resolver.resolve("http://a.test/2/", links)[3] == "http://a.test/2/y"
+    assert resolved(resolver, "http://a.test/2/", links)[3] == "http://a.test/2/y"
     assert parsed == [*links, "mailto:a", "y"]
 
 
@@ -106,23 +114,26 @@ def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch
     """It means the same everywhere, and so does that it is none."""
     resolver = LinkResolver()
     links = ["http://c.test/x/../y", "https://c.test/", "http://["]
-    answers = resolver.resolve("http://a.test/1/a", links)
-    monkeypatch.delattr("crawler.urls.links.canonical")
-    assert answers == resolver.resolve("https://b.test/2/b?x", links) == ["http://c.test/y", "https://c.test/", None]
+    answers = resolved(resolver, "http://a.test/1/a", links)
+    monkeypatch.delattr("crawler.extracting.resolving.canonical")
+    assert answers == resolved(resolver, "https://b.test/2/b?x", links) == ["http://c.test/y", "https://c.test/", None]
 
 
 def test_the_resolver_is_bounded() -> None:
     """Neither many links, nor many directories, nor long links make it grow past its limit and one page."""
     resolver = LinkResolver(max_entries=10)
-    resolver.resolve("http://a.test/", [str(number) for number in range(100)])
+    resolved(resolver, "http://a.test/", [str(number) for number in range(100)])
     assert len(resolver) == 10
     for number in range(100):
-        resolver.resolve(f"http://a.test/{number}/", ["?x"])
+        resolved(resolver, f"http://a.test/{number}/", ["?x"])
         assert len(resolver) <= 11
     kept = len(resolver)
-    resolver.resolve(
-        "http://a.test/99/", ["x" * (LinkResolver.MAX_KEPT_CHARS + 1), "ä" * (LinkResolver.MAX_KEPT_CHARS // 3)]
+    resolved(
+        resolver,
+        "http://a.test/99/",
+        ["x" * (LinkResolver.MAX_KEPT_CHARS + 1), "ä" * (LinkResolver.MAX_KEPT_CHARS // 3)],
     )
+    resolver.resolve("http://a.test/99/", [("/y", INFERRED, f"Link rel={'next ' * 5000}")])
     assert len(resolver) == kept
 
 
@@ -132,7 +143,7 @@ def test_long_links_and_directories_are_bounded_by_their_bytes(place: str) -> No
     resolver = LinkResolver(max_bytes=100_000)
     for number in range(1000):
         directory = place.format(str(number) + "x" * 400)
-        resolver.resolve(directory, [f"{number}-{link}-" + "y" * 50 for link in range(10)])
+        resolved(resolver, directory, [f"{number}-{link}-" + "y" * 50 for link in range(10)])
         assert resolver.held_bytes < 102_000
 
 
@@ -140,8 +151,19 @@ def test_a_directory_that_is_too_long_is_not_remembered() -> None:
     """Its links are resolved all the same; what is of its origin is kept."""
     resolver = LinkResolver()
     base = "http://a.test/" + "d" * LinkResolver.MAX_KEPT_CHARS + "/"
-    resolver.resolve("http://a.test/", ["/x"])
+    resolved(resolver, "http://a.test/", ["/x"])
     kept = len(resolver)
     for number in range(10):
-        assert resolver.resolve(base, ["../y", "/x"]) == ["http://a.test/y", "http://a.test/x"], number
+        assert resolved(resolver, base, ["../y", "/x"]) == ["http://a.test/y", "http://a.test/x"], number
     assert len(resolver) == kept
+
+
+@pytest.mark.parametrize("text", ["http://a.test/x", "/x", "x"])
+def test_a_link_has_the_hop_and_the_context_of_its_reference(text: str) -> None:
+    """The same text may stand in several places of a page; a link that is met again is the same object."""
+    resolver = LinkResolver()
+    references = [(text, NAVIGATION, "a/@href"), (text, EMBED, "img/@src"), (text, NAVIGATION, "area/@href")]
+    links = resolver.resolve("http://a.test/", references)
+    assert links == [Link("http://a.test/x", hop, context) for _, hop, context in references]
+    again = resolver.resolve("http://a.test/", references)
+    assert all(one is other for one, other in zip(links, again, strict=True))

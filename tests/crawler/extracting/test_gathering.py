@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from crawler.extracting.links import CHARS_A_LINK, EMBED, NAVIGATION, RESOLVED_A_KEPT, Link, Reference, gathered, merged
-from crawler.urls.links import LinkResolver
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.extracting.gathering import CHARS_A_LINK, RESOLVED_A_KEPT, gathered, merged
+from crawler.extracting.links import EMBED, NAVIGATION, Link, Reference
+from crawler.extracting.resolving import LinkResolver
+from crawler.urls.parsing import canonical
 
 BASE = "http://a.test/"
 LONG_BASE = f"http://a.test/{'x' * 8000}/"
@@ -17,6 +22,26 @@ def test_each_url_is_a_link_once_and_the_first_hop_wins() -> None:
     """However it is written."""
     found = [("b", EMBED, "img/@src"), ("/b#x", NAVIGATION, "a/@href"), ("mailto:x", NAVIGATION, "a/@href")]
     assert gathered(found, BASE, 10, LinkResolver()) == ([Link("http://a.test/b", EMBED, "img/@src")], 0)
+
+
+TEXTS = st.sampled_from(["b", "/b#x", "http://a.test/b", "?q", "mailto:x", "http://["])
+PLACES = st.sampled_from([(NAVIGATION, "a/@href"), (NAVIGATION, "area/@href"), (EMBED, "img/@src")])
+BASES = st.sampled_from([BASE, "http://a.test/d/e?f", "http://a.test/d/g", "http://b.test/d/"])
+PAGE = st.tuples(BASES, st.lists(st.tuples(TEXTS, PLACES), min_size=1, max_size=6))
+
+
+@given(st.lists(PAGE, min_size=2, max_size=8))
+def test_pages_before_make_no_difference(pages: list[tuple[str, list[tuple[str, tuple[str, str]]]]]) -> None:
+    """The links of a page are its references parsed one by one, whatever is remembered, and shared, of other pages."""
+    resolver = LinkResolver(max_entries=30)
+    for base, written in pages:
+        found = [(text, hop, context) for text, (hop, context) in written]
+        expected: dict[str, Link] = {}
+        for text, hop, context in found:
+            if (url := canonical(text, base)) is not None:
+                expected.setdefault(url, Link(url, hop, context))
+        for _ in range(2):
+            assert gathered(found, base, 100, resolver) == (list(expected.values()), 0)
 
 
 def test_what_is_too_much_is_counted_by_its_spelling() -> None:
@@ -36,7 +61,7 @@ def test_a_long_base_does_not_make_much_of_little() -> None:
 def test_links_that_are_none_or_all_the_same_do_not_cost_more(monkeypatch) -> None:
     """A reference that has to be parsed costs as much as its base is long, whatever comes of it."""
     parsed = []
-    monkeypatch.setattr("crawler.urls.links.canonical", lambda link, base: parsed.append(link))
+    monkeypatch.setattr("crawler.extracting.resolving.canonical", lambda link, base: parsed.append(link))
     for text in ("mailto:{}", "?{}"):
         parsed.clear()
         gathered(references(*(text.format(number) for number in range(50_000))), LONG_BASE, 6000, LinkResolver())
