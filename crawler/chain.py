@@ -1,4 +1,4 @@
-"""The processor chain: a tuple of callables, run in order until one says stop.
+"""The processor chain: a tuple of named callables, run in order until one says stop.
 
 There is no base class: a processor is anything that takes a visit and answers a `Step`. The disposition is not part of
 the chain, since it always runs.
@@ -6,7 +6,7 @@ the chain, since it always runs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 
 from crawler.reporting.statistics import WorkerBoard, step_name
@@ -23,9 +23,17 @@ class Step(Enum):
 Processor = Callable[[Visit], Awaitable[Step]]
 
 
-async def run_chain(chain: Sequence[Processor], visit: Visit, board: WorkerBoard) -> None:
+Chain = tuple[tuple[str, Processor], ...]  #: each processor behind its name in reports
+
+
+def chain_of(processors: Iterable[Processor]) -> Chain:
+    """The chain of these processors, in their order."""
+    return tuple((step_name(process), process) for process in processors)
+
+
+async def run_chain(chain: Chain, visit: Visit, board: WorkerBoard) -> None:
     """Pass the visit from processor to processor, as the board shows. What they raise passes through."""
-    for process in chain:
-        board.enter(visit.worker, step_name(process))
+    for name, process in chain:
+        board.enter(visit.worker, name)
         if await process(visit) is Step.STOP:
             return

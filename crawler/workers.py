@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from crawler.chain import Processor, run_chain
+from crawler.chain import Processor, chain_of, run_chain
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.failures import FetchError
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
@@ -83,7 +83,7 @@ class WorkerPool:
         board: WorkerBoard,
     ) -> None:
         self._frontier = frontier
-        self._chain = chain
+        self._chain = chain_of(chain)
         self._dispose = dispose
         self._statistics = statistics
         self._limit = limit

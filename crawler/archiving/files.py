@@ -120,14 +120,7 @@ class WarcFiles:
             return entry
         place = self._writable().add(entry.exchange)
         line = None if entry.crawl_log is None else self._note(entry.crawl_log, place)
-        return Entry(
-            crawl_log=line,
-            pages=entry.pages,
-            links=entry.links,
-            errors=entry.errors,
-            exchange=entry.exchange,
-            place=place,
-        )
+        return entry._replace(crawl_log=line, place=place)
 
     def _writable(self) -> OpenWarc:
         """The file for the next exchange, ready for this group."""

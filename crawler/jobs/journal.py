@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from time import monotonic
 from typing import Literal, NamedTuple, Protocol
@@ -35,8 +35,7 @@ GROUP_S = 0.005
 Lines = Literal["crawl_log", "pages", "links", "errors"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """What is written of one visit: lines with their newline, and an exchange; None for nothing."""
 
     crawl_log: bytes | None = None
@@ -88,7 +87,7 @@ class LineFile:
     def __init__(self, path: Path, lines: Lines) -> None:
         with storage_errors(path):
             self._file = AppendOnlyFile(path)
-        self._lines = lines
+        self._line = attrgetter(lines)
 
     @property
     def path(self) -> Path:
@@ -97,7 +96,7 @@ class LineFile:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write the lines of all, with one sync; nothing at all for no line."""
-        self._file.append(b"".join(filter(None, (getattr(entry, self._lines) for entry in entries))))
+        self._file.append(b"".join(filter(None, map(self._line, entries))))
 
     def keep(self) -> None:
         """The lines count."""

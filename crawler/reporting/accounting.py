@@ -107,13 +107,12 @@ class Additions:
             total.add(totals)
         return total
 
-    def count(self, entry: CrawlLogEntry) -> None:
-        """Count one line."""
+    def count(self, host: str, entry: CrawlLogEntry) -> Totals:
+        """Count one line, whose URL counts under this host; answers what it adds there."""
         line = _totals(entry)
-        host = host_counted(entry.url)
         known = self.hosts.get(host)
         if known is None:
-            self.hosts[host] = line
+            self.hosts[host] = line.copy()
         else:
             known.add(line)
         self.statuses[entry.status] += 1
@@ -129,6 +128,7 @@ class Additions:
             self.processors[name] += number
         if entry.status >= FIRST_HTTP_STATUS and entry.size_bytes:
             self.processors[BYTES_FETCHED] += entry.size_bytes
+        return line
 
     def merge(self, more: Additions) -> None:
         """Add what other lines add."""

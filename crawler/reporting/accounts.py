@@ -17,7 +17,8 @@ import structlog
 
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
-from crawler.reporting.accounting import MAX_TYPES, Additions, Totals
+from crawler.reporting.accounting import MAX_TYPES, Additions, Totals, host_counted
+from crawler.reporting.crawl_log import CrawlLogEntry
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
 
 log = structlog.get_logger(__name__)
@@ -70,7 +71,7 @@ class Accounts:
         self._now_s = now_s
         self._started_s = now_s()
         self._types: set[str] = set()  # media types that are counted apart
-        self._pending = self._none()
+        self._pending: list[tuple[str, CrawlLogEntry]] = []  # lines of the group, each with its host
         self._pending_bytes = 0
         self._changing = threading.Lock()  # guards the five below; never held while the disk is asked
         self._added = self._none()  # not written yet
@@ -104,7 +105,9 @@ class Accounts:
         for entry in entries:
             for line in (entry.crawl_log or b"").splitlines(keepends=True):
                 self._pending_bytes += len(line)
-                if not _count(line, self._pending):
+                if (read := _read(line)) is not None:
+                    self._pending.append(read)
+                else:
                     log.error("a line of crawl.log cannot be counted", line=line)
 
     def keep(self) -> None:
@@ -112,15 +115,15 @@ class Accounts:
         pending, size = self._pending, self._pending_bytes
         self.take_back()
         with self._changing:
-            self._added.merge(pending)
-            self._added_to += size
-            for host, totals in pending.hosts.items():
+            for host, entry in pending:
+                totals = self._added.count(host, entry)
                 if host in self._known:
                     self._known[host].add(totals)
+            self._added_to += size
 
     def take_back(self) -> None:
         """The group never was."""
-        self._pending, self._pending_bytes = self._none(), 0
+        self._pending, self._pending_bytes = [], 0
 
     def close(self) -> None:
         """Write back what waits; what cannot be written is counted again when the job is opened. A second call does nothing."""
@@ -203,7 +206,10 @@ class Accounts:
             self._committed_to = self._added_to = 0
         unknown = 0
         for line in _whole_lines(crawl_log, self._committed_to):
-            unknown += not _count(line, self._added)
+            if (read := _read(line)) is None:
+                unknown += 1
+            else:
+                self._added.count(*read)
             self._added_to += len(line)
             if self._added.size >= MAX_WAITING:
                 self.sync()
@@ -212,13 +218,13 @@ class Accounts:
             log.warning("lines of crawl.log that are none were left out", lines=unknown, file=str(crawl_log))
 
 
-def _count(line: bytes, additions: Additions) -> bool:
-    """Count a line; False if it is none."""
+def _read(line: bytes) -> tuple[str, CrawlLogEntry] | None:
+    """Under which host a line counts, and what it says; None if it is none."""
     try:
-        additions.count(parse_crawl_log_line(line))
+        entry = parse_crawl_log_line(line)
     except NotALogLine:
-        return False
-    return True
+        return None
+    return host_counted(entry.url), entry
 
 
 def _whole_lines(file: Path, start: int) -> Iterator[bytes]:

@@ -119,10 +119,12 @@ def _text_or_null(text: str | None) -> str:
     return "null" if text is None else encode_basestring(text)
 
 
+@lru_cache(maxsize=64)
 def _mime_shown(mime: str, *, is_answered: bool) -> str:
     return _encode(_UNFIT, _bare_type(mime)) or (NO_TYPE if is_answered else UNKNOWN_TYPE)
 
 
+@lru_cache(maxsize=64)  # a crawl meets few
 def _bare_type(mime: str) -> str:
     """Up to the first space, semicolon or comma (Heritrix: `MimetypeUtils.truncate`)."""
     return mime if _BARE_TYPE(mime) else _TYPE_END.split(mime, maxsplit=1)[0]

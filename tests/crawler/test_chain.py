@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.chain import Step, run_chain
+from crawler.chain import Step, chain_of, run_chain
 from crawler.reporting.statistics import WorkerBoard
 from tests.crawler.builder import visit
 
@@ -20,7 +20,7 @@ def processors(*steps):
 
         return process
 
-    return [processor(number, step) for number, step in enumerate(steps)], ran
+    return chain_of(processor(number, step) for number, step in enumerate(steps)), ran
 
 
 def shown():
@@ -61,7 +61,7 @@ async def test_the_board_shows_which_processor_a_worker_is_in() -> None:
         assert [fact.step for fact in board.facts()] == ["look_twice"]
         return Step.PROCEED
 
-    await run_chain([look_twice], visit(), board)
+    await run_chain(chain_of([look_twice]), visit(), board)
     assert list(board.times) == []
     board.end(visit().worker)
     assert list(board.times) == ["look_twice"]

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,7 @@ class Adding:
     path = Path("adding")
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        return [replace(entry, crawl_log=b"more " + (entry.crawl_log or b"")) for entry in entries]
+        return [entry._replace(crawl_log=b"more " + (entry.crawl_log or b"")) for entry in entries]
 
     def keep(self) -> None:
         """Nothing was written."""

@@ -27,7 +27,7 @@ def entry(status=200, *, size=10, url="http://a.test/x", mime="text/html", **mor
 def counted(*entries) -> Additions:
     additions = Additions()
     for each in entries:
-        additions.count(each)
+        additions.count(host_counted(each.url), each)
     return additions
 
 

@@ -15,7 +15,7 @@ from crawler.outcomes.errors import StorageError
 from crawler.reporting import accounts as accounts_module
 from crawler.reporting.account_file import ACCOUNTS_FILE
 from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounting import Additions, Totals
+from crawler.reporting.accounting import Additions, Totals, host_counted
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
@@ -293,7 +293,8 @@ def tallied(log):
     """A model: all lines of the log, counted in one go."""
     additions = Additions()
     for each in log.splitlines():
-        additions.count(parse_crawl_log_line(each))
+        entry = parse_crawl_log_line(each)
+        additions.count(host_counted(entry.url), entry)
     return additions.hosts
 
 
