@@ -160,10 +160,7 @@ class AsyncFrontier:
     async def flush(self) -> None:
         """Return when all that was said before is durable; the waiting is done off the loop. Raises: StoreUnavailable."""
         await asyncio.to_thread(self.core.wait_until_durable)
-        try:
-            self.core.take_answers()
-        finally:
-            self._pump()
+        self._then_pump(self.core.take_answers)
 
     async def close(self) -> None:
         """Stop leasing and close the Frontier, off the loop."""
@@ -187,28 +184,23 @@ class AsyncFrontier:
                 self.core.take_answers()
 
     def _pump(self, *, was_asked: bool = False) -> None:
-        """Hand leases to those who wait, then set the alarm for the next moment that may bring one.
-
-        An error of the core's concerns all who wait. `was_asked`: the core was asked for one just now, and had none.
-        """
+        """Hand leases to those who wait (`was_asked`: there is none just now), then set the alarm for the next moment."""
         if not self._waiting:
             return
         try:
             if was_asked or not self._serve():
                 self._wait_on()
         except FrontierError as error:
-            self._fail_all(error)
+            self._fail_all(error)  # it concerns all who wait
 
     def _serve(self) -> bool:
         """True if nobody waits any more."""
-        waiting = self._waiting
-        while waiting:
-            if not waiting[0].done():  # else its task was cancelled
-                lease = self._next()
-                if lease is None:
+        while self._waiting:
+            if not self._waiting[0].done():  # else its task was cancelled
+                if (lease := self._next()) is None:
                     return False
-                waiting[0].set_result(lease)
-            waiting.popleft()
+                self._waiting[0].set_result(lease)
+            self._waiting.popleft()
         return True
 
     @property

@@ -16,7 +16,7 @@ from frontier.policies.budgets import Budgets
 from frontier.scheduling.gates import Politeness
 from frontier.seen import SeenFilter
 from frontier.stores.memory import MemoryStore
-from frontier.stores.messages import Answer, StoreFailed
+from frontier.stores.messages import Answer, StoreFailed, Troubled
 from tests.frontier.builder import (
     HASTE,
     START_S,
@@ -622,6 +622,23 @@ async def test_leaving_the_block_ends_waiters_cancels_the_timer_and_closes() -> 
         await task
     assert timer.cancelled()
     assert store.closed == [True]
+
+
+async def test_a_trouble_of_the_store_is_told_though_nobody_waits_for_a_lease() -> None:
+    """Every worker may be at a page when the disk is full; a failure is then for the next call, not for the loop."""
+    store, told = DelayingStore(), list[str]()
+    frontier, _ = await opened(store)
+    frontier.core.tell_troubles(told.append)
+    store._told += [Troubled("the store: the disk is full", 30.0)]
+    frontier._bell.ring()
+    await settle()
+    assert told == ["the store: the disk is full"]
+    store._told += [StoreFailed(StoreUnavailable("full"))]
+    frontier._bell.ring()
+    await settle()
+    with pytest.raises(StoreUnavailable, match="full"):
+        frontier.schedule(candidates("http://a.test/"))
+    await frontier.close()
 
 
 class SlowToClose(CountingStore):
