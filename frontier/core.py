@@ -273,7 +273,8 @@ class Frontier:
     def dump(self, facts: Mapping[str, str | float] | None = None, *, with_ended: bool = True) -> Iterator[str]:
         """The lines of a dump, see `frontier.operating.dump` (blocks; call nothing else until the last line)."""
         self.flush()
-        return dump_lines(self._store, facts, with_ended=with_ended)
+        under_way = () if self.exchange is None else self.exchange.under_way()
+        return dump_lines(self._store, facts, with_ended=with_ended, under_way=under_way)
 
     def load(self, entries: Iterable[Entry]) -> LoadReport:
         """Take over what another Frontier knew, see `frontier.operating.load` (blocks)."""

@@ -206,6 +206,7 @@ def loaded_line(report: LoadReport) -> str:
         "known before": report.seen,
         "left to the filter": report.later,
         "refused": report.refused,
+        "sent to other shares": report.sent,
         "of other shares": report.foreign,
         "skipped": report.skipped,
         "not understood": report.unknown,

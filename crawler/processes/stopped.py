@@ -51,8 +51,8 @@ class StoppedJob:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is queued that may be fetched."""
-        return all(share.is_done for share in self.shares)
+        """Nothing is queued that may be fetched, and no share has anything for another."""
+        return all(share.is_done and not _owes(share) for share in self.shares)
 
     def answer(self, verb: str, given: Arguments) -> Facts:
         """As `operating.verbs.answer` of one Frontier. Raises: UsageError, UnknownQueue."""
@@ -103,6 +103,10 @@ class StoppedJob:
         if not known:
             return answer(self.shares[0], verb, given)  # which says that nobody knows it
         return largest_part(known)
+
+
+def _owes(share: Frontier) -> bool:
+    return share.exchange is not None and any(True for _ in share.exchange.under_way())
 
 
 def _if_known(share: Frontier, verb: str, given: Arguments) -> Facts | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from frontier.division.consigning import Consigning, exchanged_in
 from frontier.division.ownership import Division
-from frontier.division.parcels import Consigned
+from frontier.division.parcels import Consigned, unpacked
 from frontier.parts import Parts
 from frontier.stores.base import FrontierStore
 from frontier.stores.messages import Parcel
+
+#: Parcels that are read at a time, some 128 KB each.
+_READ = 4
 
 
 class Exchange:
@@ -34,6 +37,15 @@ class Exchange:
     def waiting(self, share: int, after: int, limit: int) -> list[Parcel]:
         """What a share is to get, by number, behind one: durable, and so is all that led to it (blocks, any thread)."""
         return self._store.parcels(share, after, limit)
+
+    def under_way(self) -> Iterator[tuple[int, Consigned]]:
+        """All that waits for other shares, and for which (blocks): durable, and so is all that led to it."""
+        for share in range(self.division.shares):
+            after = 0
+            while parcels := self.waiting(share, after, _READ):
+                for parcel in parcels:
+                    yield from ((share, consigned) for consigned in unpacked(parcel.content))
+                after = parcels[-1].number
 
     def delivered(self, share: int, number: int) -> None:
         """The share has all parcels up to this one, durably: they are taken away."""

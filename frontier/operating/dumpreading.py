@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from frontier.errors import FormatMismatch, FrontierError
 from frontier.models import ENDING, FRONT, WAITING, Candidate
-from frontier.operating.dump import MAGIC, VERSION
+from frontier.operating.dump import MAGIC, URI_PRECEDENCE, VERSION
 from frontier.operating.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
 
 _OUTCOMES = {kind.value: kind for kind in ENDING}
-_URI_PRECEDENCE = 0xFF
 #: Greater numbers are no counts, and no store holds them.
 _MOST = 1 << 31
 #: Later times are slips of the pen (it is the year 9999).
@@ -131,9 +130,9 @@ def _queued(place: str, fields: Mapping[str, object]) -> Queued:
         key=_bytes(fields, "key"),
         hops=_text(fields, "hops") or "",
         payload=_bytes(fields, "payload"),
-        front=precedence is not None and precedence <= FRONT | _URI_PRECEDENCE,
+        front=_switch(fields, "front") or (precedence is not None and precedence <= FRONT | URI_PRECEDENCE),
         force=_switch(fields, "force"),
-        precedence=None if precedence is None else precedence & _URI_PRECEDENCE,
+        precedence=None if precedence is None else precedence & URI_PRECEDENCE,
     )
     return Queued(
         place=place,
@@ -141,6 +140,7 @@ def _queued(place: str, fields: Mapping[str, object]) -> Queued:
         via=_text(fields, "via"),
         attempts=_whole(fields, "attempts", 0, _MOST) or 0,
         due_s=_time(fields, "due_s"),
+        share=_whole(fields, "share", 0, _MOST),
     )
 
 

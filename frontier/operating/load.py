@@ -19,6 +19,8 @@ BATCH_BYTES = 8 << 20
 NAMED = 20
 #: What is said of an entry that another share of the crawl takes; such entries may be most of a source.
 FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
+#: What is said of one that was under way to such a share, and is again: that share will decide.
+SENT = Verdict(VerdictKind.LATER, "it goes to the share of the crawl that its host belongs to")
 
 
 class Queued(NamedTuple):
@@ -29,6 +31,7 @@ class Queued(NamedTuple):
     via: str | None = None  #: the page it was found on
     attempts: int = 0  #: tries that counted so far
     due_s: float | None = None  #: earliest time of the next try, epoch seconds
+    share: int | None = None  #: it was under way to this share of the crawl
 
 
 class Known(NamedTuple):
@@ -77,6 +80,7 @@ class LoadReport:
     known: int = 0  #: will not be fetched: they had ended
     seen: int = 0  #: were known here before
     later: int = 0  #: the filter will decide
+    sent: int = 0  #: are under way to the share of the crawl that they belong to
     refused: int = 0  #: cannot be taken
     refusals: list[Refusal] = field(default_factory=list)  #: the first `NAMED` of these
     foreign: int = 0  #: belong to another share of the crawl
@@ -157,7 +161,9 @@ class _Loader:
         if verdict.kind is VerdictKind.SEEN:
             report.seen += 1
         elif verdict.kind is VerdictKind.LATER:
-            report.later += 1
+            is_sent = verdict.reason == SENT.reason
+            report.sent += is_sent
+            report.later += not is_sent
         else:
             url = entry.url if isinstance(entry, Known) else entry.candidate.url
             self._refuse(Refusal(entry.place, url, verdict.reason))

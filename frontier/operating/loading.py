@@ -24,7 +24,7 @@ from frontier.models import (
     Verdict,
     VerdictKind,
 )
-from frontier.operating.load import FOREIGN, Entry, Known, Queued
+from frontier.operating.load import FOREIGN, SENT, Entry, Known, Queued
 from frontier.parts import Parts
 from frontier.stores.base import FrontierStore
 
@@ -55,7 +55,7 @@ class Loading:
         fresh = list(compress(queued, [verdict.kind in _IS_NEW for verdict in verdicts]))
         if fresh:
             self._enqueue(fresh)
-        return verdicts
+        return self._sent(queued, verdicts)
 
     def note_ended(self, ended: Sequence[Known]) -> list[Verdict]:
         """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known.
@@ -126,6 +126,18 @@ class Loading:
         else:
             self._parts.intake.enqueue(row, *place)
 
+    def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """What was under way to other shares is so again, by the pages that it was found on; the verdicts say so then."""
+        judged = zip(queued, verdicts, strict=True)
+        is_owed = [verdict is FOREIGN and entry.share is not None for entry, verdict in judged]
+        found: dict[str | None, list[Candidate]] = {}
+        for entry in compress(queued, is_owed):
+            found.setdefault(entry.via, []).append(entry.candidate)
+        for page, candidates in found.items():
+            self._parts.books.accept(candidates, 0, page)
+        self._parts.books.say()
+        return [SENT if owed else verdict for owed, verdict in zip(is_owed, verdicts, strict=True)]
+
     def _settle(self, fresh: Sequence[Known]) -> None:
         """One batch of rows that stand in no queue."""
         outbox, books = self._parts.outbox, self._parts.books
@@ -153,6 +165,7 @@ def _check_queued(entry: Queued) -> None:
     _check(entry, "attempts", _is_count(entry.attempts))
     _check(entry, "due_s", entry.due_s is None or (isinstance(entry.due_s, float | int) and math.isfinite(entry.due_s)))
     _check(entry, "via", isinstance(entry.via, str | None))
+    _check(entry, "share", entry.share is None or _is_count(entry.share))
 
 
 def _check_known(entry: Known) -> None:

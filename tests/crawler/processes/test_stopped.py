@@ -17,7 +17,7 @@ from crawler.processes.reopening import opened_shares
 from crawler.processes.stopped import StoppedJob, opened_job
 from frontier.division.ownership import Division
 from frontier.errors import UnknownQueue
-from frontier.models import Outcome, OutcomeKind
+from frontier.models import Candidate, Outcome, OutcomeKind
 
 ORDER = CrawlOrder.model_validate({"crawl": {"processes": 2}, "frontier": {"policy": "bkdr:1"}})
 
@@ -123,6 +123,16 @@ def test_a_job_is_finished_only_if_every_share_is(folder: Path) -> None:
     assert is_finished(folder / "state")
     with opened_job(folder) as job:
         job.add(SEEDS[:1])
+        assert not job.is_done
+    assert not is_finished(folder / "state")
+
+
+def test_a_job_is_not_finished_while_a_share_has_something_for_another(folder: Path) -> None:
+    """It is queued nowhere yet; the next run brings it to its owner."""
+    with opened_job(folder) as job:
+        job.shares[0].schedule([Candidate(SEEDS[0].url)])
+        job.shares[0].flush()
+        assert not any(share.pending for share in job.shares)
         assert not job.is_done
     assert not is_finished(folder / "state")
 

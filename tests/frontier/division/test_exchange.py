@@ -1,5 +1,6 @@
 """Several Frontiers as one: each fetches what is its own, and no link is lost between them."""
 
+import json
 import random
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from frontier.division.ownership import Division
 from frontier.division.parcels import unpacked
 from frontier.errors import FormatMismatch, PolicyError
 from frontier.models import Candidate, QueueKey
+from frontier.operating.dumpreading import load_dump
 from frontier.operating.load import Known, Queued, Refusal
 from frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, FakeClock, Rig, build, candidates
@@ -190,6 +192,60 @@ def test_a_parcel_outlives_the_run_that_put_it() -> None:
     assert [candidate.url for candidate in sent(share(0, store=store))] == [url(THERE[0])]
 
 
+WHOLE = Candidate(url(THERE[0], "x"), b"\x00key", "LE", b"\xff\x00", front=True, precedence=7)
+
+
+def owing() -> Rig:
+    """A share that has fetched a page, which had a link to each share; and has something that was found on no page."""
+    rig = share()
+    rig.add(url(HERE[0]), url(THERE[1]))
+    lease = rig.settled()
+    rig.core.schedule([WHOLE, Candidate(url(HERE[1]))], lease)
+    rig.finish(lease)
+    return rig
+
+
+def consigned(rig: Rig, to: int = 1) -> set[tuple[str | None, Candidate]]:
+    """What waits for a share, and where it was found."""
+    content = b"".join(parcel.content for parcel in exchange(rig).waiting(to, 0, 1000))
+    return {(page.page, candidate) for page in unpacked(content) for candidate in page.candidates}
+
+
+def test_what_is_under_way_is_dumped_and_is_under_way_again() -> None:
+    """A share that takes its own dump is owed, and owes, what it was: nothing is lost, and to load it twice changes nothing."""
+    old, new = owing(), share()
+    lines = list(old.core.dump())
+    assert '"share":1' in lines[-2]
+    assert lines[-1] == '{"end":true,"ended":1,"queued":1,"under_way":2}\n'
+    report = load_dump(lines, new.core.loading)
+    assert (report.known, report.queued, report.sent, report.refused, report.foreign) == (1, 1, 2, 0, 0)
+    assert consigned(new) == consigned(old) == {(None, Candidate(url(THERE[1]))), (url(HERE[0]), WHOLE)}
+    deliver(new, there := share(1))
+    load_dump(lines, new.core.loading)
+    deliver(new, there)
+    assert there.core.pending == 2
+    new.core.check()
+
+
+@pytest.mark.parametrize("division", [None, Division(shares=2, share=1)])
+def test_what_was_under_way_is_queued_where_it_is_loaded_by_its_owner(division: Division | None) -> None:
+    """Which may be a crawl that is not divided."""
+    rig = build(division=division, politeness=HASTE)
+    report = load_dump(owing().core.dump(), rig.core.loading)
+    assert report.sent == 0
+    assert {rig.settled().url for _ in range(rig.core.pending)} >= {WHOLE.url, url(THERE[1])}
+
+
+def test_what_is_owed_to_several_shares_names_each() -> None:
+    """However it was parted."""
+    rig = share(0, shares=3)
+    rig.add(*(url(f"h{number}.test") for number in range(30)))
+    told = [(each["url"], each["share"]) for each in map(json.loads, rig.core.dump()) if "share" in each]
+    division = Division(shares=3, share=0)
+    assert {to for _, to in told} == {1, 2}
+    assert all(division.owner_of_url(found) == to for found, to in told)
+
+
 class Crawl:
     """Shares over slow stores that exchange what they have by a post which may deliver late, and twice."""
 
@@ -200,6 +256,7 @@ class Crawl:
         self._rigs = [share(number, shares, store=DelayingStore(), clock=clock) for number in range(shares)]
         self._post: list[tuple[int, int, int, bytes]] = []
         self.fetched: Counter[str] = Counter()
+        self.owed = 0  # links that were under way when the shares were moved
         for rig in self._rigs:
             rig.add("http://h0.test/")
 
@@ -212,6 +269,21 @@ class Crawl:
                 break
         for rig in self._rigs:
             rig.core.check()
+
+    def move(self) -> None:
+        """Each share is dumped, and the dumps are loaded into shares that know nothing; what the post has is lost."""
+        clock, count = FakeClock(), len(self._rigs)
+        moved = [share(number, count, store=DelayingStore(), clock=clock) for number in range(count)]
+        for rig, new in zip(self._rigs, moved, strict=True):
+            report = load_dump(rig.core.dump(), new.core.loading)
+            assert not report.foreign
+            self.owed += report.sent
+        self._rigs, self._post = moved, []
+
+    def step(self, steps: int) -> None:
+        """Some way towards the end."""
+        for _ in range(steps):
+            self._chance.choice([self._step_fetch, self._step_post, self._step_deliver])()
 
     def _step_fetch(self) -> bool:
         rig = self._chance.choice(self._rigs)
@@ -251,8 +323,12 @@ class Crawl:
         return True
 
 
+def page_of(number: int) -> str:
+    return f"http://h{number % 17}.test/{number or ''}"
+
+
 def made_web(chance: random.Random) -> Mapping[str, Sequence[str]]:
-    pages = [f"http://h{number % 17}.test/{number or ''}" for number in range(200)]
+    pages = [page_of(number) for number in range(200)]
     return {page: [*chance.sample(pages, 6), pages[(number + 1) % 200]] for number, page in enumerate(pages)}
 
 
@@ -261,6 +337,19 @@ def test_shares_together_fetch_every_url_once(seed: int, shares: int) -> None:
     """However late parcels come, and however often: the set is the one that a single Frontier fetches."""
     web = made_web(random.Random(seed))
     crawl = Crawl(web, shares, seed)
+    crawl.run()
+    assert crawl.fetched == Counter(reached(web))
+
+
+@pytest.mark.parametrize(("seed", "shares"), [(1, 2), (2, 3)])
+def test_shares_that_are_dumped_and_loaded_fetch_every_url_once(seed: int, shares: int) -> None:
+    """Though links are under way between them: each page is linked once, so one that was left behind would be missing."""
+    web = {page_of(number): [page_of(2 * number + 1), page_of(2 * number + 2)] for number in range(150)}
+    crawl = Crawl(web, shares, seed)
+    for _ in range(4):
+        crawl.step(60)
+        crawl.move()
+    assert crawl.owed
     crawl.run()
     assert crawl.fetched == Counter(reached(web))
 

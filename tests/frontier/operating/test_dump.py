@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frontier.division.parcels import Consigned
 from frontier.models import FRONT, NORMAL, WAITING, GateKey, Head, OutcomeKind, QueueKey, Row, UrlRecord, UrlState
 from frontier.operating.dump import dump_lines
 from frontier.operating.dumpreading import Dump
@@ -16,6 +17,7 @@ from frontier.stores.base import EndedRecord, QueueFacts
 from frontier.stores.memory import MemoryStore
 from frontier.stores.messages import Announced, Batch, Ended, Moved, Place, QueueRow, Standing
 from frontier.turns import turn_of
+from tests.frontier.division.test_parcels import CANDIDATES
 
 
 class Rows:
@@ -195,6 +197,15 @@ def test_what_is_read_back_is_what_was_written(heads: list[Head], ended: list[En
         )
         assert (3 - 2 * candidate.front) << 8 | candidate.precedence == was.precedence
         assert (entry.via, entry.attempts, entry.due_s) == (head.via, was.attempts, was.due_s)
+
+
+@given(st.lists(st.builds(Consigned, st.none() | st.text(min_size=1), st.lists(CANDIDATES, max_size=3)), max_size=4))
+def test_what_is_under_way_to_another_share_is_read_back_whole(consigned: list[Consigned]) -> None:
+    """With the page it was found on, and whom it belongs to; what it says of its precedence, or does not."""
+    read = list(Dump(dump_lines(Rows(), under_way=[(7, page) for page in consigned])))
+    assert [(entry.via, *entry.candidate, entry.share) for entry in read if isinstance(entry, Queued)] == [
+        (page.page, *candidate, 7) for page in consigned for candidate in page.candidates
+    ]
 
 
 @given(st.sets(st.integers(-9, 9)), st.sets(st.integers(-9, 9)), st.integers(1, 4))

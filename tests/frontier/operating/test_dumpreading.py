@@ -98,6 +98,8 @@ def test_a_url_with_an_outcome_has_ended() -> None:
         ({"due_s": float("inf")}, '"due_s" must be a time'),
         ({"due_s": "now"}, '"due_s" must be a time'),
         ({"force": 1}, '"force" must be true or false'),
+        ({"front": "yes"}, '"front" must be true or false'),
+        ({"share": -1}, '"share" must be a whole number from 0'),
         ({"outcome": "retry"}, '"outcome" must be one of disregarded, done, failed'),
         ({"outcome": "done", "status": "200"}, '"status" must be a whole number'),
     ],

@@ -120,9 +120,10 @@ def test_what_other_shares_take_is_counted_with_the_first_of_it() -> None:
     target = Target()
     for number in range(30):
         target.unmeant[queued(number).candidate.url] = loading.FOREIGN
+    target.unmeant["http://q.example/28"] = loading.SENT
     target.unmeant["http://q.example/29"] = Verdict(VerdictKind.REFUSED, "it has no host")
     report = load([queued(number) for number in range(40)], target)
-    assert (report.queued, report.foreign, report.refused) == (10, 29, 1)
+    assert (report.queued, report.foreign, report.sent, report.later, report.refused) == (10, 28, 1, 0, 1)
     assert report.first_foreign == ("dump:0", "http://q.example/0", loading.FOREIGN.reason)
     assert [refusal.place for refusal in report.refusals] == ["dump:29"]
 
