@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from crawler.archiving.compressing import gzip_member
 from crawler.archiving.exchanges import Exchange, Place
 from crawler.archiving.members import HEAD_BYTES, Member, index_line
 from crawler.archiving.records import Record, exchange_records, warcinfo_record
@@ -17,10 +17,6 @@ INDEX = ".cdxj"
 #: Ending of the files that grow.
 OPEN = ".open"
 
-_LEVEL = 6  # zlib's own compromise; 9 takes twice the time for 1 % less
-_GZIP = 16  # zlib: gzip with its header, beside the bits of the window
-_LEAST_WINDOW, _LARGEST_WINDOW = 9, 15
-_LOOK_AHEAD = 262  # zlib: bytes of its window that it does not look back to
 _WRITE_BYTES = 1 << 18
 
 
@@ -107,7 +103,7 @@ class OpenWarc:
         offset, pieces = self.size_bytes, record.stream()
         head = next(pieces)
         size = len(head) + record.body_bytes
-        deflate = _deflate(size)
+        deflate = gzip_member(size)
         if size <= _WRITE_BYTES:
             self._ready += deflate.compress(b"".join((head, *pieces)))
         else:
@@ -129,16 +125,6 @@ class OpenWarc:
 
     def _forget(self) -> None:
         self._ready, self._ready_lines = bytearray(), bytearray()
-
-
-def _deflate(size_bytes: int) -> zlib._Compress:
-    """What compresses a record of so many bytes.
-
-    A window that holds all of it finds what a larger one would. zlib clears its tables for each record, which for a request
-    took ten times as long as the compression.
-    """
-    window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
-    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)
 
 
 def _all_of_it(fd: int) -> int:
