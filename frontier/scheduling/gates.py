@@ -218,12 +218,13 @@ class Gate:
         self._settle()
         # Its first fetch may have left no rest in the row yet.
         rest_s = max(self.last_rest_s, self._interval_s)
-        asleep_s = -math.inf if clean else (now_s if opened_s is None else opened_s) + rest_s
-        until_s = max(row.rests_until_s, asleep_s)
+        under_way_s = -math.inf if clean else now_s if opened_s is None else opened_s
+        until_s = max(row.rests_until_s, under_way_s + rest_s)
         # The number of slots may have changed since, so it is kept for all of them.
         self._resumes_s = min(until_s, now_s + max(self.politeness.max_delay_s, rest_s))
-        if row.rests_until_s:  # about the end of the latest fetch, for a Crawl-delay that is told later
-            self._started_s = min(row.rests_until_s - max(row.last_rest_s, self._interval_s), now_s)
+        # About the end of the latest fetch, for a Crawl-delay that is told later.
+        ended_s = row.rests_until_s - max(row.last_rest_s, self._interval_s) if row.rests_until_s else -math.inf
+        self._started_s = min(max(ended_s, under_way_s), now_s)
         self._settle()
         self._changed = False
 

@@ -493,6 +493,15 @@ def test_after_an_unclean_end_a_crawl_delay_counts_from_the_opening() -> None:
     assert one.opens_s() == NOW_S + 50
 
 
+@pytest.mark.parametrize("rests_s", [0.0, NOW_S - 100.0])
+def test_after_an_unclean_end_a_crawl_delay_that_is_told_later_counts_from_the_opening(rests_s: float) -> None:
+    """A fetch may have begun just before, of which the row says nothing yet."""
+    one = gate()
+    one.restore(gate_row(rests_s=rests_s, last_s=3.0), NOW_S, clean=False)
+    one.set_spacing(50.0)
+    assert one.opens_s() == NOW_S + 50
+
+
 def test_a_gate_that_is_read_long_after_an_unclean_opening_opens_at_once() -> None:
     """Fetches of the dead owner are over by then: its last rest counts from the opening."""
     one = gate()
