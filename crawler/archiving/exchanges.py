@@ -84,7 +84,7 @@ class Answer(Protocol):
         """Epoch seconds; its end."""
 
 
-#: A link as an extractor found it: its canonical URL, the letter of how it is followed, where it stood (`a/@href`; may be empty).
+#: A link as an extractor found it: its canonical URL, the letter of how it is followed, where it stood (`a/@href`, or empty).
 Outlink = tuple[str, str, str]
 
 
