@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -83,20 +84,8 @@ class Answer(Protocol):
         """Epoch seconds; its end."""
 
 
-class Outlink(Protocol):
-    """A link as an extractor found it."""
-
-    @property
-    def url(self) -> str:
-        """The canonical URL."""
-
-    @property
-    def hop(self) -> str:
-        """How it is followed: a letter."""
-
-    @property
-    def context(self) -> str:
-        """Where it stood: `a/@href`; may be empty."""
+#: A link as an extractor found it: its canonical URL, the letter of how it is followed, where it stood (`a/@href`, or empty).
+Outlink = tuple[str, str, str]
 
 
 class Place(NamedTuple):
@@ -150,6 +139,7 @@ class Exchange:
         return warc_date(self.response.start_s)
 
 
+@lru_cache(maxsize=1024)  # a visit's is written in five places
 def warc_date(time_s: float) -> str:
     """`yyyy-mm-ddThh:mm:ss.ffffffZ`: WARC 1.1 allows fractions of a second."""
     return (_EPOCH + timedelta(seconds=time_s)).isoformat(timespec="microseconds").replace("+00:00", "Z")

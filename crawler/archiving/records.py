@@ -13,17 +13,19 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
-from crawler.archiving.exchanges import NOT_MODIFIED, TRUNCATED, Answer, Body, Exchange, warc_date
+from crawler.archiving.exchanges import NOT_MODIFIED, TRUNCATED, Answer, Body, Exchange, Outlink, warc_date
 
 #: Request fields that open doors: an archive is for others to read, so they are left out.
 SECRET_FIELDS = frozenset([b"authorization", b"proxy-authorization", b"cookie"])
 
 _BODILESS = frozenset([204, 304])
 _CHUNK_BYTES = 1 << 16
+_FIT_IN_URL = bytes(range(ord("!"), ord("~") + 1))
 _UNFIT_IN_URL = re.compile(r"[^!-~]")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
 _BREAKS_IN_BYTES = re.compile(rb"[\r\n\x00]+")
@@ -84,15 +86,7 @@ def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str]) -> R
 def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
     """The records of a visit: response or revisit first, then request (if it is known) and metadata, bound to it."""
     answer, (first_id, *ids) = exchange.response, _new_ids(3)
-    address = (("WARC-IP-Address", answer.address.partition("%")[0]),) if answer.address else ()
-    common = _warc_fields(
-        (
-            ("WARC-Date", exchange.date),
-            ("WARC-Target-URI", _url(exchange.url)),
-            ("WARC-Warcinfo-ID", warcinfo_id),
-            *address,
-        )
-    )
+    common = _common_fields(exchange, warcinfo_id)
     records = [_answer_record(exchange, first_id, common)]
     common += f"WARC-Concurrent-To: {first_id}\r\n".encode()
     if sent := answer.request:
@@ -101,6 +95,14 @@ def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
     fields = common + b"Content-Type: application/warc-fields\r\n"
     records.append(Record("metadata", ids[1], fields, metadata_block(exchange)))
     return records
+
+
+def _common_fields(exchange: Exchange, warcinfo_id: str) -> bytes:
+    """Of all records of a visit: when, what, in which file, whence. None of them can have what would end its field."""
+    url, (address, *_) = _url(exchange.url), exchange.response.address.partition("%")
+    whence = f"WARC-IP-Address: {address}\r\n" if address else ""
+    fields = f"WARC-Date: {exchange.date}\r\nWARC-Target-URI: {url}\r\nWARC-Warcinfo-ID: {warcinfo_id}\r\n{whence}"
+    return fields.encode()
 
 
 def _answer_record(exchange: Exchange, record_id: str, common: bytes) -> Record:
@@ -155,13 +157,20 @@ def request_head(sent: bytes) -> bytes:
 def metadata_block(exchange: Exchange) -> bytes:
     """How the URL was found, how long it took and what it links to, in Heritrix's words."""
     answer = exchange.response
-    fields = [("via", _url(exchange.via))] if exchange.via else []
-    fields.append(("hopsFromSeed", exchange.hops) if exchange.hops else ("seed", ""))
-    fields.append(("fetchTimeMs", str(max(round((answer.end_s - answer.start_s) * 1000), 0))))
-    links = exchange.outlinks
-    url = str if _is_fit("".join([link.url for link in links])) else _url
-    outlinks = [f"outlink: {url(link.url)} {link.hop} {link.context}".rstrip() for link in links]
-    return _lines([*(f"{name}: {text}" for name, text in fields), *outlinks])
+    via = f"via: {_url(exchange.via)}\r\n" if exchange.via else ""
+    found = f"hopsFromSeed: {exchange.hops}" if exchange.hops else "seed: "
+    took_ms = max(round((answer.end_s - answer.start_s) * 1000), 0)
+    return f"{via}{found}\r\nfetchTimeMs: {took_ms}\r\n".encode() + _outlink_lines(exchange.outlinks)
+
+
+def _outlink_lines(links: Sequence[Outlink]) -> bytes:
+    """A line for each; as they are, unless something in one of them could end its field."""
+    parts = [*chain.from_iterable(links)]
+    words = {*parts[1::3], *parts[2::3]}
+    unfit = "".join(parts[::3]).encode("utf-8", "replace").translate(None, _FIT_IN_URL)
+    if unfit or "" in words or not "".join(words).isprintable():
+        return _lines([f"outlink: {_url(url)} {hop} {context}".rstrip() for url, hop, context in links])
+    return "".join([f"outlink: {url} {hop} {context}\r\n" for url, hop, context in links]).encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=1024)  # a payload's is written in five places

@@ -47,8 +47,8 @@ def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         opened(place) as (frontier, order),
         SeedBook(place / "state" / SEED_BOOK) as seeds,
     ):
-        key = Canonicalizer(order.urls.canonicalization).key
-        return report_of_stopped(place, frontier, seeds, key, arguments)
+        rules = order.urls.canonicalization
+        return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
 
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -23,7 +23,7 @@ def gathered(
 
     `base` is a canonical URL. Once there are enough, or as much text as so many have, the others are no longer resolved but
     told apart by their spelling; after 200,000 references the rest is not read. Memory: bounded, 256 bytes for each of
-    `max_links`. Cost: 0.7 µs a reference, 2 µs more if its URL is new to the resolver.
+    `max_links`. Cost: 0.2 to 0.3 µs a reference beside the resolver's.
     """
     links: dict[str, Link] = {}
     rest = islice(references, MAX_REFERENCES)

@@ -57,8 +57,7 @@ def check(examined: Examined, name: str) -> Check:
     """
     policies, sound = _policies(examined)
     overrides, sound = _overrides(examined, sound)
-    together = [] if _lacks_weight(examined) else [f"{name}: {fault}" for fault in _refused(sound)]
-    together += [f"{name}: {fault}" for fault in undivided(examined.order)]
+    together = [] if _lacks_weight(examined) else [f"{name}: {fault}" for fault in _together(examined.order, sound)]
     found, bad = _seeds(examined)
     own = _own_functions(examined)
     lines = [*examined.faults, *policies, *overrides, *together, *own]
@@ -98,6 +97,13 @@ def _with(order: CrawlOrder, section: str, key: str, other: CrawlOrder) -> Crawl
     """The order with this value of another one."""
     changed = getattr(order, section).model_copy(update={key: getattr(getattr(other, section), key)})
     return order.model_copy(update={section: changed})
+
+
+def _together(order: CrawlOrder, sound: CrawlOrder) -> Iterator[str]:
+    """What does not go together in an order. Whether hosts can be divided, only its own policy says."""
+    yield from _refused(sound)
+    if sound.frontier.policy == order.frontier.policy:
+        yield from undivided(order)
 
 
 def _lacks_weight(examined: Examined) -> bool:

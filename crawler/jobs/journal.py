@@ -211,9 +211,7 @@ class Journal:
                     touched.take_back()
                 return appended
             entries = appended
-        for sink in self._sinks:
-            sink.keep()
-        return None
+        return _kept(self._sinks)
 
 
 def _appended(sink: Sink, entries: Sequence[Entry]) -> Sequence[Entry] | JournalFailed:
@@ -230,6 +228,19 @@ def _appended(sink: Sink, entries: Sequence[Entry]) -> Sequence[Entry] | Journal
         failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
         failed.__cause__ = error
     return failed
+
+
+def _kept(sinks: Sequence[Sink]) -> JournalFailed | None:
+    """Let a group count in all sinks; what went wrong, which must not leave the writers waiting for ever, either."""
+    for sink in sinks:
+        try:
+            sink.keep()
+        except Exception as error:
+            log.exception("what was written to a file of the job cannot be counted", path=str(sink.path))
+            failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
+            failed.__cause__ = error
+            return failed
+    return None
 
 
 def _again(failed: JournalFailed) -> JournalFailed:

@@ -1,8 +1,9 @@
 """What comes over one connection, bounded before a parser collects it: heads without end, framing without content.
 
 aiohttp bounds a header's length and their number, not all together, and throws away what it has read of a head that is too
-long. Here the bytes of a head are counted (those of 1xx answers with it), and kept until it is whole, so that what came of an
-endless one can be shown. Trailers and chunk extensions are bounded alike: so many bytes without any content are too many.
+long. Here the bytes of a head that comes in pieces are counted (those of 1xx answers with it), and kept until it is whole, so
+that what came of an endless one can be shown. Trailers and chunk extensions are bounded alike: so many bytes without any
+content are too many.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ class Wire(ResponseHandler):
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """The parser has read a head. One that only informs is nobody's; another follows it."""
         code = data[0].code
-        if 100 <= code < 200 and code != 101:
+        if self._is_in_head and 100 <= code < 200 and code != 101:  # behind an answer it ends the connection
             return
         self._is_in_head = False
         self._head.clear()

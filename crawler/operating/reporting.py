@@ -69,9 +69,11 @@ async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -
 
 
 def report_of_stopped(
-    directory: Path, frontier: Frontier, seeds: Iterable[Seed], key: KeyOf, given: Arguments
+    directory: Path, frontier: Frontier, seeds: Iterable[Seed], find_key: Callable[[], KeyOf], given: Arguments
 ) -> Facts:
-    """The same for a job that is stopped, whose lock the caller holds (blocks). `key` is what dedup knows a URL by.
+    """The same for a job that is stopped, whose lock the caller holds (blocks).
+
+    `find_key` finds what tells dedup's key of a URL, maybe in the operator's own module; only reports of seeds need it.
 
     Raises: UsageError, StorageError.
     """
@@ -81,7 +83,7 @@ def report_of_stopped(
     # What a crash took is counted first; looking is no run of the crawl.
     Accounts(state, directory / "logs" / "crawl.log", lambda: now_s).close()
     with storage_errors(state), AccountsView(state) as view:
-        fared = fared_of_stopped(list(seeds), key, [frontier])
+        fared = fared_of_stopped(list(seeds), find_key(), [frontier]) if "seeds" in kind.needs else []
         return json_facts(kind.make(_facts_of_stopped(directory, frontier, fared, view)), limit)
 
 

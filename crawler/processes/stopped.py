@@ -79,7 +79,7 @@ class StoppedJob:
         state, now_s = self.directory / "state", self.shares[0].now_s()
         Accounts(state, self.directory / "logs" / "crawl.log", lambda: now_s).close()
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
-            fared = fared_of_stopped(list(book), self._key, self.shares)
+            fared = fared_of_stopped(list(book), self._key, self.shares) if "seeds" in kind.needs else []
             facts = facts_of_shares_open(self.directory, self.shares, fared, view)
             return json_facts(kind.make(facts), limit)
 

@@ -7,7 +7,7 @@ counted as it is written or after a crash. The columns are those of Heritrix's `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import NamedTuple
@@ -87,6 +87,24 @@ class Totals:
 SUMS = tuple(column.name for column in fields(Totals) if not column.name.endswith("_s"))
 
 
+class Line(NamedTuple):
+    """What one line adds, worked out."""
+
+    host: str  #: under which it counts
+    status: int
+    mime: str
+    source: str | None
+    size_bytes: int | None
+    totals: Totals
+    processors: Sequence[tuple[tuple[str, str], int]]  #: (processor, counter), number
+
+
+def line_of(entry: CrawlLogEntry) -> Line:
+    """What a line adds."""
+    host, processors = host_counted(entry.url), _processor_counts(_kind(entry))
+    return Line(host, entry.status, entry.mime, entry.source, entry.size_bytes, _totals(entry), processors)
+
+
 @dataclass(slots=True)
 class Additions:
     """What some lines add, by everything that is counted."""
@@ -107,28 +125,27 @@ class Additions:
             total.add(totals)
         return total
 
-    def count(self, host: str, entry: CrawlLogEntry) -> Totals:
-        """Count one line, whose URL counts under this host; answers what it adds there."""
-        line = _totals(entry)
+    def count(self, line: Line) -> None:
+        """Count one line. Cannot fail."""
+        host, status, totals = line.host, line.status, line.totals
         known = self.hosts.get(host)
         if known is None:
-            self.hosts[host] = line.copy()
+            self.hosts[host] = totals.copy()
         else:
-            known.add(line)
-        self.statuses[entry.status] += 1
-        if entry.status > 0:
-            mime = type_counted(entry.mime or NO_TYPE, self.types)
+            known.add(totals)
+        self.statuses[status] += 1
+        if status > 0:
+            mime = type_counted(line.mime or NO_TYPE, self.types)
             self.types.add(mime)
             self.mime_urls[mime] += 1
-            self.mime_bytes[mime] += line.bytes
-            self.sources[entry.source or NO_SOURCE, host] += 1
-        elif entry.status < 0:
+            self.mime_bytes[mime] += totals.bytes
+            self.sources[line.source or NO_SOURCE, host] += 1
+        elif status < 0:
             self.mime_urls[UNKNOWN_TYPE] += 1
-        for name, number in _processor_counts(_kind(entry)):
+        for name, number in line.processors:
             self.processors[name] += number
-        if entry.status >= FIRST_HTTP_STATUS and entry.size_bytes:
-            self.processors[BYTES_FETCHED] += entry.size_bytes
-        return line
+        if status >= FIRST_HTTP_STATUS and line.size_bytes:
+            self.processors[BYTES_FETCHED] += line.size_bytes
 
     def merge(self, more: Additions) -> None:
         """Add what other lines add."""

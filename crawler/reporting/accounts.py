@@ -17,8 +17,7 @@ import structlog
 
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
-from crawler.reporting.accounting import MAX_TYPES, Additions, Totals, host_counted
-from crawler.reporting.crawl_log import CrawlLogEntry
+from crawler.reporting.accounting import MAX_TYPES, Additions, Line, Totals, line_of
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
 
 log = structlog.get_logger(__name__)
@@ -71,7 +70,7 @@ class Accounts:
         self._now_s = now_s
         self._started_s = now_s()
         self._types: set[str] = set()  # media types that are counted apart
-        self._pending: list[tuple[str, CrawlLogEntry]] = []  # lines of the group, each with its host
+        self._pending: list[Line] = []  # of the group
         self._pending_bytes = 0
         self._changing = threading.Lock()  # guards the five below; never held while the disk is asked
         self._added = self._none()  # not written yet
@@ -115,10 +114,10 @@ class Accounts:
         pending, size = self._pending, self._pending_bytes
         self.take_back()
         with self._changing:
-            for host, entry in pending:
-                totals = self._added.count(host, entry)
-                if host in self._known:
-                    self._known[host].add(totals)
+            for line in pending:
+                self._added.count(line)
+                if line.host in self._known:
+                    self._known[line.host].add(line.totals)
             self._added_to += size
 
     def take_back(self) -> None:
@@ -209,7 +208,7 @@ class Accounts:
             if (read := _read(line)) is None:
                 unknown += 1
             else:
-                self._added.count(*read)
+                self._added.count(read)
             self._added_to += len(line)
             if self._added.size >= MAX_WAITING:
                 self.sync()
@@ -218,13 +217,12 @@ class Accounts:
             log.warning("lines of crawl.log that are none were left out", lines=unknown, file=str(crawl_log))
 
 
-def _read(line: bytes) -> tuple[str, CrawlLogEntry] | None:
-    """Under which host a line counts, and what it says; None if it is none."""
+def _read(line: bytes) -> Line | None:
+    """What a line adds; None if it is none."""
     try:
-        entry = parse_crawl_log_line(line)
+        return line_of(parse_crawl_log_line(line))
     except NotALogLine:
         return None
-    return host_counted(entry.url), entry
 
 
 def _whole_lines(file: Path, start: int) -> Iterator[bytes]:

@@ -25,6 +25,9 @@ FIELDS = 12
 #: `CrawlURI.extendHopsPath`).
 MAX_HOPS_SHOWN = 50
 
+#: The longest media type of which is remembered how it is shown.
+_REMEMBERED_CHARS = 256
+
 #: What stands in an empty field.
 MISSING = "-"
 
@@ -119,12 +122,16 @@ def _text_or_null(text: str | None) -> str:
     return "null" if text is None else encode_basestring(text)
 
 
-@lru_cache(maxsize=64)
 def _mime_shown(mime: str, *, is_answered: bool) -> str:
-    return _encode(_UNFIT, _bare_type(mime)) or (NO_TYPE if is_answered else UNKNOWN_TYPE)
+    shown = _fit_type(mime) if len(mime) <= _REMEMBERED_CHARS else _fit_type.__wrapped__(mime)
+    return shown or (NO_TYPE if is_answered else UNKNOWN_TYPE)
 
 
 @lru_cache(maxsize=64)  # a crawl meets few
+def _fit_type(mime: str) -> str:
+    return _encode(_UNFIT, _bare_type(mime))
+
+
 def _bare_type(mime: str) -> str:
     """Up to the first space, semicolon or comma (Heritrix: `MimetypeUtils.truncate`)."""
     return mime if _BARE_TYPE(mime) else _TYPE_END.split(mime, maxsplit=1)[0]

@@ -14,8 +14,8 @@ def links_line(url: str, hops: str, links: Sequence[Outlink]) -> bytes:
     {"url":…,"hops":"LL","links":[{"url":…,"hop":"E","context":"img/@src"},…]}
     """
     listed = ",".join(
-        f'{{"url":{encode_basestring(link.url)},"hop":{encode_basestring(link.hop)},"context":{encode_basestring(link.context)}}}'
-        for link in links
+        f'{{"url":{encode_basestring(link)},"hop":{encode_basestring(hop)},"context":{encode_basestring(context)}}}'
+        for link, hop, context in links
     )
     text = f'{{"url":{encode_basestring(url)},"hops":{encode_basestring(hops)},"links":[{listed}]}}\n'
     return text.encode("utf-8", "replace")

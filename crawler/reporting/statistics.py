@@ -166,16 +166,21 @@ class Rates(NamedTuple):
 
 
 class RateWindow:
-    """Rates over the last seconds of a run: a bounded number of samples, no more than one each `step_s`."""
+    """Rates over the last seconds of a run, or since it was last asked if that is longer ago.
+
+    A bounded number of samples, no more than one each `step_s`.
+    """
 
     def __init__(self, window_s: float, step_s: float = 1.0) -> None:
-        self._step_s = step_s
+        self._window_s, self._step_s = window_s, step_s
         self._samples: deque[tuple[float, int, int]] = deque([(0.0, 0, 0)], maxlen=max(int(window_s / step_s), 1) + 1)
 
     def rates(self, elapsed_s: float, pages: int, fetched_bytes: int) -> Rates:
         """Note how far the run is, and answer its rates; 0 where no time has passed."""
         if elapsed_s - self._samples[-1][0] >= self._step_s:
             self._samples.append((elapsed_s, pages, fetched_bytes))
+        while len(self._samples) > 1 and elapsed_s - self._samples[1][0] >= self._window_s:
+            self._samples.popleft()
         then_s, pages_then, bytes_then = self._samples[0]
         span_s = elapsed_s - then_s
         return Rates(

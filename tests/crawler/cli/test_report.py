@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ def test_the_summary_of_a_stopped_job_is_of_all_its_runs(job, capsys) -> None:
     assert "Total Seeds Crawled: 1\n" in text
     assert "URIs Crawled successfully: 3\n" in text
     assert printed(capsys) == text  # asking counts nothing
+
+
+def test_only_reports_of_seeds_need_the_operators_own_key_function(job, capsys) -> None:
+    """A module that is not there now keeps nobody from what the hosts have sent."""
+    order = job / "order.toml"
+    order.write_text(
+        re.sub(r"canonicalization = \[[^]]*]", 'canonicalization = ["no_such_module:key"]', order.read_text())
+    )
+    assert "a.test" in printed(capsys, name="hosts")
+    assert "no_such_module" in printed(capsys, name="seeds", code=ExitCode.BAD_ORDER)
 
 
 @pytest.mark.parametrize(

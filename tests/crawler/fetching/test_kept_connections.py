@@ -23,11 +23,11 @@ from tests.crawler.fetching.servers import LIMIT_S, OK, Web, saying
 class Kept:
     """A server that keeps its connections and sees which are closed."""
 
-    def __init__(self, body: bytes = b"hi") -> None:
+    def __init__(self, body: bytes = b"hi", *, length: int | None = None) -> None:
         self.numbers: list[int] = []  #: the connection of each request, from 1
         self.closed: list[int] = []
         self.is_closed = asyncio.Event()
-        self._answer = OK + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        self._answer = OK + b"Content-Length: %d\r\n\r\n" % (length or len(body)) + body
         self._count = 0
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,6 +85,14 @@ async def test_a_connection_that_was_dropped_is_made_anew(site: Web) -> None:
     await get_all(fetcher, a, b, a)
     assert server.numbers == [1, 2, 3]
     assert [len(waiting) for waiting in fetcher._ways.of(None)._conns.values()] == [1]
+
+
+async def test_an_informational_answer_behind_the_final_one_ends_the_connection(site: Web) -> None:
+    """Nobody asked for it, whichever packet it came in."""
+    server = Kept(b"hi" + b"HTTP/1.1 103 Early Hints\r\n\r\n", length=2)
+    (a,) = await hosts(site, server, 1)
+    await get_all(site.fetcher(), a, a)
+    assert server.numbers == [1, 2]
 
 
 async def test_bytes_that_nobody_asked_for_end_the_connection_that_waits(site: Web) -> None:

@@ -152,6 +152,13 @@ def test_no_fault_comes_of_what_was_left_out() -> None:
     assert len(found.warnings) == 1
 
 
+@pytest.mark.parametrize("policy", [3, "hosst"])
+def test_whether_hosts_can_be_divided_is_not_told_of_a_policy_that_is_none(policy: object) -> None:
+    """The default in its place would have a queue's hosts in several processes."""
+    (fault,) = faults(crawl={"processes": 2}, frontier={"policy": policy, "politeness": "queue"})
+    assert fault.startswith("x.toml: [frontier] policy")
+
+
 def test_what_several_processes_cannot_do_is_a_fault() -> None:
     """A crawl would not begin, so what is said of the order is that."""
     (fault,) = faults(crawl={"processes": 2}, politeness={"group": "ip"})

@@ -379,6 +379,28 @@ async def test_a_defect_of_a_sink_fails_its_group_and_hangs_nobody(log: Path) ->
     assert broken.calls == ["take_back", "close"]
 
 
+class Uncountable(Broken):
+    """A sink whose defect shows when the group counts."""
+
+    def append(self, entries: object) -> None:
+        self.calls.append("append")
+
+    def keep(self) -> None:
+        raise self.error
+
+
+async def test_a_defect_in_counting_a_group_fails_it_and_hangs_nobody(log: Path) -> None:
+    """The lines are written; the writers hear that something is wrong, and the journal writes no more."""
+    broken = Uncountable(KeyError("odd"))
+    journal = Journal(LineFile(log, "crawl_log"), broken)
+    for _ in range(2):
+        with pytest.raises(JournalFailed, match=r"^broken: KeyError"):
+            await journal.write(lines(b"a\n"))
+    await journal.close()
+    assert content(log) == b"a\n"
+    assert broken.calls == ["append", "close"]
+
+
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     """In one line, with what to do; nothing stays open."""
     before = open_descriptors()

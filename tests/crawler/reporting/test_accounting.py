@@ -14,6 +14,7 @@ from crawler.reporting.accounting import (
     Additions,
     Totals,
     host_counted,
+    line_of,
 )
 from crawler.reporting.crawl_log import CrawlLogEntry
 
@@ -27,7 +28,7 @@ def entry(status=200, *, size=10, url="http://a.test/x", mime="text/html", **mor
 def counted(*entries) -> Additions:
     additions = Additions()
     for each in entries:
-        additions.count(host_counted(each.url), each)
+        additions.count(line_of(each))
     return additions
 
 

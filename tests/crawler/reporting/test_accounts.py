@@ -15,7 +15,7 @@ from crawler.outcomes.errors import StorageError
 from crawler.reporting import accounts as accounts_module
 from crawler.reporting.account_file import ACCOUNTS_FILE
 from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounting import Additions, Totals, host_counted
+from crawler.reporting.accounting import Additions, Totals, line_of
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
@@ -294,7 +294,7 @@ def tallied(log):
     additions = Additions()
     for each in log.splitlines():
         entry = parse_crawl_log_line(each)
-        additions.count(host_counted(entry.url), entry)
+        additions.count(line_of(entry))
     return additions.hosts
 
 

@@ -131,6 +131,17 @@ def test_rates_are_over_the_last_seconds_and_over_the_whole_run() -> None:
     assert last.pages_mean == pytest.approx(500 / 111)
 
 
+def test_rates_of_now_are_of_the_last_window_however_seldom_they_are_asked_for() -> None:
+    """A log that asks once in a window shows what happened in it, and not in the twenty before."""
+    window = RateWindow(window_s=20.0)
+    for turn in range(1, 11):
+        busy = window.rates(20.0 * turn, 100 * turn, 1000 * turn)
+    assert (busy.pages_now, busy.bytes_now) == (5.0, 50.0)
+    assert window.rates(220.0, 1000, 10_000).pages_now == 0.0
+    window.rates(239.0, 1000, 10_000)  # somebody else asks in between
+    assert window.rates(240.0, 1200, 12_000).pages_now == 10.0
+
+
 def test_a_processor_has_one_name_in_all_reports() -> None:
     """That of the counters; an operator's own function has its own."""
 
