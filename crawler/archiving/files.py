@@ -19,7 +19,7 @@ from pathlib import Path
 
 import structlog
 
-from crawler.archiving.exchanges import Place
+from crawler.archiving.exchanges import Exchange, Place
 from crawler.archiving.finishing import finish, finish_left_over, remove
 from crawler.archiving.growing import WARC, OpenWarc
 from crawler.jobs.durablefiles import sync_folder
@@ -27,6 +27,9 @@ from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import storage_errors
 
 log = structlog.get_logger(__name__)
+
+#: Visits whose records are made at once; what they say of links may be 1.5 MB of each.
+AT_A_TIME = 16
 
 _UNFIT_IN_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -78,7 +81,8 @@ class WarcFiles:
         while self._full:
             self._finish(self._full[0])
             del self._full[0]
-        placed = [self._placed(entry) for entry in entries]
+        places = iter(self._places([entry.exchange for entry in entries if entry.exchange is not None]))
+        placed = [entry if entry.exchange is None else self._placed(entry, next(places)) for entry in entries]
         for warc in self._touched:
             warc.sync()
         return placed
@@ -115,10 +119,15 @@ class WarcFiles:
                     "a WARC file is left open; the next run finishes it", path=str(warc.path), reason=str(error)
                 )
 
-    def _placed(self, entry: Entry) -> Entry:
-        if entry.exchange is None:
-            return entry
-        place = self._writable().add(entry.exchange)
+    def _places(self, exchanges: Sequence[Exchange]) -> list[Place]:
+        """Add the records of all, some at a time; where they stand."""
+        places: list[Place] = []
+        while len(places) < len(exchanges):
+            some = exchanges[len(places) : len(places) + AT_A_TIME]
+            places += self._writable().add(some, self._options.size_bytes)
+        return places
+
+    def _placed(self, entry: Entry, place: Place) -> Entry:
         line = None if entry.crawl_log is None else self._note(entry.crawl_log, place)
         return entry._replace(crawl_log=line, place=place)
 

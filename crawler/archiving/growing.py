@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from crawler.archiving.compressing import gzip_member
 from crawler.archiving.exchanges import Exchange, Place
@@ -18,6 +19,20 @@ INDEX = ".cdxj"
 OPEN = ".open"
 
 _WRITE_BYTES = 1 << 18
+
+
+class _Begun(NamedTuple):
+    """A record whose digests are known."""
+
+    head: bytes  #: what stands before a body
+    rest: Iterator[bytes]
+    size_bytes: int  #: of both
+
+
+def _begun(record: Record) -> _Begun:
+    pieces = record.stream()
+    head = next(pieces)
+    return _Begun(head, pieces, len(head) + record.body_bytes)
 
 
 class OpenWarc:
@@ -62,18 +77,28 @@ class OpenWarc:
     def add_info(self, made_s: float, facts: Mapping[str, str]) -> None:
         """Add the first record."""
         self.info = warcinfo_record(self.filename, made_s, facts)
-        self._add(self.info)
+        self._add(_begun(self.info))
 
-    def add(self, exchange: Exchange) -> Place:
-        """Add the records of a visit, and the line of index for its answer; where that stands."""
-        answer, *others = exchange_records(exchange, self.info.record_id)
-        member = self._add(answer)
-        for record in others:
-            self._add(record)
-        line = index_line(member, self.filename)
-        assert line is not None, "it is an answer"
-        self._ready_lines += line.to_bytes()
-        return Place(self.filename, member.offset)
+    def add(self, exchanges: Sequence[Exchange], full_bytes: int) -> list[Place]:
+        """Add the records of visits, and the lines of index for their answers, until the file has so many bytes; where the
+        answers stand that were added, one at least.
+
+        Step by step for all of them: each step then finds its code in the processor's caches, which a visit at a time does not.
+        """
+        visits = [
+            [_begun(record) for record in records] for records in exchange_records(exchanges, self.info.record_id)
+        ]
+        answers: list[Member] = []
+        for answer, *others in visits:
+            answers.append(self._add(answer))
+            for record in others:
+                self._add(record)
+            if self.size_bytes >= full_bytes:
+                break
+        for line in [index_line(member, self.filename) for member in answers]:
+            assert line is not None, "it is an answer"
+            self._ready_lines += line.to_bytes()
+        return [Place(self.filename, member.offset) for member in answers]
 
     def sync(self) -> None:
         """Return when the records are durable. The index is not synced: opening finds what it lacks in the records."""
@@ -98,22 +123,19 @@ class OpenWarc:
         self._file.close()
         self._index.close()
 
-    def _add(self, record: Record) -> Member:
+    def _add(self, begun: _Begun) -> Member:
         """Append a record as one gzip member; of its head, what stands before a body."""
-        offset, pieces = self.size_bytes, record.stream()
-        head = next(pieces)
-        size = len(head) + record.body_bytes
-        deflate = gzip_member(size)
-        if size <= _WRITE_BYTES:
-            self._ready += deflate.compress(b"".join((head, *pieces)))
+        offset, deflate = self.size_bytes, gzip_member(begun.size_bytes)
+        if begun.size_bytes <= _WRITE_BYTES:
+            self._ready += deflate.compress(b"".join((begun.head, *begun.rest)))
         else:
-            self._ready += deflate.compress(head)
-            for piece in pieces:
+            self._ready += deflate.compress(begun.head)
+            for piece in begun.rest:
                 self._ready += deflate.compress(piece)
                 self._write_much()
         self._ready += deflate.flush()
         self._write_much()
-        return Member(offset, self.size_bytes - offset, head[:HEAD_BYTES])
+        return Member(offset, self.size_bytes - offset, begun.head[:HEAD_BYTES])
 
     def _write_much(self) -> None:
         if len(self._ready) >= _WRITE_BYTES:

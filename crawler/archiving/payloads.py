@@ -1,8 +1,8 @@
 """What was fetched before: payloads by digest, for revisits, and the last fetch of a URL, for conditional requests.
 
-A file of the job's state, written by the journal's thread after the records it speaks of are durable. After a crash it may miss
-the last ones: that costs a payload written twice, never a revisit of a record that is not there. Most questions are answered
-from memory: the newest entries are kept, and as long as these are all, the file is not asked.
+A file of the job's state, written by the journal's thread after the records it speaks of are durable, once a second or with
+many. After a crash it may miss the last ones: that costs a payload written twice, never a revisit of a record that is not
+there. Most questions are answered from memory: the newest entries are kept, and as long as these are all, the file is not asked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -42,6 +43,9 @@ log = structlog.get_logger(__name__)
 PAYLOADS_HELD = 30_000
 FETCHES_HELD = 15_000
 _HELD_CHARS = 1024
+#: The file is written when so many rows wait for it, or so long after the last time.
+WRITTEN_ROWS = 256
+WRITTEN_S = 1.0
 #: Rows that may wait while the file cannot be written; beyond, the oldest are forgotten.
 _MAX_PENDING = 20_000
 
@@ -63,6 +67,7 @@ class Payloads:
         self._appended = Rows([], [])  # of this group
         self._pending = Rows([], [])  # what is kept and not yet written
         self._is_failing = False
+        self._due_s = 0.0  # what is kept then is written with the next group
         self._reading = threading.Lock()
         with _storage_errors(path):
             self._writer = engine_for(path, pragmas=(_CACHE,)).connect()
@@ -103,9 +108,27 @@ class Payloads:
         self._appended = Rows([row for row in payloads if row], [row for row in fetches if row])
 
     def keep(self) -> None:
-        """Remember the exchanges. If the file cannot be written now, they wait for the next group."""
-        self._pending = rows = self._pending.and_then(self._appended)
+        """Remember the exchanges: in memory at once, in the file soon. If it cannot be written now, they wait longer."""
+        appended, self._appended = self._appended, Rows([], [])
+        self._pending = self._pending.and_then(appended)
+        are_held = self._hold(appended)
+        if not are_held or max(len(rows) for rows in self._pending) >= WRITTEN_ROWS or monotonic() >= self._due_s:
+            self._write()
+
+    def take_back(self) -> None:
+        """Forget what was appended."""
         self._appended = Rows([], [])
+
+    def close(self) -> None:
+        """Write what waits, and close the file. A second call does nothing."""
+        if not self._writer.closed:
+            self._write()
+        with suppress(*DATABASE_ERRORS), self._reading:
+            self._reader.close()
+            self._writer.close()
+
+    def _write(self) -> None:
+        rows = self._pending
         try:
             with self._writer.begin() if any(rows) else nullcontext():
                 rows.write(self._writer)
@@ -114,23 +137,13 @@ class Payloads:
             return
         self._is_failing = False
         self._pending = Rows([], [])
-        self._hold(rows)
+        self._due_s = monotonic() + WRITTEN_S
 
-    def take_back(self) -> None:
-        """Forget what was appended."""
-        self._appended = Rows([], [])
-
-    def close(self) -> None:
-        """Close the file. A second call does nothing."""
-        with suppress(*DATABASE_ERRORS), self._reading:
-            self._reader.close()
-            self._writer.close()
-
-    def _hold(self, rows: Rows) -> None:
-        for payload in rows.payloads:
-            self._payloads.put(payload.digest, payload.original, len(payload.url))
-        for fetch in rows.fetches:
-            self._fetches.put(fetch.url, fetch.fetched, fetch.chars)
+    def _hold(self, rows: Rows) -> bool:
+        """Take them into memory; False if one is too long for it."""
+        held = [self._payloads.put(row.digest, row.original, len(row.url)) for row in rows.payloads]
+        held += [self._fetches.put(row.url, row.fetched, row.chars) for row in rows.fetches]
+        return all(held)
 
     def _wait(self, error: Exception) -> None:
         if not self._is_failing:
@@ -169,16 +182,17 @@ class _Newest(Generic[_Key, _Value]):
         with self._lock:
             return self._entries.get(key)
 
-    def put(self, key: _Key, value: _Value, chars: int) -> None:
+    def put(self, key: _Key, value: _Value, chars: int) -> bool:
         with self._lock:
             self._entries.pop(key, None)
             if chars > _HELD_CHARS:
                 self.has_all = False
-                return
+                return False
             self._entries[key] = value
             if len(self._entries) > self._capacity:
                 self._entries.popitem(last=False)
                 self.has_all = False
+        return True
 
 
 @contextmanager

@@ -83,9 +83,17 @@ def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str]) -> R
     return Record("warcinfo", _new_ids(1)[0], _warc_fields(fields), block)
 
 
-def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
-    """The records of a visit: response or revisit first, then request (if it is known) and metadata, bound to it."""
-    answer, (first_id, *ids) = exchange.response, _new_ids(3)
+def exchange_records(exchanges: Sequence[Exchange], warcinfo_id: str) -> list[list[Record]]:
+    """The records of each visit: response or revisit first, then request (if it is known) and metadata, bound to it."""
+    ids = _new_ids(3 * len(exchanges))
+    return [
+        _visit_records(exchange, warcinfo_id, ids[start : start + 3])
+        for exchange, start in zip(exchanges, range(0, len(ids), 3), strict=True)
+    ]
+
+
+def _visit_records(exchange: Exchange, warcinfo_id: str, record_ids: Sequence[str]) -> list[Record]:
+    answer, (first_id, *ids) = exchange.response, record_ids
     common = _common_fields(exchange, warcinfo_id)
     records = [_answer_record(exchange, first_id, common)]
     common += f"WARC-Concurrent-To: {first_id}\r\n".encode()

@@ -124,17 +124,43 @@ async def test_what_does_not_fit_into_memory_is_read_from_the_file(path: Path, m
 async def test_a_file_that_cannot_be_written_now_is_written_later(
     memory: Payloads, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crawl goes on; meanwhile a payload may be written twice."""
-    digest = Payload(b"data").digest
+    """The crawl goes on with what it has in memory; only a crash would lose it."""
     with monkeypatch.context() as patch:
         patch.setattr(payload_rows, "_ADD_PAYLOAD", "INSERT INTO gone VALUES (?, ?, ?, ?, ?)")
         keep(memory, exchange("http://a.test/1", b"data"))
-        assert await memory.original(digest) is None
+        assert await memory.original(Payload(b"data").digest) is not None
+        assert await written(path, b"data") == [False]
     keep(memory)
-    assert await memory.original(digest) is not None
+    assert await written(path, b"data") == [True]
+
+
+async def written(path: Path, *payloads: bytes) -> list[bool]:
+    """Whether the file has them, as the next run would find it."""
     again = Payloads(path)
-    assert await again.original(digest) is not None
+    found = [await again.original(Payload(data).digest) is not None for data in payloads]
     again.close()
+    return found
+
+
+async def test_the_file_is_written_now_and_then(memory: Payloads, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a second, with many rows, with one that memory has no room for, and at the end."""
+    now_s = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now_s)
+    keep(memory, exchange("http://a.test/1", b"1"))
+    keep(memory, exchange("http://a.test/2", b"2"))
+    assert await written(path, b"1", b"2") == [True, False]
+    now_s += module.WRITTEN_S
+    keep(memory, exchange("http://a.test/3", b"3"))
+    assert await written(path, b"2", b"3") == [True, True]
+    keep(memory, exchange("http://a.test/" + "x" * 2000, b"4"))
+    assert await written(path, b"4") == [True]
+    keep(memory, *(exchange("http://a.test/", b"%d" % n) for n in range(5, 5 + module.WRITTEN_ROWS - 1)))
+    assert await written(path, b"5") == [False]
+    keep(memory, exchange("http://a.test/", b"last"))
+    assert await written(path, b"5", b"last") == [True, True]
+    keep(memory, exchange("http://a.test/", b"at the end"))
+    memory.close()
+    assert await written(path, b"at the end") == [True]
 
 
 @pytest.mark.parametrize("spoil", [b"no database at all, but long enough to be looked at " * 30])
