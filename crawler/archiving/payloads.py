@@ -2,7 +2,8 @@
 
 A file of the job's state, written by the journal's thread after the records it speaks of are durable, once a second or with
 many. After a crash it may miss the last ones: that costs a payload written twice, never a revisit of a record that is not
-there. Most questions are answered from memory: the newest entries are kept, and as long as these are all, the file is not asked.
+there. Most questions are answered from memory: the newest entries are kept, and as long as these are all, the file is not
+asked.
 """
 
 from __future__ import annotations
