@@ -24,6 +24,8 @@ _AT_ONCE = 1 << 20
 #: Filled up they may be so many times as large as they are, if the longest is longer than the other bound.
 _MOST_FILLED = 4
 _WIDE = 256
+#: A vectorised step takes as long as so many steps of the loop.
+_FEW = 30
 #: Of strings up to this length the powers of the factor are kept.
 _KEPT_POWERS = 4096
 Hashes = npt.NDArray[np.uint32]
@@ -41,12 +43,7 @@ def sdbm(data: bytes) -> int:
 
 def elf(data: bytes) -> int:
     """ELFHash: h = (h << 4) + c over the bytes, with the four highest bits folded back at each; O(len)."""
-    value = 0
-    for byte in data:
-        value = (value << 4) + byte & _MASK_32
-        high = value & _HIGH_FOUR
-        value = (value ^ high >> 24) & ~high
-    return value & MASK
+    return _folded(0, data) & MASK
 
 
 def bkdr_batch(batch: Sequence[bytes]) -> Hashes:
@@ -60,20 +57,34 @@ def sdbm_batch(batch: Sequence[bytes]) -> Hashes:
 
 
 def elf_batch(batch: Sequence[bytes]) -> Hashes:
-    """ELFHash of each string at once: one vectorised step for each byte of the longest."""
+    """ELFHash of each string at once: one vectorised step for each byte, as long as more than a few strings have one.
+
+    Cost: O(bytes); a byte of a string that is longer than nearly all others costs as much as in `elf`.
+    """
     lengths = np.fromiter(map(len, batch), np.int64, len(batch))
     order = np.argsort(-lengths, kind="stable")  # the longest first: who still has a byte stands in front
     joined = np.frombuffer(b"".join(batch), np.uint8).astype(np.uint32)
     starts = (np.cumsum(lengths) - lengths)[order]
     longer = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
     values = np.zeros(len(batch), np.uint32)
-    for place, count in enumerate(longer.tolist()):
+    steps = int(np.count_nonzero(longer > _FEW))
+    for place, count in enumerate(longer[:steps].tolist()):
         part = (values[:count] << np.uint32(4)) + joined[starts[:count] + place]
         high = part & np.uint32(_HIGH_FOUR)
         values[:count] = (part ^ high >> np.uint32(24)) & ~high
+    for row, number in enumerate(order[: longer[steps] if steps < len(longer) else 0].tolist()):
+        values[row] = _folded(int(values[row]), batch[number][steps:])
     hashed = np.empty_like(values)
     hashed[order] = values & np.uint32(MASK)
     return hashed
+
+
+def _folded(value: int, data: bytes) -> int:
+    for byte in data:
+        value = (value << 4) + byte & _MASK_32
+        high = value & _HIGH_FOUR
+        value = (value ^ high >> 24) & ~high
+    return value
 
 
 def _polynomial(data: bytes, factor: int) -> int:
