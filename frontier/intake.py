@@ -66,7 +66,7 @@ class Elsewhere(Protocol):
         ...
 
     def is_owner_of(self, url: str) -> bool:
-        """The URL is the share's own."""
+        """The URL is this share's, or has no host and is nobody's."""
         ...
 
 

@@ -32,7 +32,7 @@ from crawler.orders.frontier import MEMORY
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
-from crawler.processes.folders import shares_of
+from crawler.processes.folders import shares_of, unfinish_job_of
 from crawler.processes.stopped import opened_job
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
@@ -76,9 +76,12 @@ def _run(command: FrontierCommand) -> None:
             _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
         return
     prepared = _prepared(command)
-    if command.verb not in _READING:
+    reads = command.verb in _READING
+    if not reads:
         refuse_unwritable(directory)
     with to_be_read(directory) as place, opened(place) as (frontier, order):
+        if not reads:
+            unfinish_job_of(place)
         if prepared is not None:
             prepared(frontier, order)
         else:

@@ -127,11 +127,11 @@ async def replied(answer: Answer, verb: str, arguments: Arguments) -> dict[str, 
     try:
         return {"facts": await answer(verb, arguments)}
     except (CrawlerError, FrontierError) as error:
-        return {"error": str(error), "code": int(failure_code(error))}
+        return {"error": str(error), "code": failure_code(error)}
     except Exception as error:  # a defect: whoever asked must hear of it, and the crawl does not end by it
         log.exception("a verb of the control socket failed", verb=verb)
-        code = int(ExitCode.STORE_OR_JOB_IN_USE)
-        return {"error": f"{verb} failed: {error!r}; see the crawl's log", "code": code}
+        words = f"{verb} failed: {error!r}; see the crawl's log"
+        return {"error": words, "code": ExitCode.STORE_OR_JOB_IN_USE}
 
 
 def facts_of(reply: Mapping[str, Any]) -> Facts:

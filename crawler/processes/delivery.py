@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from frontier.division.aio import AsyncShare
+from frontier.division.exchange import PARCELS_AT_ONCE
 from frontier.stores.messages import Parcel
 
-#: Parcels that are read at a time, some 128 KB each.
-_READ = 4
 #: What comes within this time of a first link goes along with it, and within the longer one when something was sent just now:
 #: each sending makes both stores commit.
 GATHER_S = 0.03
@@ -58,10 +57,10 @@ class Delivery:
     async def _send_all(self) -> bool:
         """Send all that waits; False if the share is not there now."""
         exchange = self._frontier.exchange
-        while parcels := await asyncio.to_thread(exchange.waiting, self._share, self._last, _READ):
+        while parcels := await asyncio.to_thread(exchange.waiting, self._share, self._last, PARCELS_AT_ONCE):
             if not await self._sent(parcels):
                 return False
-            if len(parcels) < _READ:
+            if len(parcels) < PARCELS_AT_ONCE:
                 if exchange.last.get(self._share, 0) <= self._last:
                     break  # so nothing more can be there, and the store need not be asked
                 await asyncio.sleep(BUSY_GATHER_S)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import replace_file
-from crawler.jobs.forgetting import note_lasting
+from crawler.jobs.durablefiles import replace_file, sync_folder
+from crawler.jobs.forgetting import FINISHED_MARK, is_finished, note_lasting
 from crawler.jobs.holding import until_free, who_holds
 from crawler.jobs.job import is_job
 from crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
@@ -61,6 +61,21 @@ def refuse_share(directory: Path) -> None:
     share = share_of(directory)
     if share is not None:
         raise UsageError(f"{directory}: is {share}; name the job, {share.job}")
+
+
+def unfinish_job_of(directory: Path) -> None:
+    """A share is changed by itself: its job is finished no more, durably, so that `fresh` asks before it removes what is there.
+
+    Nothing if the folder is a whole job's, or a share's that stands alone. Raises: StorageError, StoreLost.
+    """
+    share = share_of(directory)
+    if share is None or directory.resolve() not in shares_of(share.job):
+        return
+    state = share.job / "state"
+    with storage_errors(state):
+        if is_finished(state):
+            (state / FINISHED_MARK).unlink()
+            sync_folder(state)
 
 
 def await_orphans(directory: Path) -> None:

@@ -17,6 +17,9 @@ from frontier.division.ownership import Division
 if TYPE_CHECKING:
     from crawler.composition import Parts
 
+#: Tells how a run is.
+Tell = Callable[[], Awaitable[ProgressFacts]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
@@ -26,9 +29,7 @@ class Portion:
     book: Book  #: the job's seeds
     meter: Meter
     opened: Callable[[Parts], None]  #: hears of the parts when all are open
-    telling: Callable[
-        [Callable[[], Awaitable[ProgressFacts]]], None
-    ]  #: hears who tells how the run is, and was at its end
+    telling: Callable[[Tell], None]  #: hears who tells how the run is, and was at its end
 
     def owns(self, url: str) -> bool:
         """The URL's host is this share's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,10 @@ from crawler.jobs.scheduling import CHUNK
 from crawler.operating.control import Answer, replied
 from crawler.processes.channel import Channel, Message
 from crawler.processes.delivery import Delivery, Send
+from crawler.processes.portion import Tell
 from crawler.processes.quiescence import Quiet
 from crawler.processes.seedbook import SharedBook, seeds_of
 from crawler.processes.summing import progress_facts
-from crawler.reporting.progress_log import ProgressFacts
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.aio import AsyncFrontier
 from frontier.division.aio import AsyncShare
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
 PROGRESS = "progress"
-
-#: Tells how a run is.
-Tell = Callable[[], Awaitable[ProgressFacts]]
 
 
 class PostOffice:

@@ -88,7 +88,7 @@ class Share:
             try:
                 self._channel.post(ENDED, **await self._crawl(order, start, office, book))
             except FORESEEABLE as error:
-                self._channel.post(FAILED, error=str(error), code=int(failure_code(error)))
+                self._channel.post(FAILED, error=str(error), code=failure_code(error))
                 return failure_code(error)
         return ExitCode.DONE
 

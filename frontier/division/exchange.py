@@ -12,11 +12,11 @@ from frontier.stores.base import FrontierStore
 from frontier.stores.messages import Parcel
 
 #: Parcels that are read at a time, some 128 KB each.
-_READ = 4
+PARCELS_AT_ONCE = 4
 
 
 class Exchange:
-    """Parcels out and in. All but `waiting` is for the thread of the core, and does not wait."""
+    """Parcels out and in. `waiting` and `under_way` block, in any thread; the rest is for the core's, and does not wait."""
 
     def __init__(self, consigning: Consigning, store: FrontierStore, parts: Parts) -> None:
         self.division: Division = consigning.division
@@ -39,10 +39,10 @@ class Exchange:
         return self._store.parcels(share, after, limit)
 
     def under_way(self) -> Iterator[tuple[int, Consigned]]:
-        """All that waits for other shares, and for which (blocks): durable, and so is all that led to it."""
+        """All that waits for other shares, and for which (blocks, any thread): durable, and so is all that led to it."""
         for share in range(self.division.shares):
             after = 0
-            while parcels := self.waiting(share, after, _READ):
+            while parcels := self.waiting(share, after, PARCELS_AT_ONCE):
                 for parcel in parcels:
                     yield from ((share, consigned) for consigned in unpacked(parcel.content))
                 after = parcels[-1].number

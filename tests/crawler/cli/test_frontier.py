@@ -366,6 +366,22 @@ def test_a_finished_job_stays_finished_and_one_that_got_urls_does_not(tmp_path: 
     assert not mark.exists()
 
 
+def test_a_job_of_which_a_share_is_changed_is_finished_no_more(tmp_path: Path, capsys) -> None:
+    """Before the change is begun. To look at a share, or not to get it, changes nothing."""
+    mark = make_job(tmp_path / "job", []) / "state" / "finished"
+    share = make_share(tmp_path / "job" / "shares" / "0")
+    mark.with_name("processes").write_text("2\n")
+    mark.touch()
+    for verb in ("ls", "dump"):
+        assert run(verb, str(share)) == 0
+    with JobFolder.open(share):
+        assert run("rm", str(share), yes=True) == ExitCode.STORE_OR_JOB_IN_USE
+    assert mark.exists()
+    (tmp_path / "d").write_text('{"anabranch":"frontier","version":1}\n')
+    run("load", str(share), file="d")
+    assert not mark.exists()
+
+
 def test_a_job_that_has_not_begun_is_told_so(tmp_path: Path, capsys) -> None:
     """It has no order yet, or no queue."""
     JobFolder.open(tmp_path / "jobs" / "news").close()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.forgetting import forgets, note_forgetting
+from crawler.jobs.forgetting import FINISHED_MARK, forgets, is_finished, note_forgetting
 from crawler.jobs.opening import SEED_BOOK, note_division
 from crawler.outcomes.errors import OrderError, QueueForgotten, StoreLost, UsageError
-from crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of
+from crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of, unfinish_job_of
 from frontier.division.ownership import Division
 
 
@@ -81,3 +81,18 @@ def test_a_share_is_refused_where_its_job_is_meant(job: Path) -> None:
     with pytest.raises(UsageError, match=rf"is share 1 of a job of 2 processes; name the job, {job}$"):
         refuse_share(share)
     refuse_share(job)
+
+
+def test_a_share_that_is_changed_by_itself_makes_its_job_one_with_work_left(job: Path) -> None:
+    """Once and for all; a folder that was only copied to some place is no share of what it finds there."""
+    settle_processes(job, 2)
+    for share in ("1", "2"):
+        (job / "shares" / share / "state").mkdir(parents=True)
+        note_division(job / "shares" / share / "state", Division(shares=3, share=int(share)))
+    (job / "state" / FINISHED_MARK).touch()
+    unfinish_job_of(job)
+    unfinish_job_of(job / "shares/2")
+    assert is_finished(job / "state")
+    for _ in range(2):
+        unfinish_job_of(job / "shares/1")
+        assert not is_finished(job / "state")

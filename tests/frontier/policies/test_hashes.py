@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frontier.policies import hashes
 from frontier.policies.hashes import Hashes, bkdr, bkdr_batch, elf, elf_batch, sdbm, sdbm_batch
 
 Hash = Callable[[bytes], int]
@@ -80,6 +81,26 @@ def test_one_very_long_string_makes_no_table_of_its_length_for_all(one: Hash, ma
     batch = [f"http://a.test/{number}".encode() for number in range(2000)]
     batch[1234] += b"x" * 10_000
     assert many(batch).tolist() == [one(data) for data in batch]
+
+
+@EACH
+@pytest.mark.parametrize("bound", [hashes._WIDE, hashes._KEPT_POWERS])
+def test_around_its_bounds_a_batch_gives_what_single_calls_give(one: Hash, many: Batch, bound: int) -> None:
+    """Whichever strings are hashed together: one long one among short ones, long ones among themselves, one of each length."""
+    page = [b"http://a.test/%d" % number for number in range(20)]
+    longs = [(bytes(range(256)) * 17)[:length] for length in range(bound - 4, bound + 5)]
+    for batch in (*([*page, long, *page] for long in longs), longs, [*page, *longs], [*longs, b"", *page]):
+        assert many(batch).tolist() == [one(data) for data in batch]
+
+
+@pytest.mark.parametrize("many", [bkdr_batch, sdbm_batch])
+def test_long_strings_among_short_ones_have_a_table_of_their_own(many: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a hostile site would fill thousands of links up to the length of its longest one."""
+    widths: list[int] = []
+    powers = hashes._powers
+    monkeypatch.setattr(hashes, "_powers", lambda factor, count: widths.append(count) or powers(factor, count))
+    many([b"x" * (8000 if number % 131 == 0 else 900 if number % 100 == 0 else 50) for number in range(6000)])
+    assert sorted(widths) == [50, 900, 8000]
 
 
 @EACH
