@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import http.client
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -26,6 +27,7 @@ from scripts.benchmarks.site.tally import Counting, Tally
 
 #: More files than that take too long to be written; the small server makes such pages when they are asked for.
 _FILES = 50_000
+_CONNECTIONS = 4096
 #: Asked for before counting; what was asked for before it is in the log by then. No page is there.
 _MARK = "/counted"
 _LOG = "access.log"
@@ -67,9 +69,10 @@ def configuration(addresses: Sequence[str], port: int) -> str:
     )
     return f"""{user}daemon off;
 worker_processes 1;
+worker_rlimit_nofile {_descriptors()};
 pid nginx.pid;
 error_log stderr;
-events {{ worker_connections 4096; }}
+events {{ worker_connections {_CONNECTIONS}; }}
 http {{
 types {{ text/html html; }}
 charset utf-8;
@@ -77,13 +80,16 @@ log_format asked "$msec $request_uri";
 access_log {_LOG} asked;
 keepalive_timeout 1h;
 keepalive_requests 1000000000;
-open_file_cache max={_FILES};
-open_file_cache_valid 1h;
 {temporary}server {{
 {listen}root site;
 }}
 }}
 """
+
+
+def _descriptors() -> int:
+    """A connection and a file for each request, if the system lets us have so many: the usual limit is 1024."""
+    return min(2 * _CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 @dataclass(slots=True)

@@ -100,6 +100,15 @@ def test_nginx_serves_what_the_small_server_serves(site: Site) -> None:
 
 
 @needs_nginx
+def test_nginx_serves_more_pages_than_it_may_have_files_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read and closed: none is an error because others were asked for before it."""
+    monkeypatch.setattr(nginx, "_descriptors", lambda: 64)
+    with nginx.serving(Site(pages=200)) as server:
+        assert all(fetched(urljoin(server.seed, path(number))) for number in range(200))
+        assert server.tally().pages == 200
+
+
+@needs_nginx
 def test_nginx_ends_with_its_block() -> None:
     """Nobody answers any more, and its folder is gone."""
     with nginx.serving(Site(pages=10)) as server:
