@@ -50,9 +50,9 @@ def _program(name: str, peer: str = "", *options: str) -> Callable[[Task], Seque
     return command
 
 
-def _stored(name: str, peer: str, *options: str) -> Callable[[Task], Sequence[str]]:
-    """A program whose files are in the task's folder."""
-    made = _program(name, peer, *options)
+def _crawlee_on_disk() -> Callable[[Task], Sequence[str]]:
+    """Crawlee as it comes, with its files in the task's folder."""
+    made = _program("crawlee_links.py", "crawlee", "plain")
     return lambda task: ["env", f"CRAWLEE_STORAGE_DIR={task.folder / 'storage'}", *made(task)]
 
 
@@ -96,17 +96,17 @@ SCRAPY = Contestant(
 )
 SCRAPY_TUNED = Contestant(
     name="scrapy-tuned",
-    what="Scrapy, all off that can be off",
+    what="Scrapy, what settings can switch off is off",
     command=_program("scrapy_links.py", "scrapy", "tuned"),
 )
 CRAWLEE = Contestant(
     name="crawlee",
     what="Crawlee as it comes, HttpCrawler, selectolax links",
-    command=_stored("crawlee_links.py", "crawlee", "plain"),
+    command=_crawlee_on_disk(),
 )
 CRAWLEE_TUNED = Contestant(
     name="crawlee-tuned",
-    what="the same in memory, all off that can be off",
+    what="the same in memory, what settings can switch off is off",
     command=_program("crawlee_links.py", "crawlee", "tuned"),
 )
 CRAWLEE_PARSEL = Contestant(
