@@ -69,10 +69,10 @@ def crawl_command(task: Task, sources: Iterable[str], options: Iterable[str] = (
 def _needed(task: Task) -> Iterator[str]:
     order = task.folder / "order.toml"
     order.write_text(order_text(task), encoding="utf-8")
-    yield from ("--order", str(order), "--job", str(task.folder / JOB), "--quiet")
+    yield from ("--order", str(order), "--job", str(task.folder / JOB))
     yield from ("--policy", "bkdr:64", "--max-connections", "64", "--workers", str(CONCURRENCY))
     yield from ("--delay-factor", "0", "--min-delay", "0s", "--max-delay", "0s", "--robots", "ignore")
-    yield from ("--allow-private", "--scope", "any", "--set", "report.progress=none")
+    yield from ("--allow-private", "--scope", "any")
     yield from ("--loop", task.loop)  # by itself it takes uvloop where that is installed, and the others asyncio
 
 
