@@ -50,9 +50,9 @@ def _program(name: str, peer: str = "", *options: str) -> Callable[[Task], Seque
     return command
 
 
-def _stored(name: str, peer: str, *options: str) -> Callable[[Task], Sequence[str]]:
-    """A program whose files are in the task's folder."""
-    made = _program(name, peer, *options)
+def _crawlee_on_disk() -> Callable[[Task], Sequence[str]]:
+    """Crawlee as it comes, with its files in the task's folder."""
+    made = _program("crawlee_links.py", "crawlee", "plain")
     return lambda task: ["env", f"CRAWLEE_STORAGE_DIR={task.folder / 'storage'}", *made(task)]
 
 
@@ -69,10 +69,10 @@ def crawl_command(task: Task, sources: Iterable[str], options: Iterable[str] = (
 def _needed(task: Task) -> Iterator[str]:
     order = task.folder / "order.toml"
     order.write_text(order_text(task), encoding="utf-8")
-    yield from ("--order", str(order), "--job", str(task.folder / JOB), "--quiet")
+    yield from ("--order", str(order), "--job", str(task.folder / JOB))
     yield from ("--policy", "bkdr:64", "--max-connections", "64", "--workers", str(CONCURRENCY))
     yield from ("--delay-factor", "0", "--min-delay", "0s", "--max-delay", "0s", "--robots", "ignore")
-    yield from ("--allow-private", "--scope", "any", "--set", "report.progress=none")
+    yield from ("--allow-private", "--scope", "any")
     yield from ("--loop", task.loop)  # by itself it takes uvloop where that is installed, and the others asyncio
 
 
@@ -96,17 +96,17 @@ SCRAPY = Contestant(
 )
 SCRAPY_TUNED = Contestant(
     name="scrapy-tuned",
-    what="Scrapy, all off that can be off",
+    what="Scrapy, what settings can switch off is off",
     command=_program("scrapy_links.py", "scrapy", "tuned"),
 )
 CRAWLEE = Contestant(
     name="crawlee",
     what="Crawlee as it comes, HttpCrawler, selectolax links",
-    command=_stored("crawlee_links.py", "crawlee", "plain"),
+    command=_crawlee_on_disk(),
 )
 CRAWLEE_TUNED = Contestant(
     name="crawlee-tuned",
-    what="the same in memory, all off that can be off",
+    what="the same in memory, what settings can switch off is off",
     command=_program("crawlee_links.py", "crawlee", "tuned"),
 )
 CRAWLEE_PARSEL = Contestant(

@@ -10,7 +10,9 @@ import os
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
 from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
@@ -23,6 +25,8 @@ from scripts.benchmarks.site.tally import Tally
 
 #: A bare loop that had less of its core than that shared it with others.
 UNSHARED = 0.8
+#: Serves a site on these cores until the block ends.
+Serve = Callable[[Site, Set[int]], AbstractContextManager[Server]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +107,17 @@ def raced(
     *,
     pinned_to: tuple[Set[int], Set[int]] | None = None,
     rounds: int | None = None,
+    serve: Serve | None = None,
 ) -> Outcome:
     """All rounds. Who goes first changes from round to round; who failed once is not asked again.
 
-    `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for.
+    `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for;
+    `serve`: by what, if not by nginx where it is there and the site fits.
     """
     outcome = Outcome(results={one.name: [] for one in contestants})
     servers, pinned = pinned_to or cores()
-    serving = nginx.serving if nginx.fits(site) else process.serving
-    with serving(site, servers) as server:
+    serve = serve or (partial(nginx.serving, folder=setting.folder) if nginx.fits(site) else process.serving)
+    with serve(site, servers) as server:
         outcome.server = server.program
         task = task_of(server, setting)
         for number in range(rounds or setting.rounds):

@@ -1,14 +1,16 @@
 """nginx as the server of the site: one worker, the pages as files, its access log as the count of what it was asked for.
 
 It gets sockets that listen already, by the environment variable NGINX, as a new nginx takes over an old one's: so its port is
-free for sure, and nobody has to wait until it answers.
+free for sure. What it has to say stands in a file of its folder, and is told if it cannot start.
 """
 
 from __future__ import annotations
 
-import getpass
+import errno
 import http.client
 import os
+import resource
+import select
 import shutil
 import socket
 import subprocess
@@ -26,9 +28,13 @@ from scripts.benchmarks.site.tally import Counting, Tally
 
 #: More files than that take too long to be written; the small server makes such pages when they are asked for.
 _FILES = 50_000
+_CONNECTIONS = 4096
 #: Asked for before counting; what was asked for before it is in the log by then. No page is there.
 _MARK = "/counted"
 _LOG = "access.log"
+_ERRORS = "stderr"
+#: It answers in milliseconds; whoever has not after so long never will.
+_START_S = 60
 
 
 def program() -> str:
@@ -42,34 +48,39 @@ def fits(site: pages.Site) -> bool:
 
 
 @contextmanager
-def serving(site: pages.Site, cores: Set[int] = frozenset()) -> Iterator[Server]:
-    """An nginx, on these cores alone if some are named. It ends with the block, or with this process."""
-    with tempfile.TemporaryDirectory(prefix="anabranch-nginx-") as scratch, ExitStack() as stack:
-        folder = Path(scratch)
-        sockets = _listening(pages.addresses(site), stack)
-        port: int = sockets[0].getsockname()[1]
-        _write_pages(site, port, folder)
-        (folder / "nginx.conf").write_text(configuration(pages.addresses(site), port), encoding="utf-8")
-        (folder / _LOG).touch()
-        process = _started(folder, sockets, cores)
-        stack.callback(process.wait)
+def serving(site: pages.Site, cores: Set[int] = frozenset(), folder: Path | None = None) -> Iterator[Server]:
+    """An nginx, on these cores alone if some are named. It ends with the block, or with this process.
+
+    Its pages are in a new folder in `folder`, if not where the system has such. Raises: RuntimeError if it cannot start.
+    """
+    with tempfile.TemporaryDirectory(prefix="anabranch-nginx-", dir=folder) as scratch, ExitStack() as stack:
+        place, addresses = Path(scratch), pages.addresses(site)
+        with ExitStack() as listens:
+            sockets = listening(addresses, listens)
+            port: int = sockets[0].getsockname()[1]
+            _write_pages(site, port, place)
+            (place / "nginx.conf").write_text(configuration(addresses, port), encoding="utf-8")
+            (place / _LOG).touch()
+            process = stack.enter_context(_started(place, sockets, cores))
         stack.callback(process.terminate)  # killed it would leave its worker behind
-        log = stack.enter_context((folder / _LOG).open("rb"))
-        yield Server(site=site, port=port, program="nginx", tally=_Count(log, pages.addresses(site)[0], port))
+        _await_answer(process, (addresses[0], port), place / _ERRORS)
+        log = stack.enter_context((place / _LOG).open("rb"))
+        yield Server(site=site, port=port, program="nginx", tally=_Count(log, addresses[0], port))
 
 
 def configuration(addresses: Sequence[str], port: int) -> str:
     """One worker, of the user who asks, that keeps connections for ever."""
-    user = f"user {getpass.getuser()};\n" if os.geteuid() == 0 else ""  # only root may say it, and else it is nobody
+    user = "user root;\n" if os.geteuid() == 0 else ""  # only root may say it, and else it is nobody
     listen = "".join(f"listen {address}:{port};\n" for address in addresses)
     temporary = "".join(
         f"{kind}_temp_path temporary;\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     return f"""{user}daemon off;
 worker_processes 1;
+worker_rlimit_nofile {_descriptors()};
 pid nginx.pid;
 error_log stderr;
-events {{ worker_connections 4096; }}
+events {{ worker_connections {_CONNECTIONS}; }}
 http {{
 types {{ text/html html; }}
 charset utf-8;
@@ -77,13 +88,16 @@ log_format asked "$msec $request_uri";
 access_log {_LOG} asked;
 keepalive_timeout 1h;
 keepalive_requests 1000000000;
-open_file_cache max={_FILES};
-open_file_cache_valid 1h;
 {temporary}server {{
 {listen}root site;
 }}
 }}
 """
+
+
+def _descriptors() -> int:
+    """A connection and a file for each request, if the system lets us have so many: the usual limit is 1024."""
+    return min(2 * _CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 @dataclass(slots=True)
@@ -108,12 +122,30 @@ class _Count:
         return counting.take()
 
 
-def _listening(addresses: Sequence[str], stack: ExitStack) -> list[socket.socket]:
-    """A socket for each address, on one port that is free on the first."""
+def listening(addresses: Sequence[str], stack: ExitStack, ports: Sequence[int] = (0,) * 10) -> list[socket.socket]:
+    """A socket for each address, all on the first of these ports that is free on all; 0 is any that is free on the first.
+
+    Raises: OSError if there is none.
+    """
+    for port in ports[:-1]:
+        with ExitStack() as held:
+            try:
+                sockets = _bound(addresses, port, held)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                stack.push(held.pop_all())
+                return sockets
+    return _bound(addresses, ports[-1], stack)
+
+
+def _bound(addresses: Sequence[str], port: int, stack: ExitStack) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     for address in addresses:
         one = stack.enter_context(socket.socket())
-        one.bind((address, sockets[0].getsockname()[1] if sockets else 0))
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that ended a moment ago do not matter
+        one.bind((address, sockets[0].getsockname()[1] if sockets else port))
         one.listen(1024)
         one.setblocking(False)  # nginx takes it as it is, and would wait in accept
         sockets.append(one)
@@ -131,13 +163,31 @@ def _write_pages(site: pages.Site, port: int, folder: Path) -> None:
 def _started(folder: Path, sockets: Sequence[socket.socket], cores: Set[int]) -> subprocess.Popen[bytes]:
     inherited = [one.fileno() for one in sockets]
     placed = ",".join(map(str, cores or os.sched_getaffinity(0)))
-    return subprocess.Popen(
-        [sys.executable, "-c", _LEASHED, placed, program(), "-p", str(folder), "-c", "nginx.conf"],
-        env=os.environ | {"NGINX": "".join(f"{descriptor};" for descriptor in inherited)},
-        pass_fds=inherited,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with (folder / _ERRORS).open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-c", _LEASHED, placed, program(), "-p", str(folder), "-c", "nginx.conf"],
+            env=os.environ | {"NGINX": "".join(f"{descriptor};" for descriptor in inherited)},
+            pass_fds=inherited,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+
+
+def _await_answer(process: subprocess.Popen[bytes], address: tuple[str, int], errors: Path) -> None:
+    """Ask for what is not there, and wait until it answers or ends. Raises: RuntimeError."""
+    with ExitStack() as stack:
+        ended = os.pidfd_open(process.pid)
+        stack.callback(os.close, ended)
+        try:
+            asked = stack.enter_context(socket.create_connection(address))
+            asked.sendall(f"GET {_MARK} HTTP/1.0\r\n\r\n".encode())
+            ready = select.select([asked, ended], [], [], _START_S)[0]
+            if asked in ready and asked.recv(1):
+                return
+        except ConnectionError:  # it has ended, and with it the sockets
+            pass
+    said = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    raise RuntimeError(f"nginx did not start: {said[-1] if said else 'it said nothing'}")
 
 
 #: Becomes the program that its arguments name, on the cores that come before it, and gets SIGTERM if its parent

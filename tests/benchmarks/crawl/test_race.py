@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from scripts.benchmarks.crawl.contestants import (
 )
 from scripts.benchmarks.crawl.race import Compared, Outcome, Result, raced, ratio, rows
 from scripts.benchmarks.rows import Setting, Wishes
-from scripts.benchmarks.site import nginx
+from scripts.benchmarks.site import nginx, process
 from scripts.benchmarks.site.pages import Site
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
@@ -125,11 +126,39 @@ def test_the_same_loop_is_asked_of_everyone(tmp_path: Path) -> None:
             assert other not in one.command(task)
 
 
-def test_plain_sockets_ask_for_every_page_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_sockets_ask_for_every_page_once(tmp_path: Path) -> None:
     """As many as there are, whether they fill the last share or not. (nginx tells milliseconds, in which two pages are one.)"""
-    monkeypatch.setattr(nginx, "fits", lambda _: False)
     for pages in (2, 200):
-        assert raced(Site(pages=pages), (RAW,), setting(tmp_path, pages)).faults == {}
+        assert raced(Site(pages=pages), (RAW,), setting(tmp_path, pages), serve=process.serving).faults == {}
+
+
+def test_both_crawls_of_which_memory_is_compared_have_the_same_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nginx could serve the small site."""
+    served: list[object] = []
+
+    def noted(site: Site, *_: object, serve: object = None, **__: object) -> Outcome:
+        served.append(serve)
+        return outcome(durable=[1])
+
+    monkeypatch.setattr(memory, "raced", noted)
+    list(memory.grown(setting(tmp_path, 1)))
+    assert served == [process.serving, process.serving]
+
+
+def test_the_site_is_in_the_folder_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That nginx has it."""
+    asked: list[Path] = []
+
+    def serving(site: Site, cores: Set[int], folder: Path) -> AbstractContextManager[process.Server]:
+        asked.append(folder)
+        return process.serving(site, cores)
+
+    monkeypatch.setattr(nginx, "fits", lambda _: True)
+    monkeypatch.setattr(nginx, "serving", serving)
+    assert raced(Site(pages=5), (RAW,), setting(tmp_path, 5)).faults == {}
+    assert asked == [tmp_path]
 
 
 def test_memory_is_judged_by_what_the_larger_crawl_takes_more() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import pytest
@@ -100,12 +104,55 @@ def test_nginx_serves_what_the_small_server_serves(site: Site) -> None:
 
 
 @needs_nginx
-def test_nginx_ends_with_its_block() -> None:
-    """Nobody answers any more, and its folder is gone."""
-    with nginx.serving(Site(pages=10)) as server:
+def test_nginx_serves_more_pages_than_it_may_have_files_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read and closed: none is an error because others were asked for before it."""
+    monkeypatch.setattr(nginx, "_descriptors", lambda: 64)
+    with nginx.serving(Site(pages=200)) as server:
+        assert all(fetched(urljoin(server.seed, path(number))) for number in range(200))
+        assert server.tally().pages == 200
+
+
+@needs_nginx
+def test_nginx_ends_with_its_block(tmp_path: Path) -> None:
+    """Nobody answers any more, and its folder, which was where it was asked for, is gone."""
+    with nginx.serving(Site(pages=10), folder=tmp_path) as server:
         fetched(server.seed)
+        (place,) = tmp_path.iterdir()
+        assert (place / "site" / "pages" / "0.html").is_file()
     with pytest.raises(urllib.error.URLError):
         fetched(server.seed)
+    assert not place.exists()
+
+
+@needs_nginx
+def test_an_nginx_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its own words, at once; and nothing of it is left."""
+    monkeypatch.setattr(nginx, "configuration", lambda *_: "daemon off; wheels 4;")
+    said = pytest.raises(RuntimeError, match=r'did not start.*unknown directive "wheels"')
+    with said, nginx.serving(Site(pages=1), folder=tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nginx_is_the_user_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever name the environment has for him; only root may say it."""
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    for number, begins in ((0, "user root;\n"), (1000, "daemon off;\n")):
+        monkeypatch.setattr(os, "geteuid", lambda number=number: number)
+        assert nginx.configuration(["127.0.1.1"], 80).startswith(begins)
+
+
+def test_a_port_is_free_on_all_addresses() -> None:
+    """One that somebody has on the second is left again, and the next is tried; the last one's error is told."""
+    with ExitStack() as stack, socket.socket() as other:
+        other.bind(("127.0.1.2", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use"), ExitStack() as left:
+            nginx.listening(["127.0.1.1", "127.0.1.2"], left, (taken,))
+        first, second = nginx.listening(["127.0.1.1", "127.0.1.2"], stack, (taken, 0, taken))
+        assert first.getsockname()[1] == second.getsockname()[1] != taken
+        nginx.listening(["127.0.1.1"], stack, (taken,))
 
 
 @needs_nginx

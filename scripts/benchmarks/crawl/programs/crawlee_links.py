@@ -2,8 +2,9 @@
 
 plain and tuned: HttpCrawler; its handler reads the links by selectolax, as the bare loop does, and gives them to
 `add_requests`. parsel: ParselCrawler, whose handler says `enqueue_links()`. plain is Crawlee as it comes, but for the
-concurrency: its storage is files in the folder that CRAWLEE_STORAGE_DIR names. In the others what the task does not need is
-off: storage is in memory, and there are no sessions, retries and logs. By itself Crawlee asks for no robots.txt.
+concurrency: its storage is files in the folder that CRAWLEE_STORAGE_DIR names. In the others what the task does not need and a
+setting can switch off is off: storage is in memory, and there are no sessions, retries and logs. By itself Crawlee asks for no
+robots.txt.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def needed(concurrency: int, seed: str) -> dict[str, Any]:
 
 
 def tuned() -> dict[str, Any]:
-    """The fastest that the task allows."""
+    """What the task does not need and a setting can switch off."""
     logging.disable(logging.CRITICAL)
     return {
         "storage_client": MemoryStorageClient(),

@@ -1,8 +1,9 @@
 """A Scrapy crawl: `python scrapy_links.py SEED CONCURRENCY LOOP KIND`, LOOP asyncio or uvloop, KIND plain or tuned.
 
 The spider does what a tutorial's does: one selector, one request a link. plain: Scrapy as it comes, but for the concurrency.
-tuned: what the task does not need is off: logs, cookies, retries, Referer, the console, the extensions that look at memory and
-print statistics. By itself Scrapy asks for no robots.txt and has no delay.
+tuned: what the task does not need and a setting can switch off is off: logs and statistics, consoles, cookies, retries,
+redirects, compression, proxies, and the parts that judge requests and answers. By itself Scrapy asks for no robots.txt and has
+no delay.
 """
 
 from __future__ import annotations
@@ -55,16 +56,43 @@ def needed(concurrency: int, loop: str) -> dict[str, Any]:
     }
 
 
-#: The fastest that the task allows.
+#: What the task does not need and a setting can switch off. Requests say who asks and for what, as everyone's do.
 TUNED = {
     "LOG_ENABLED": False,
     "LOGSTATS_INTERVAL": 0,
+    "DOWNLOADER_STATS": False,
+    "WARN_ON_GENERATOR_RETURN_VALUE": False,
+    "STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector",
     "COOKIES_ENABLED": False,
     "RETRY_ENABLED": False,
     "HTTPCACHE_ENABLED": False,
     "REFERER_ENABLED": False,
+    "METAREFRESH_ENABLED": False,
+    "REDIRECT_ENABLED": False,
+    "COMPRESSION_ENABLED": False,
+    "HTTPPROXY_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
     "MEMUSAGE_ENABLED": False,
+    "EXTENSIONS": dict.fromkeys(("scrapy.extensions.corestats.CoreStats", "scrapy.extensions.logcount.LogCount")),
+    "DOWNLOADER_MIDDLEWARES": dict.fromkeys(
+        f"scrapy.downloadermiddlewares.{name}"
+        for name in (
+            "offsite.OffsiteMiddleware",
+            "httpauth.HttpAuthMiddleware",
+            "downloadtimeout.DownloadTimeoutMiddleware",
+        )
+    ),
+    "SPIDER_MIDDLEWARES": dict.fromkeys(
+        f"scrapy.spidermiddlewares.{name}"
+        for name in (
+            "start.StartSpiderMiddleware",
+            "httperror.HttpErrorMiddleware",
+            "urllength.UrlLengthMiddleware",
+            "depth.DepthMiddleware",
+            "metacopy.MetaCopyDetectionMiddleware",
+        )
+    ),
 }
 
 
