@@ -7,8 +7,9 @@ always UTF-8, and links are nearly always ASCII.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from types import MappingProxyType
+
+from crawler.remembering import remembered
 
 UTF_8 = "utf-8"
 
@@ -18,9 +19,6 @@ _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
 #: How far the standard looks for a `meta` that names the encoding.
 _PRESCAN_BYTES = 1024
-#: Fields whose codecs are remembered, and their longest; most sites send one or two short ones.
-_REMEMBERED = 32
-_REMEMBERED_CHARS = 256
 _BOMS = MappingProxyType({b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
 #: Labels by the codec they mean on the web (https://encoding.spec.whatwg.org/#names-and-labels), those that are seen. Only
 #: these can be chosen by a page: Python's registry, which lexbor's own detection asks, has codecs that hide the page or
@@ -95,13 +93,8 @@ def _encoding(body: bytes, content_type: str, own: re.Pattern[bytes] | None) -> 
     return UTF_8 if codec.startswith("utf-16") else codec, 0  # what can be read like that is not in UTF-16
 
 
+@remembered(32)  # most sites send one or two
 def _codec_of(content_type: str) -> str | None:
     """The codec that a `Content-Type` field names; None if it names none that is known."""
-    is_short = len(content_type) <= _REMEMBERED_CHARS
-    return _codec_named(content_type) if is_short else _codec_named.__wrapped__(content_type)
-
-
-@lru_cache(_REMEMBERED)
-def _codec_named(content_type: str) -> str | None:
     label = _CHARSET.search(content_type)
     return None if label is None else _CODECS.get(label[1].lower())

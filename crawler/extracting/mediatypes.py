@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
+
+from crawler.remembering import remembered
 
 
 class Kind(Enum):
@@ -48,19 +49,11 @@ _HTML_START = re.compile(
 )
 _STARTS = ((b"<?xml", Kind.XML), (b"\x1f\x8b", Kind.XML))
 _SNIFFED_BYTES = 1445
-#: Fields whose types are remembered, and their longest; most sites send one or two short ones.
-_REMEMBERED = 32
-_REMEMBERED_CHARS = 256
 
 
+@remembered(32)  # most sites send one or two
 def media_type(content_type: str) -> str:
     """The type and subtype of a `Content-Type` field, in lower case. Asked several times for each answer."""
-    is_short = len(content_type) <= _REMEMBERED_CHARS
-    return _media_type(content_type) if is_short else _media_type.__wrapped__(content_type)
-
-
-@lru_cache(_REMEMBERED)
-def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 

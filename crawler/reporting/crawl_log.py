@@ -17,6 +17,7 @@ from json.encoder import encode_basestring
 from typing import NamedTuple, TypedDict, Unpack
 
 from crawler.archiving.exchanges import Place
+from crawler.remembering import remembered
 
 #: Fields of a line, without the thirteenth.
 FIELDS = 12
@@ -24,9 +25,6 @@ FIELDS = 12
 #: Hops that are shown; of a longer path the last ones, behind the number of those left out (Heritrix:
 #: `CrawlURI.extendHopsPath`).
 MAX_HOPS_SHOWN = 50
-
-#: The longest media type of which is remembered how it is shown.
-_REMEMBERED_CHARS = 256
 
 #: What stands in an empty field.
 MISSING = "-"
@@ -123,11 +121,10 @@ def _text_or_null(text: str | None) -> str:
 
 
 def _mime_shown(mime: str, *, is_answered: bool) -> str:
-    shown = _fit_type(mime) if len(mime) <= _REMEMBERED_CHARS else _fit_type.__wrapped__(mime)
-    return shown or (NO_TYPE if is_answered else UNKNOWN_TYPE)
+    return _fit_type(mime) or (NO_TYPE if is_answered else UNKNOWN_TYPE)
 
 
-@lru_cache(maxsize=64)  # a crawl meets few
+@remembered(64)  # a crawl meets few
 def _fit_type(mime: str) -> str:
     return _encode(_UNFIT, _bare_type(mime))
 
