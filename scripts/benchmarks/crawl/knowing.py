@@ -83,5 +83,7 @@ def _origins(server: Server) -> list[str]:
 
 
 def _goes_on(task: Task) -> Sequence[str]:
-    begins, pages = _origins(task.server), min(CHAINS, task.server.site.pages)
-    return crawl_command(task, [origin(page, begins) + path(page) for page in range(pages)])
+    """From the first pages on, however long the chains of pages are that begin there."""
+    begins, pages = _origins(task.server), task.server.site.pages
+    seeds = [origin(page, begins) + path(page) for page in range(min(CHAINS, pages))]
+    return crawl_command(task, seeds, ["--max-hops", str(pages)])
