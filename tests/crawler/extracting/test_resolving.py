@@ -84,6 +84,33 @@ def test_urls_of_a_known_origin_are_not_parsed_if_they_can_only_be_written_so(mo
     assert resolved(resolver, "http://b.test/", plain) == plain
 
 
+BEHIND = st.sampled_from(
+    ["/", "//", "a", "B-1", ".", "..", "a.", "a:", "1", ":80", "%2e", "?", "?q=1", "&a=/../", "'", "@x", "|", "^", "http:",
+     "x/y"]
+)  # fmt: skip
+
+
+@given(st.sampled_from(BASES), st.lists(st.lists(BEHIND, max_size=5).map("".join), max_size=20))
+def test_a_reference_that_needs_no_parsing_is_what_parsing_makes_of_it(base: str, links: list[str]) -> None:
+    """A path stands behind the page's origin, a name behind its directory."""
+    assert resolved(LinkResolver(), base, links) == [canonical(link, base) for link in links]
+
+
+def test_plain_paths_and_names_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are most links of most sites. What may be a scheme, another host, or a step upwards is parsed."""
+    monkeypatch.setattr("crawler.extracting.resolving.canonical", lambda raw, base=None: "http://parsed.test/")
+    plain = ["/", "/x/y.html?a=b/../", "y.html", "y/z:1/?p", "_1?p"]
+    assert resolved(LinkResolver(), "http://a.test/1/a?b/c", plain) == [
+        "http://a.test/",
+        "http://a.test/x/y.html?a=b/../",
+        "http://a.test/1/y.html",
+        "http://a.test/1/y/z:1/?p",
+        "http://a.test/1/_1?p",
+    ]
+    odd = ["//b.test/", "y:z", "/x/..", "/x/.y", "..", ".", "?p", "#f", "/x#f", "/%41", "/ä", "y z", "\\x", ""]
+    assert resolved(LinkResolver(), "http://a.test/1/a", odd) == ["http://parsed.test/"] * len(odd)
+
+
 @pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
 def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
     """Two pages of one directory give it two meanings."""
@@ -102,12 +129,12 @@ def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("crawler.extracting.resolving.canonical", counted)
     resolver = LinkResolver()
-    links = ["/x", "http://b.test/", "mailto:a", "y"]
+    links = ["/./x", "http://b.test/", "mailto:a", "./y"]
     resolved(resolver, "http://a.test/1/a", links)
     assert resolved(resolver, "http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
     assert parsed == links
     assert resolved(resolver, "http://a.test/2/", links)[3] == "http://a.test/2/y"
-    assert parsed == [*links, "mailto:a", "y"]
+    assert parsed == [*links, "mailto:a", "./y"]
 
 
 def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch) -> None:
