@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from crawler.extracting.links import Link, Reference
 from crawler.urls.parsing import C0_AND_SPACE, NO_BREAKS, WEB, canonical
@@ -72,18 +72,24 @@ class LinkResolver:
             self._answers.clear()
             self._origins.clear()
             self._kept = self._kept_bytes = 0
-        try:
-            return list(map(self._absolute.__getitem__, references))
-        except KeyError:
-            return self._each_resolved(base, references)
+        links = list(map(self._likely(base, references).get, references))
+        if not all(links):
+            self._fill(links, base, references)
+        return cast("list[Link]", links)
 
-    def _each_resolved(self, base: str, references: Sequence[Reference]) -> list[Link]:
-        """The same where not all are known and absolute."""
-        path = base.partition("?")[0]
-        directory, origin = path[: path.rindex("/") + 1], base[: base.index("/", _AUTHORITY)]
+    def _likely(self, base: str, references: Sequence[Reference]) -> _Answers:
+        """Where the answers are if all links of the page are written as the first one is, as they mostly are."""
+        if not references or references[0][0].startswith(WEB):
+            return self._absolute
+        return self._of(_origin(base) if references[0][0].startswith("/") else _directory(base))
+
+    def _fill(self, links: list[Link | None], base: str, references: Sequence[Reference]) -> None:
+        """Put in those that are not there yet."""
+        directory, origin = _directory(base), _origin(base)
         of_directory, of_origin = self._of(directory), self._of(origin)
-        links = []
-        for reference in references:
+        for number, reference in enumerate(references):
+            if links[number] is not None:
+                continue
             text = reference[0]
             if text.startswith("/"):
                 known, place = of_origin, origin
@@ -91,9 +97,7 @@ class LinkResolver:
                 known, place = self._absolute, ""
             else:
                 known, place = of_directory, directory
-            link = known.get(reference)
-            links.append(self._learn(base, place, reference, known) if link is None else link)
-        return links
+            links[number] = known.get(reference) or self._learn(base, place, reference, known)
 
     @property
     def _has_room(self) -> bool:
@@ -150,6 +154,15 @@ class LinkResolver:
 
 def _link(url: str | None, hop: str, context: str) -> Link:
     return Link(url, hop, context) if url else NO_LINK
+
+
+def _origin(base: str) -> str:
+    return base[: base.index("/", _AUTHORITY)]
+
+
+def _directory(base: str) -> str:
+    path = base.partition("?")[0]
+    return path[: path.rindex("/") + 1]
 
 
 def _bytes_of(text: str) -> int:
