@@ -24,6 +24,8 @@ STAGES = {
     "other": "what has no stage",
 }
 
+#: The stage of what works for many stages: that of its caller.
+_CALLERS = ""
 #: How file names begin, below the clone; the longest that fits wins.
 _PLACES = {
     "/crawler/urls/": "resolve",
@@ -54,6 +56,8 @@ _PLACES = {
     "/crawler/processors/announcing.py": "log",
     "/crawler/jobs/journal.py": "log",
     "/crawler/jobs/writing.py": "log",
+    "/crawler/jobs/durablefiles.py": _CALLERS,
+    "/crawler/remembering.py": _CALLERS,
     "/crawler/": "other",
     "/crawler/processors/": "chain",
     "/crawler/chain.py": "chain",
