@@ -180,7 +180,7 @@ def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
 def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
-    """What was loaded is not asked for, and all pages are, also where a chain of pages is longer than a crawl goes by itself."""
+    """What was loaded is not asked for, and all pages are, though a chain of pages is longer than a crawl goes by itself."""
     assert knowing._crawled(50, setting(tmp_path, 64 * 22)).pages_per_s > 0
 
 
