@@ -109,7 +109,10 @@ def raced(
     rounds: int | None = None,
     serve: Serve | None = None,
 ) -> Outcome:
-    """All rounds. Who goes first changes from round to round; who failed once is not asked again.
+    """All rounds, each in the order that the one before had not; who failed once is not asked again.
+
+    So neighbours are neighbours in all rounds: whoever is compared stands beside whom he is compared with, since a machine that
+    others use is another one some minutes later.
 
     `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for;
     `serve`: by what, if not by nginx where it is there and the site fits.
@@ -121,8 +124,7 @@ def raced(
         outcome.server = server.program
         task = task_of(server, setting)
         for number in range(rounds or setting.rounds):
-            turn = number % len(contestants)
-            for one in (*contestants[turn:], *contestants[:turn]):
+            for one in contestants[:: -1 if number % 2 else 1]:
                 if one.name not in outcome.faults:
                     _tried(one, task, outcome, lambda one, task: crawled(one, task, pinned), setting.say)
     return outcome

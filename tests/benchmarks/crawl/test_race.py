@@ -132,6 +132,14 @@ def test_plain_sockets_ask_for_every_page_once(tmp_path: Path) -> None:
         assert raced(Site(pages=pages), (RAW,), setting(tmp_path, pages), serve=process.serving).faults == {}
 
 
+def test_each_round_goes_back_the_way_the_one_before_came(tmp_path: Path) -> None:
+    """So whoever is beside another is so in all rounds, and nobody is always the first."""
+    told: list[str] = []
+    each = tuple(replace(RAW, name=name) for name in "abc")
+    raced(Site(pages=5), each, replace(setting(tmp_path, 5, rounds=3), say=told.append), serve=process.serving)
+    assert [line[0] for line in told] == [*"abc", *"cba", *"abc"]
+
+
 def test_both_crawls_of_which_memory_is_compared_have_the_same_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
