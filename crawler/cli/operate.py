@@ -81,10 +81,10 @@ def _steered(directory: Path, command: OperateCommand) -> str:
 
 
 def _refuse_if_held(directory: Path) -> None:
-    """Raises: JobInUse if the job is taken, though nobody answers: it is being opened or closed."""
+    """Raises: JobInUse if the job is taken, though nobody answers."""
     held, pid = who_holds(directory)
     if held:
-        raise JobInUse(directory, pid)
+        raise JobInUse(directory, pid, "the job is being opened, closed or changed: ask again in a moment")
 
 
 # Status

@@ -80,9 +80,11 @@ class JobUnfinished(UsageError):
 class JobInUse(CrawlerError):
     """Another process works on the job."""
 
-    def __init__(self, directory: Path, pid: int | None) -> None:
+    def __init__(
+        self, directory: Path, pid: int | None, advice: str = "wait until it ends, or choose another --job"
+    ) -> None:
         holder = "another process" if pid is None else f"process {pid}"
-        super().__init__(f"{directory}: in use by {holder}; wait until it ends, or choose another --job")
+        super().__init__(f"{directory}: in use by {holder}; {advice}")
         self.pid = pid  #: who holds it; None if it had no time yet to say so
 
 

@@ -29,8 +29,14 @@ SUBJECTS: dict[str, tuple[Group, ...]] = {
     "crawl": crawl.GROUPS,
     "profile": profile.GROUPS,
 }
-#: The subjects that take `Wishes`.
-CRAWLING = ("crawl", "profile")
+#: Which subjects take which options of their own.
+TAKE = {
+    "rounds": ("crawl",),
+    "pages": ("crawl", "profile"),
+    "loop": ("crawl", "profile"),
+    "peers": ("crawl",),
+    "compiled": ("frontier",),
+}
 
 
 _NO_WISHES = Wishes()
@@ -41,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         groups, wishes = chosen(SUBJECTS[asked.subject], asked.only), wishes_of(asked)
+        check_folders(asked.folder, asked.peers)
     except ValueError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -79,16 +86,23 @@ def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
 
 
 def wishes_of(asked: argparse.Namespace) -> Wishes:
-    """What was asked of crawls. Raises: ValueError if the subject does not crawl, or a count is not positive."""
-    given = {name: value for name in _WISHES if (value := getattr(asked, name)) is not None}
-    if given and asked.subject not in CRAWLING:
-        raise ValueError(f"--{next(iter(given))} is for {' and '.join(CRAWLING)}, not for {asked.subject}")
-    if least := [name for name in ("rounds", "pages") if given.get(name, 1) < 1]:
-        raise ValueError(f"--{least[0]} must be at least 1")
+    """What was asked of crawls. Raises: ValueError if an option is not the subject's, or a count is too small."""
+    given = {name: value for name in TAKE if (value := getattr(asked, name)) not in (None, False)}
+    if others := [name for name in given if asked.subject not in TAKE[name]]:
+        raise ValueError(f"--{others[0]} is for {' and '.join(TAKE[others[0]])}, not for {asked.subject}")
+    for name, least in (("rounds", 1), ("pages", 2)):
+        if given.get(name, least) < least:
+            raise ValueError(f"--{name} must be at least {least}")
+    given.pop("compiled", None)
     return Wishes(**given)
 
 
-_WISHES = ("rounds", "pages", "loop", "peers")
+def check_folders(folder: Path | None, peers: Path | None) -> None:
+    """Raises: ValueError if the former is no folder, or the latter is something else than one."""
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"--folder {folder}: there is no such folder")
+    if peers is not None and peers.exists() and not peers.is_dir():
+        raise ValueError(f"--peers {peers}: that is no folder")
 
 
 def judged_rows(
@@ -133,18 +147,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", metavar="GROUP", action="append", default=[], help="this group alone; may be repeated"
     )
-    parser.add_argument("--quick", action="store_true", help="a small version: a twentieth of the keys")
-    parser.add_argument(FLAG, action="store_true", help="build a wheel with compiled modules and measure that")
+    parser.add_argument("--quick", action="store_true", help="a small version: a twentieth of the keys or pages")
+    parser.add_argument(FLAG, action="store_true", help="frontier: build a wheel with compiled modules, measure that")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument(
         "--folder", type=Path, help="where the temporary folders are made (a real disk; default: TMPDIR)"
     )
-    crawling = parser.add_argument_group("crawl")
-    crawling.add_argument("--rounds", type=int, help="rounds of crawls in turns (default: 5)")
+    crawling = parser.add_argument_group("crawl and profile")
+    crawling.add_argument("--rounds", type=int, help="crawl: rounds of crawls in turns (default: 5)")
     crawling.add_argument("--pages", type=int, help="pages of the site (default: 3000)")
     crawling.add_argument("--loop", choices=("asyncio", "uvloop"), help="everyone's event loop (default: asyncio)")
     crawling.add_argument(
-        "--peers", type=Path, help="where the peers' environments are, or are made (default: a cache)"
+        "--peers", type=Path, help="crawl: where the peers' environments are, or are made (default: a cache)"
     )
     return parser
 

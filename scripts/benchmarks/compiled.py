@@ -65,7 +65,7 @@ def check_compiler() -> None:
 
 def _built(folder: Path) -> Path:
     """The wheel, made there out of an sdist: in the clone the compiler would leave modules that Python then prefers."""
-    environment = os.environ | {"HATCH_BUILD_HOOKS_ENABLE": "1"}
+    environment = os.environ | {"HATCH_BUILD_HOOKS_ENABLE": "1", "TMPDIR": str(folder)}
     command = [sys.executable, "-m", "build", "--outdir", str(folder), str(REPOSITORY)]
     log = folder / "build.log"
     with log.open("wb") as output:

@@ -84,8 +84,8 @@ class Setting:
 
     @property
     def pages(self) -> int:
-        """Pages of the site that is crawled."""
-        return self.count(self.wishes.pages)
+        """Pages of the site that is crawled; two at least, since one has no rate."""
+        return max(self.count(self.wishes.pages), 2)
 
     def count(self, full: int) -> int:
         """That many keys, or a twentieth of them in the small version."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks import __main__ as bench
-from scripts.benchmarks.rows import Group, Row, Setting
+from scripts.benchmarks.rows import Group, Row, Setting, Wishes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -40,6 +40,25 @@ def test_an_unknown_group_is_refused_with_the_known_ones(capsys: pytest.CaptureF
     told = capsys.readouterr().err
     assert "--only unique" in told
     assert "uniq-64" in told
+
+
+def test_folders_that_cannot_serve_are_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line each."""
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    for option, path in (("--folder", file), ("--folder", tmp_path / "gone"), ("--peers", file)):
+        assert bench.main(["crawl", option, str(path)]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"bench: {option} {path}: ")
+        assert told.count("\n") == 1
+
+
+def test_a_small_version_has_pages_enough_for_a_rate(tmp_path: Path) -> None:
+    """Between two requests at least."""
+    setting = Setting(folder=tmp_path, is_quick=True, say=lambda _: None, wishes=Wishes(pages=10))
+    assert setting.pages == 2
 
 
 def test_a_group_that_fails_costs_no_other_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

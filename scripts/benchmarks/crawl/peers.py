@@ -33,7 +33,10 @@ class Peers:
     def python(self, peer: str) -> Path:
         """The interpreter that has the peer; the environment is made if it is not there. Raises: PeerMissing."""
         place = self.folder / peer
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PeerMissing(f"{self.folder}: {error.strerror}") from error
         with (self.folder / f"{peer}.lock").open("w") as lock:  # another bench may be at it
             fcntl.flock(lock, fcntl.LOCK_EX)
             return self._made(peer, place)

@@ -25,6 +25,8 @@ from scripts.benchmarks.site.tally import Tally
 
 #: A bare loop that had less of its core than that shared it with others.
 UNSHARED = 0.8
+#: CPU time of crawls that used less is not compared: the kernel tells it in steps of 10 ms.
+TOLD_CPU_S = 0.2
 #: Serves a site on these cores until the block ends.
 Serve = Callable[[Site, Set[int]], AbstractContextManager[Server]]
 
@@ -35,6 +37,7 @@ class Result:
 
     pages_per_s: float  #: from the first request to the last
     cpu_us: float  #: of a page, in the same time
+    cpu_s: float  #: of all pages
     share: float  #: of its cores that it had: 1 is all of one core
     peak_bytes: int
     own_bytes: int  #: RssAnon at its most
@@ -92,6 +95,7 @@ def result_of(tally: Tally, used: Use) -> Result:
     return Result(
         pages_per_s=tally.pages / tally.took_s,
         cpu_us=1e6 * cpu_s / tally.pages,
+        cpu_s=cpu_s,
         share=cpu_s / tally.took_s,
         peak_bytes=used.peak_bytes,
         own_bytes=used.own_peak_bytes(),
@@ -194,14 +198,14 @@ def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
     if missing:
         return Row(name=name, what=what, measured=None, unit="x", note=f"there is no figure of {' and '.join(missing)}")
     clock = _ratios(outcome.results, asked, lambda result: result.pages_per_s)
-    cpu = _ratios(outcome.results, asked, lambda result: 1 / result.cpu_us)
     return Row(
         name=name,
         what=what,
         measured=statistics.median(clock),
         unit="x",
         target=asked.target,
-        note=f"{min(clock):.3g} to {max(clock):.3g} in {len(clock)} rounds; by CPU time {statistics.median(cpu):.3g}"
+        note=f"{min(clock):.3g} to {max(clock):.3g} in {len(clock)} rounds"
+        + _by_cpu(outcome.results, asked)
         + _hint(outcome.shared, len(clock)),
     )
 
@@ -210,6 +214,13 @@ def _ratios(results: Mapping[str, Sequence[Result]], asked: Compared, speed: Cal
     """One of each round."""
     pairs = zip(results[asked.name], results[asked.over], strict=True)
     return [speed(one) / speed(over) for one, over in pairs]
+
+
+def _by_cpu(results: Mapping[str, Sequence[Result]], asked: Compared) -> str:
+    """The ratio by CPU time; nothing where a crawl was too short to tell it."""
+    if min(result.cpu_s for name in (asked.name, asked.over) for result in results[name]) < TOLD_CPU_S:
+        return ""
+    return f"; by CPU time {statistics.median(_ratios(results, asked, lambda result: 1 / result.cpu_us)):.3g}"
 
 
 def _hint(shared: Sequence[float], rounds: int) -> str:

@@ -27,14 +27,15 @@ def profiled(name: str, *options: str) -> Callable[[Setting], Iterable[Row]]:
             name=name, what="", command=_sampled(options), environment={"PYTHONPATH": str(REPOSITORY)}
         )
         servers, pinned = cores()
-        with serving(Site(pages=setting.pages), servers) as server:
+        pages = setting.wishes.pages  # a small version would say nothing: there is a look each few pages
+        with serving(Site(pages=pages), servers) as server:
             task = task_of(server, setting)
             used = observe(contestant.command(task), pinned, contestant.environment)
             tally = server.tally()
-        if fault := tally.fault(setting.pages):
+        if fault := tally.fault(pages):
             raise CrawlFailed(fault)
         looks: list[Look] = json.loads((setting.folder / _LOOKS).read_text(encoding="utf-8"))
-        yield from rows(name, stages_us(looks, tally), result_of(tally, used).cpu_us)
+        yield from rows(name, stages_us(looks, tally), result_of(tally, used).cpu_us, len(between(looks, tally)))
 
     return measured
 
@@ -52,20 +53,26 @@ def _sampled(options: Sequence[str]) -> Callable[[Task], Sequence[str]]:
 def stages_us(looks: Iterable[Look], tally: Tally) -> dict[str, float]:
     """Microseconds of a page by stage, of the looks from the first request to the last."""
     parts = dict.fromkeys(STAGES, 0.0)
-    for at_s, used in looks:
-        if tally.first_s <= at_s <= tally.last_s:
-            for stage, seconds in used.items():
-                parts[stage] += 1e6 * seconds / tally.pages
+    for _, used in between(looks, tally):
+        for stage, seconds in used.items():
+            parts[stage] += 1e6 * seconds / tally.pages
     return parts
 
 
-def rows(name: str, parts: Mapping[str, float], kernel_us: float) -> Iterator[Row]:
-    """A row a stage, in their order, then the sum."""
+def between(looks: Iterable[Look], tally: Tally) -> list[Look]:
+    """The looks from the first request to the last."""
+    return [look for look in looks if tally.first_s <= look[0] <= tally.last_s]
+
+
+def rows(name: str, parts: Mapping[str, float], kernel_us: float, looks: int) -> Iterator[Row]:
+    """A row a stage, in their order, then the sum, which says in how many looks it was found."""
     whole = sum(parts.values())
     for stage, what in STAGES.items():
         share = 100 * parts[stage] / whole if whole else 0.0
         yield Row(name=f"{name}/{stage}", what=f"{what}: {share:.1f} %", measured=parts[stage], unit="µs")
-    yield Row(name=f"{name}/sum", what="CPU time of a page, all of these", measured=whole, unit="µs")
+    yield Row(
+        name=f"{name}/sum", what="CPU time of a page, all of these", measured=whole, unit="µs", note=f"{looks:,} looks"
+    )
     yield Row(
         name=f"{name}/kernel",
         what="the same as the kernel counts it",

@@ -1,7 +1,8 @@
 """A crawl that is sampled: `python -m scripts.benchmarks.profile.sampled FILE ARGUMENT...` runs `anabranch ARGUMENT...`.
 
-Each millisecond of the process's CPU time, every thread's own CPU time since the last look goes to the stage that its stack is
-in now, so that the parts add up to the whole. FILE gets the looks as JSON: `[epoch seconds, {stage: CPU seconds}]` each. What
+At each tick of the kernel in which the process runs (each millisecond of its CPU time; each 4 ms where there are 250 a second),
+every thread's own CPU time since the last look goes to the stage that its stack is in now, so the parts add up to the whole.
+FILE gets the looks as JSON: `[epoch seconds, {stage: CPU seconds}]` each. What
 the looking takes goes to no stage.
 """
 

@@ -22,6 +22,13 @@ def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(
             asked.python("scrapy")
 
 
+def test_a_place_where_none_can_be_made_is_named(tmp_path: Path) -> None:
+    """The other contestants keep their figures."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(PeerMissing, match="file: File exists"):
+        Peers(folder=tmp_path / "file", say=lambda _: None).python("scrapy")
+
+
 def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is to hold something else."""
     made: list[str] = []

@@ -32,10 +32,11 @@ from scripts.benchmarks.site.pages import Site
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 
 
-def result(pages_per_s: float, *, cpu_us: float = 100.0, share: float = 0.95) -> Result:
+def result(pages_per_s: float, *, cpu_us: float = 100.0, cpu_s: float = 1.0, share: float = 0.95) -> Result:
     return Result(
         pages_per_s=pages_per_s,
         cpu_us=cpu_us,
+        cpu_s=cpu_s,
         share=share,
         peak_bytes=1 << 20,
         own_bytes=1 << 19,
@@ -67,6 +68,14 @@ def test_a_shared_core_makes_hints_of_the_ratios() -> None:
     assert "HINT" not in ratio("one-host", asked, alone).note
     alone.results["bare"][1] = result(2, share=0.5)
     assert "A HINT: in 1 of 2 rounds" in ratio("one-host", asked, alone).note
+
+
+def test_crawls_that_were_too_short_are_not_compared_by_cpu_time() -> None:
+    """The kernel tells it in steps; of a crawl of a few milliseconds it may be none at all."""
+    asked, held = Compared(name="durable", over="bare"), outcome(durable=[1, 1], bare=[2, 2])
+    assert "by CPU time 1" in ratio("one-host", asked, held).note
+    held.results["bare"][1] = result(2, cpu_us=0.0, cpu_s=0.0)
+    assert "CPU" not in ratio("one-host", asked, held).note
 
 
 def test_who_could_not_crawl_is_named_with_the_reason() -> None:
@@ -193,10 +202,12 @@ def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> Non
 
 
 def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong group is refused with the names of the right ones; what only crawls take is refused elsewhere."""
+    """A wrong group is refused with the names of the right ones; what a subject does not take is refused."""
     assert bench.main(["crawl", "--only", "host"]) == 2
     told = capsys.readouterr().err
     assert all(group.name in told for group in GROUPS)
     assert bench.main(["dedup", "--rounds", "3"]) == 2
     assert "--rounds is for crawl" in capsys.readouterr().err
+    assert bench.main(["profile", "--rounds", "3"]) == bench.main(["crawl", "--compiled"]) == 2
+    assert "--compiled is for frontier, not for crawl" in capsys.readouterr().err
     assert bench.main(["crawl", "--pages", "0"]) == 2

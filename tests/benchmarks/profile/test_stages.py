@@ -60,9 +60,10 @@ def test_only_what_lies_between_the_first_request_and_the_last_counts() -> None:
 def test_the_table_adds_up() -> None:
     """The sum is that of the rows above it, each stage has one, and their shares are of the sum."""
     parts = {stage: float(number) for number, stage in enumerate(STAGES)}
-    *each, whole, kernel = rows("durable", parts, 70.0)
+    *each, whole, kernel = rows("durable", parts, 70.0, 1234)
     assert [row.name for row in each] == [f"durable/{stage}" for stage in STAGES]
     assert whole.measured == sum(row.measured or 0 for row in each) == 66.0
+    assert whole.note == "1,234 looks"
     assert each[11].what.endswith(": 16.7 %")
     assert kernel.measured == 70.0
 
