@@ -87,7 +87,8 @@ def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
 
 def wishes_of(asked: argparse.Namespace) -> Wishes:
     """What was asked of crawls. Raises: ValueError if an option is not the subject's, or a count is too small."""
-    given = {name: value for name in TAKE if (value := getattr(asked, name)) not in (None, False)}
+    given = {name: getattr(asked, name) for name in TAKE}
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
     if others := [name for name in given if asked.subject not in TAKE[name]]:
         raise ValueError(f"--{others[0]} is for {' and '.join(TAKE[others[0]])}, not for {asked.subject}")
     for name, least in (("rounds", 1), ("pages", 2)):
