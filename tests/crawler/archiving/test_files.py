@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -186,15 +184,6 @@ def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_pat
     assert len(found) == len(set(found)) <= len(acknowledged) + 30 * 16
     assert sorted(fields["url"] for fields in index_of(tmp_path)) == sorted(found)
     assert set((tmp_path / "crawl.log").read_bytes().splitlines()) <= {url.encode() for url in found}
-
-
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """Files may grow to this many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-    yield 100_000
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_a_disk_that_is_full_in_the_middle_of_a_record_takes_the_whole_group_back(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +16,6 @@ from frontier.embedding import folder
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "a.log"
-
-
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """Files may grow to this many bytes."""
-    action = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    yield 1000
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, action)
 
 
 def refuse(*_: object) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -294,15 +293,6 @@ async def test_a_full_disk_is_told_from_other_failures() -> None:
     assert isinstance(raised.value, JournalFailed)
     assert isinstance(raised.value.__cause__, OSError)
     await journal.close()
-
-
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """Files may grow to this many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    yield 10_000
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_a_group_that_was_written_in_part_is_taken_back(log: Path, pages: Path, small_files: int) -> None:
