@@ -87,8 +87,7 @@ def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
 
 def wishes_of(asked: argparse.Namespace) -> Wishes:
     """What was asked of crawls. Raises: ValueError if an option is not the subject's, or a count is too small."""
-    given = {name: getattr(asked, name) for name in TAKE}
-    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    given = {name: value for name in TAKE if (value := getattr(asked, name)) is not None}
     if others := [name for name in given if asked.subject not in TAKE[name]]:
         raise ValueError(f"--{others[0]} is for {' and '.join(TAKE[others[0]])}, not for {asked.subject}")
     for name, least in (("rounds", 1), ("pages", 2)):
@@ -149,7 +148,9 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="GROUP", action="append", default=[], help="this group alone; may be repeated"
     )
     parser.add_argument("--quick", action="store_true", help="a small version: a twentieth of the keys or pages")
-    parser.add_argument(FLAG, action="store_true", help="frontier: build a wheel with compiled modules, measure that")
+    parser.add_argument(
+        FLAG, action="store_true", default=None, help="frontier: build a wheel with compiled modules, measure that"
+    )
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument(
         "--folder", type=Path, help="where the temporary folders are made (a real disk; default: TMPDIR)"
