@@ -19,7 +19,7 @@ from crawler.scope.opening import open_scope
 from crawler.scope.quotas import OverQuota, Quotas, Used, over_quota
 from crawler.scope.ruling import Scope
 from crawler.scope.similar import Similar, open_similar
-from crawler.urls.canonicalization import Canonicalizer, KeyOf
+from crawler.urls.canonicalization import Canonicalizer
 from frontier.aio import AsyncFrontier
 
 
@@ -28,7 +28,7 @@ class Admission:
     """Which URLs are taken, and what counts as one."""
 
     scope: Scope
-    key: KeyOf
+    canonicalizer: Canonicalizer  #: makes the keys for dedup
     similar: Similar | None  #: None: the order asks for none
     unlike: Unlike | None  #: the same as a step of the chain
     known: Known | None = None  #: URLs that need not be judged again; None: each one is
@@ -36,14 +36,14 @@ class Admission:
 
 async def open_admission(order: CrawlOrder, state: Path, frontier: AsyncFrontier, opened: AsyncExitStack) -> Admission:
     """Open all that the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
-    scope, key = open_scope(order.scope), Canonicalizer(order.urls.canonicalization).key
-    known = None if _asks_own(order) else Known()
+    scope, canonicalizer = open_scope(order.scope), Canonicalizer(order.urls.canonicalization)
+    known = None if _asks_own(order) else Known(frontier.core.unseen)
     similar = await open_similar(state, order.scope)
     if similar is None:
-        return Admission(scope=scope, key=key, similar=None, unlike=None, known=known)
+        return Admission(scope=scope, canonicalizer=canonicalizer, similar=None, unlike=None, known=known)
     unlike = Unlike(similar, frontier.flush)
     opened.push_async_callback(unlike.close)
-    return Admission(scope=scope, key=key, similar=similar, unlike=unlike, known=known)
+    return Admission(scope=scope, canonicalizer=canonicalizer, similar=similar, unlike=unlike, known=known)
 
 
 def _asks_own(order: CrawlOrder) -> bool:

@@ -88,7 +88,7 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
         accounts=tools.accounts,
         fetched_bytes=await asyncio.to_thread(_begun_with, run.job.state),
         pool=_pool(run, tools.frontier, chain, dispose),
-        judge=Judge(admission.scope, admission.key, book, admission.similar, robots_words(chain)),
+        judge=Judge(admission.scope, admission.canonicalizer.key, book, admission.similar, robots_words(chain)),
     )
     if portion is not None:
         parts.seeding.mine = portion.owns
@@ -147,7 +147,7 @@ def _seeding(run: Run, book: Book, admission: Admission, frontier: AsyncFrontier
         book,
         admission.scope,
         frontier,
-        Marks(admission.key, tags),
+        Marks(admission.canonicalizer.key, tags),
         sitemaps=run.order.extract.sitemaps,
         given=None if admission.unlike is None else admission.unlike.keep,
     )

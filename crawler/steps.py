@@ -56,7 +56,7 @@ class Tools:
 def steps(order: CrawlOrder, tools: Tools) -> Iterator[Processor]:
     """The processors of the order's chain. Raises: OrderError for an own one that is none."""
     admission = tools.admission
-    candidates = Candidates(admission.scope, admission.key, tools.seeding.redirected, admission.known)
+    candidates = Candidates(admission.scope, admission.canonicalizer, tools.seeding.redirected, admission.known)
     yield Preselect(admission.scope, order.scope.block, host_quotas(order.limits, tools.accounts, tools.clock))
     yield NamePrecondition(tools.resolver, tools.recorder.lookup, tools.fetcher.uses_proxy)
     yield _robots(order, tools, candidates)

@@ -29,6 +29,9 @@ _MASK_40 = (1 << 40) - 1
 _MASK_64 = (1 << 64) - 1
 #: Of SplitMix64: the step of its state and the two factors of its output function.
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+#: The same and shifts as numpy's numbers: making one takes as long as a step with it.
+_STEP, _FACTOR_1, _FACTOR_2, _LOW_40 = map(np.uint64, (_GAMMA, _MIX_1, _MIX_2, _MASK_40))
+_1, _16, _24, _27, _30, _31, _40 = map(np.uint64, (1, 16, 24, 27, 30, 31, 40))
 _T = TypeVar("_T", bound=np.generic)
 
 
@@ -63,8 +66,11 @@ def map_hashes(elements: Fingerprints) -> tuple[IntArray, IntArray]:
     Position i is (first + i * second) mod m: double hashing. An odd step over a power of two never meets itself.
     """
     high, low = elements[:, _HIGH], elements[:, _LOW]
-    second = (low >> np.uint64(40) | high << np.uint64(24)) & np.uint64(_MASK_40) | np.uint64(1)
-    return (low & np.uint64(_MASK_40)).view(np.int64), second.view(np.int64)
+    second = low >> _40
+    second |= high << _24
+    second &= _LOW_40
+    second |= _1
+    return (low & _LOW_40).view(np.int64), second.view(np.int64)
 
 
 def map_hashes_of(element: int) -> tuple[int, int]:
@@ -74,7 +80,7 @@ def map_hashes_of(element: int) -> tuple[int, int]:
 
 def locations(elements: Fingerprints) -> HashArray:
     """Bits 80-127 of each fingerprint, from which every level's LocHash is made."""
-    return elements[:, _HIGH] >> np.uint64(16)
+    return elements[:, _HIGH] >> _16
 
 
 def location_of(element: int) -> int:
@@ -84,7 +90,7 @@ def location_of(element: int) -> int:
 
 def loc_hash(location: HashArray, level: int) -> HashArray:
     """LocHash of a level: splitmix64(location xor level), to be taken mod the fan-out of a node of that level."""
-    return splitmix64(location ^ np.uint64(level))
+    return splitmix64(location ^ np.uint64(level) if level else location)
 
 
 def loc_hash_of(location: int, level: int) -> int:
@@ -97,10 +103,13 @@ def loc_hash_of(location: int, level: int) -> int:
 
 def splitmix64(numbers: HashArray) -> HashArray:
     """The output function of SplitMix64 (Steele, Lea, Flood 2014; Vigna's splitmix64.c), for states `numbers`."""
-    mixed = numbers + np.uint64(_GAMMA)
-    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(_MIX_1)
-    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(_MIX_2)
-    return mixed ^ mixed >> np.uint64(31)
+    mixed = numbers + _STEP
+    mixed ^= mixed >> _30
+    mixed *= _FACTOR_1
+    mixed ^= mixed >> _27
+    mixed *= _FACTOR_2
+    mixed ^= mixed >> _31
+    return mixed
 
 
 def distinct(elements: Fingerprints) -> Fingerprints:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import compress, islice
+from operator import not_
 from typing import Final
 
 from dedup.uniq import UniqFilter, UniqStatistics
@@ -23,6 +24,8 @@ from dedup.uniq import UniqFilter, UniqStatistics
 LIMIT: Final = 8192
 #: Earlier keys that a call puts into the UniqFilter while it grows up, beside twice as many as it marks.
 SLICE: Final = 64
+#: Of so many keys at once the UniqFilter is asked without a look at the recent ones, which would take as long.
+MANY: Final = 256
 
 
 class YoungFilter:
@@ -45,16 +48,17 @@ class YoungFilter:
         recent, older = self._recent, self._older
         if not self._is_grown:
             return [key not in recent for key in keys]
-        new = [key not in recent and key not in older for key in keys]
-        asked = [place for place, is_new in enumerate(new) if is_new]
-        if asked:
-            answers: list[bool] = self._uniq.unseen([keys[place] for place in asked]).tolist()
-            for place, is_new in zip(asked, answers, strict=True):
-                if not is_new:
-                    new[place] = False
-                    recent.add(keys[place])
-            self._turn()
-        return new
+        if len(keys) >= MANY:
+            all_asked: list[bool] = self._uniq.unseen(keys).tolist()
+            return all_asked
+        asked = [key for key in keys if key not in recent and key not in older]
+        if not asked:
+            return [False] * len(keys)
+        are_new: list[bool] = self._uniq.unseen(asked).tolist()
+        recent.update(asked if True not in are_new else compress(asked, map(not_, are_new)))
+        new = set(compress(asked, are_new))
+        self._turn()
+        return [key in new for key in keys] if new else [False] * len(keys)
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set, and into the UniqFilter if it has grown up. Raises: as `UniqFilter.mark`; repeat it."""

@@ -101,6 +101,11 @@ class Frontier:
         self._drain()
         return self._parts.intake.judge(candidates)[0]
 
+    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """For each dedup key, whether `schedule` may call its URL new; changes nothing. With a filter that blocks: True."""
+        self._drain()
+        return self._parts.intake.unseen(keys)
+
     # URLs out
 
     def lease(self) -> Lease | None:

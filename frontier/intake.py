@@ -121,6 +121,13 @@ class Intake:
         verdicts, fresh = self._judge(candidates)
         return verdicts, fresh.candidates
 
+    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """Which of these keys are new; changes nothing."""
+        answers, pending = self._unseen(keys), self.marking.pending
+        if True not in answers:
+            return answers
+        return [is_unseen and key not in pending for key, is_unseen in zip(keys, answers, strict=True)]
+
     def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
         """The queues that the policy assigns. Raises: PolicyError."""
         return self._assign(urls)
@@ -172,7 +179,7 @@ class Intake:
             verdicts.append(verdict)
         return verdicts, fresh
 
-    def _unseen(self, keys: list[bytes]) -> Sequence[bool]:
+    def _unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         return [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
 
     def _row(self, candidate: Candidate, queue: int, gate: int, precedence: int, via: int) -> Row:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final, cast
 
 from crawler.extracting.links import Link, Reference
+from crawler.extracting.plain import NAMES, PATHS, Spelling, is_plain_name, is_plain_path, origin_if_plain, urls_of
 from crawler.urls.parsing import C0_AND_SPACE, NO_BREAKS, WEB, canonical
 
 #: Where the host of a web URL may begin.
 _AUTHORITY = len("https://")
 _WHOLE_BASE = re.compile(r"(?:https?:)?(?:[?#]|$)", re.IGNORECASE)
-#: Characters of a path that can be written in one way alone.
-_SAFE = r"A-Za-z0-9_~!$&'()*+,;=@.-"
-#: Segments, none of which begins with a dot, and a query.
-_PLAIN_REST = rf"(?:/(?!\.)[:{_SAFE}]*+)*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@./?-]++)?"
-#: A URL that is its own canonical form if its origin is.
-_PLAIN_URL = re.compile(rf"(https?://[a-z0-9.:\[\]-]++)(?=/){_PLAIN_REST}")
-#: What makes a canonical URL behind an origin: a path; or behind a directory: a name, or more of a path, that is no scheme's.
-_PLAIN_PATH = re.compile(rf"(?=/)(?!//){_PLAIN_REST}")
-_PLAIN_NAME = re.compile(rf"(?!\.)[{_SAFE}]++{_PLAIN_REST}")
 #: What an entry takes in a table, beside the characters of its texts: a reference, a link, their texts' heads and a slot.
 _ENTRY_BYTES = 450
+#: Hashes that are kept of references that were met once: 4 MB.
+_MAX_ONCE: Final = 1 << 16
+#: So many that are new are looked at together.
+_MANY: Final = 4
 #: What a reference is that leads nowhere.
 NO_LINK: Final = Link("", "")
 
+_new: Final = tuple.__new__  # a quarter of the price of Link(…)
 _Answers = dict[Reference, Link]
 
 
@@ -52,6 +50,7 @@ class LinkResolver:
         self._answers: dict[str, _Answers] = {}  # by origin, or by directory
         self._origins: set[str] = set()  # that are canonical as they stand
         self._nothing: _Answers = {}  # stays empty
+        self._once: set[int] = set()  # hashes of references that were found plain among others
 
     def __len__(self) -> int:
         """What is held: answers, and the origins and directories they belong to."""
@@ -85,11 +84,15 @@ class LinkResolver:
 
     def _fill(self, links: list[Link | None], base: str, references: Sequence[Reference]) -> None:
         """Put in those that are not there yet."""
+        missing = [number for number, link in enumerate(links) if link is None]
         directory, origin = _directory(base), _origin(base)
         of_directory, of_origin = self._of(directory), self._of(origin)
-        for number, reference in enumerate(references):
-            if links[number] is not None:
-                continue
+        if len(missing) >= _MANY:
+            missing = self._fill_plain(links, references, missing, urls_of(origin), "", self._absolute)
+            missing = self._fill_plain(links, references, missing, PATHS, origin, of_origin)
+            missing = self._fill_plain(links, references, missing, NAMES, directory, of_directory)
+        for number in missing:
+            reference = references[number]
             text = reference[0]
             if text.startswith("/"):
                 known, place = of_origin, origin
@@ -98,6 +101,44 @@ class LinkResolver:
             else:
                 known, place = of_directory, directory
             links[number] = known.get(reference) or self._learn(base, place, reference, known)
+
+    def _fill_plain(
+        self,
+        links: list[Link | None],
+        references: Sequence[Reference],
+        missing: list[int],
+        spelling: Spelling,
+        place: str,
+        known: _Answers,
+    ) -> list[int]:
+        """Put in those that are spelled so, if they are many, short and all plain; the answer is what is missing then.
+
+        `place` and `known` are as in `_learn`.
+        """
+        begins = spelling.begins
+        chosen = [number for number in missing if begins(references[number][0]) and references[number] not in known]
+        met = [references[number] for number in chosen]
+        if len(chosen) < _MANY or known is self._nothing or not self._are_plain([text for text, _, _ in met], spelling):
+            return missing
+        made = _placed(place, met)
+        for number, link in zip(chosen, made, strict=True):
+            links[number] = link
+        self._keep_again(met, made, known)
+        return [number for number in missing if links[number] is None]
+
+    def _are_plain(self, texts: Sequence[str], spelling: Spelling) -> bool:
+        return max(map(len, texts)) <= self.MAX_KEPT_CHARS and spelling.are_plain(texts)
+
+    def _keep_again(self, met: Sequence[Reference], made: Sequence[Link], known: _Answers) -> None:
+        """Keep those that were met before: of most links of a large crawl the first time is the last one for long."""
+        once, numbers = self._once, list(map(hash, met))
+        if not once.isdisjoint(numbers):
+            for number, reference, link in zip(numbers, met, made, strict=True):
+                if number in once and self._has_room:
+                    self._keep(reference, link, known)
+        once.update(numbers)
+        if len(once) > _MAX_ONCE:
+            once.clear()
 
     @property
     def _has_room(self) -> bool:
@@ -123,28 +164,31 @@ class LinkResolver:
         else:
             link = _link(self._parsed(base, text), hop, context)
             is_for_all = not place or not _needs_whole_base(text)
-        if is_for_all and self._has_room and max(len(link.url), len(context)) <= self.MAX_KEPT_CHARS:
+        if is_for_all and self._has_room:
+            self._keep(reference, link, known)
+        return link
+
+    def _keep(self, reference: Reference, link: Link, known: _Answers) -> None:
+        text, _, context = reference
+        if max(len(link.url), len(context)) <= self.MAX_KEPT_CHARS:
             known[reference] = link
             self._count(_bytes_of(text) + len(link.url) + _bytes_of(context))
-        return link
 
     def _plain(self, place: str, text: str) -> str | None:
         """The URL if it can be had without parsing."""
         if not place:
-            plain = _PLAIN_URL.fullmatch(text)
-            return text if plain is not None and plain[1] in self._origins else None
-        pattern = _PLAIN_PATH if text.startswith("/") else _PLAIN_NAME
-        return place + text if pattern.fullmatch(text) else None
+            return text if origin_if_plain(text) in self._origins else None
+        return place + text if (is_plain_path(text) if text.startswith("/") else is_plain_name(text)) else None
 
     def _parsed(self, base: str, text: str) -> str | None:
         """An absolute one that is canonical as it stands says so of its origin."""
         url = canonical(text, base)
         if url != text:
             return url
-        plain = _PLAIN_URL.fullmatch(text)
-        if plain is not None and self._has_room:
-            self._origins.add(plain[1])
-            self._count(len(plain[1]))
+        origin = origin_if_plain(text)
+        if origin is not None and self._has_room:
+            self._origins.add(origin)
+            self._count(len(origin))
         return text  # one text instead of two
 
     def _count(self, size_bytes: int) -> None:
@@ -154,6 +198,13 @@ class LinkResolver:
 
 def _link(url: str | None, hop: str, context: str) -> Link:
     return Link(url, hop, context) if url else NO_LINK
+
+
+def _placed(place: str, met: Sequence[Reference]) -> list[Link]:
+    """Plain references behind their place; of absolute ones the text is not there twice."""
+    if not place:
+        return list(map(_new, repeat(Link), met))
+    return [_new(Link, (place + text, hop, context)) for text, hop, context in met]
 
 
 def _origin(base: str) -> str:

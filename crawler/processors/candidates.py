@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import compress
 
 import structlog
 
@@ -15,7 +16,7 @@ from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.processors.known import Known
 from crawler.robots.cache import robots_url
 from crawler.scope.ruling import Scope
-from crawler.urls.canonicalization import KeyOf
+from crawler.urls.canonicalization import Keys
 from crawler.urls.parsing import canonical
 from crawler.visit import LostLink, Visit
 from frontier.aio import AsyncFrontier
@@ -42,12 +43,12 @@ class Candidates:
     def __init__(
         self,
         scope: Scope,
-        key: KeyOf,
+        canonicalizer: Keys,
         new_seed: Callable[[str, str], Awaitable[None]],
         known: Known | None = None,
     ) -> None:
         self._scope = scope
-        self._key = key
+        self._canonicalizer = canonicalizer
         self._new_seed = new_seed
         self._known = known
 
@@ -64,13 +65,13 @@ class Candidates:
                 # All that this seed leads to would be lost with it, and the seed never tried again. Nor may what cannot be
                 # keyed get into the book: every later run would fail on it.
                 self._scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
-                self._key(redirect)
+                self._canonicalizer.key(redirect)
                 await self._new_seed(redirect, visit.lease.url)
             visit.links.append(Link(redirect, REDIRECT))
-        visit.discovered = self._in_scope(visit, visit.links[:CHUNK], hops)
+        visit.discovered = await self._in_scope(visit, visit.links[:CHUNK], hops)
         for start in range(CHUNK, len(visit.links), CHUNK):
             await asyncio.sleep(0)
-            visit.discovered += self._in_scope(visit, visit.links[start : start + CHUNK], hops)
+            visit.discovered += await self._in_scope(visit, visit.links[start : start + CHUNK], hops)
         _tell_lost(visit)
         return Step.PROCEED
 
@@ -80,16 +81,26 @@ class Candidates:
         They are the host's: if it was asked for a sitemap when its robots.txt was fetched, they are not found behind that.
         """
         links = robots_links(lines, robots_url(visit.lease.url))
-        visit.discovered += self._in_scope(visit, links, visit.lease.hops.rstrip(MANIFEST))
+        visit.discovered += self._one_by_one(visit, links, visit.lease.hops.rstrip(MANIFEST))
         _tell_lost(visit)
 
-    def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
-        page, payload = visit.lease.url, visit.lease.payload
-        accepts, key = self._scope.accepts, self._key
+    async def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
         if self._known is not None:
             links = self._known.unknown(links)
         if visit.asked.nofollow:
             links = [link for link in links if visit.asked.may_follow(link.hop)]
+        if self._known is None:
+            return self._one_by_one(visit, links, hops)
+        links = self._scope.accepted(links, hops, visit.lease.url)
+        urls = [link[0] for link in links]
+        keys = self._canonicalizer.keys(urls)
+        new = compress(zip(links, keys, strict=True), await self._known.are_new(urls, keys))
+        return [Candidate(link.url, key, hops + link.hop, visit.lease.payload) for link, key in new]
+
+    def _one_by_one(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
+        """So that functions of the operator's own may fail for some links, and the others are found."""
+        page, payload = visit.lease.url, visit.lease.payload
+        accepts, key = self._scope.accepts, self._canonicalizer.key
         found = []
         for link in links:
             way = hops + link.hop

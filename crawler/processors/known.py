@@ -7,10 +7,11 @@ neither scope nor key, no candidate and no filter. Pure.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from crawler.extracting.links import Link
+from crawler.processors.together import AskedTogether
 from frontier.models import NEW, SEEN, Candidate, Verdict
 
 #: URLs that are remembered at most, a power of two: 8 MiB, whatever their lengths.
@@ -18,6 +19,8 @@ _SLOTS: Final = 1 << 20
 #: Links that are kept as they are, and how long their texts may be: 10 MB, and mostly those that reading pages keeps, too.
 _LATELY: Final = 1 << 14
 _MAX_CHARS: Final = 512
+#: Of fewer URLs that are not remembered the Frontier is not asked before they are candidates.
+_MANY: Final = 4
 
 
 class Known:
@@ -27,10 +30,16 @@ class Known:
     forgotten is a candidate again. A new URL is taken for a known one with a probability of 2^-44: as often as it has the
     fingerprint of one of a million others in the store. The links that were lately found to be known are kept as they are:
     most pages of a site share theirs. Cost: 0.05 µs for one of these, 0.2 µs for another link.
+
+    `unseen` answers for dedup keys whether the Frontier would call them new. It is asked of those that are not remembered.
     """
 
-    def __init__(self, slots: int = _SLOTS, lately: int = _LATELY) -> None:
+    def __init__(
+        self, unseen: Callable[[Sequence[bytes]], Sequence[bool]], slots: int = _SLOTS, lately: int = _LATELY
+    ) -> None:
         assert slots.bit_count() == 1, "a power of two"
+        self._unseen = unseen
+        self._asked = AskedTogether(self._ask)
         self._hashes = array("q", bytes(8)) * slots
         self._mask = slots - 1
         self._lately: set[Link] = set()
@@ -49,6 +58,25 @@ class Known:
         if len(lately) > self._max_lately:
             lately.clear()
         return unknown
+
+    async def are_new(self, urls: Sequence[str], keys: Sequence[bytes | None]) -> Sequence[bool]:
+        """Which of the URLs the Frontier may take; the others are known from now on. Nothing is asked for a few.
+
+        A key is None if the URL is its own. What pages ask in one turn of the loop is asked as one. Cost: 1 µs a URL, a fifth
+        of what a candidate costs.
+        """
+        if len(urls) < _MANY:
+            return [True] * len(urls)
+        return await self._asked(list(zip(urls, keys, strict=True)))
+
+    def _ask(self, asked: Sequence[tuple[str, bytes | None]]) -> Sequence[bool]:
+        are_new = self._unseen([url.encode() if key is None else key for url, key in asked])
+        hashes, mask = self._hashes, self._mask
+        for (url, _), is_new in zip(asked, are_new, strict=True):
+            if not is_new:
+                number = hash(url)
+                hashes[number & mask] = number
+        return are_new
 
     def learn(self, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> None:
         """What the Frontier said of each. What it refused, may take later, or lets another filter decide, is not known."""

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from crawler.outcomes.ownfunctions import RULE, own_function, shown
-from crawler.scope.places import Place
+from crawler.scope.places import Everywhere, Place
 from crawler.scope.surts import SurtSet
 from frontier.policies.surt import parse_surt
 
@@ -79,13 +79,15 @@ class Rule(NamedTuple):
 
 def reject_all() -> Rule:
     """What no later rule accepts is out."""
-    return Rule("all", "reject everything", lambda _url, _hops, _via: Decision.REJECT)
+    return Rule("all", "reject everything", lambda _url, _hops, _via: Decision.REJECT, by_hops=True)
 
 
 def seeds(place: Place) -> Rule:
     """Accept what lies in a place that a seed opened."""
-    holds = place.holds
-    return Rule("seeds", f"accept {place.words}", lambda url, _hops, _via: Decision.ACCEPT if holds(url) else None)
+    holds, words = place.holds, f"accept {place.words}"
+    if isinstance(place, Everywhere):
+        return Rule("seeds", words, lambda _url, _hops, _via: Decision.ACCEPT, by_hops=True)
+    return Rule("seeds", words, lambda url, _hops, _via: Decision.ACCEPT if holds(url) else None)
 
 
 def surt(prefixes: Sequence[str], decision: Decision) -> Rule:
@@ -140,9 +142,8 @@ def embeds(most: int, most_speculative: int = 1) -> Rule:
             return None
         return Decision.ACCEPT
 
-    return Rule(
-        "embeds", f"accept embeds and redirects: at most {most} hops of E, R or X, {most_speculative} of X", ask
-    )
+    words = f"accept embeds and redirects: at most {most} hops of E, R or X, {most_speculative} of X"
+    return Rule("embeds", words, ask, by_hops=True)
 
 
 def path_repeats(most: int) -> Rule:

@@ -109,6 +109,16 @@ def test_a_pending_url_is_seen_before_the_filter_knows_it() -> None:
     assert rig.intake.marking.pending == set()
 
 
+def test_a_key_is_unseen_as_long_as_it_would_be_new() -> None:
+    """Asking changes nothing; from its acceptance on it is seen, durable or not."""
+    rig = build(store=DelayingStore())
+    for _ in range(2):
+        assert list(rig.core.unseen([URL.encode(), b"own"])) == [True, True]
+    rig.core.schedule([Candidate(url="http://b.test/", key=b"own")])
+    assert list(rig.core.unseen([URL.encode(), b"own"])) == [True, False]
+    assert rig.core.said == 1
+
+
 def dead(ordinal: int, url: str) -> Row:
     """A row that another crawl had first."""
     return Row(1, 1, NORMAL, ordinal, url, None, "", 0, 0, None, None)
@@ -390,6 +400,13 @@ class BlockingFilter(ExactFilter):
 
     def mark(self, keys: object) -> None:
         raise AssertionError("it is marked by the store's thread only")
+
+
+def test_with_a_filter_that_blocks_every_key_is_unseen() -> None:
+    """Only the store may ask it."""
+    rig = build()
+    rig.parts.intake._seen = BlockingFilter()
+    assert list(rig.core.unseen([URL.encode()])) == [True]
 
 
 def test_a_filter_that_blocks_is_not_asked_here() -> None:

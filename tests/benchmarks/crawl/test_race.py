@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence, Set
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,18 +187,23 @@ def test_memory_is_judged_by_what_the_larger_crawl_takes_more() -> None:
 
 
 def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
-    """By CPU time, many known URLs over few."""
-    few, many = result(1, cpu_us=1000.0), result(9, cpu_us=1300.0)
+    """By CPU time, many known URLs over few, in each round; of the rounds the median."""
+    few = [result(1, cpu_us=us) for us in (1000.0, 500.0, 1000.0)]
+    many = [result(9, cpu_us=us) for us in (1300.0, 1000.0, 1100.0)]
     *each, found = knowing.rows({10: few, 100: many})
-    assert [row.measured for row in each] == [1000.0, 1300.0]
+    assert [row.measured for row in each] == [1000.0, 1100.0]
     assert (found.measured, found.target, found.is_bound) == (1.3, 1.25, True)
+    assert found.note == "1.1 to 2 in 3 rounds"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
 def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
     """What was loaded is not asked for, and all pages are, though a chain of pages is longer than a crawl goes by itself."""
-    assert knowing._crawled(50, setting(tmp_path, 64 * 22)).pages_per_s > 0
+    with ExitStack() as running:
+        job = knowing._loaded(50, setting(tmp_path, 64 * 22), running)
+        assert all(knowing.goes_on(job).pages_per_s > 0 for _ in range(2))
+    assert list(tmp_path.iterdir()) == [job.folder]
 
 
 def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,9 +132,9 @@ def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> No
     links = ["/./x", "http://b.test/", "mailto:a", "./y"]
     resolved(resolver, "http://a.test/1/a", links)
     assert resolved(resolver, "http://a.test/1/b?c/d", links)[3] == "http://a.test/1/y"
-    assert parsed == links
+    assert sorted(parsed) == sorted(links)
     assert resolved(resolver, "http://a.test/2/", links)[3] == "http://a.test/2/y"
-    assert parsed == [*links, "mailto:a", "./y"]
+    assert parsed[4:] == ["mailto:a", "./y"]
 
 
 def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,8 @@ def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch
 def test_the_resolver_is_bounded() -> None:
     """Neither many links, nor many directories, nor long links make it grow past its limit and one page."""
     resolver = LinkResolver(max_entries=10)
-    resolved(resolver, "http://a.test/", [str(number) for number in range(100)])
+    for _ in range(2):
+        resolved(resolver, "http://a.test/", [str(number) for number in range(100)])
     assert len(resolver) == 10
     for number in range(100):
         resolved(resolver, f"http://a.test/{number}/", ["?x"])

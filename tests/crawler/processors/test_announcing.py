@@ -20,7 +20,7 @@ def finder():
 
     scope = open_scope(ScopeSection())
     scope.add_seed("http://a.test/")
-    return Candidates(scope, Canonicalizer().key, new_seed).announce
+    return Candidates(scope, Canonicalizer(), new_seed).announce
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ class Crawl:
         self.scope = open_scope(ScopeSection(max_hops=max_hops, max_embeds=0))
         self.scope.add_seed("http://a.test/")
         self.new_seeds = []
-        self.process = Candidates(self.scope, Canonicalizer().key, self._new_seed)
+        self.process = Candidates(self.scope, Canonicalizer(), self._new_seed)
 
     async def _new_seed(self, url, via) -> None:
         self.new_seeds.append((url, via))
@@ -53,14 +53,40 @@ async def test_links_in_scope_become_candidates_with_one_hop_more() -> None:
 
 async def test_a_link_that_is_known_is_no_candidate_and_is_not_judged() -> None:
     """The Frontier would only call it seen. It stays a link of the page."""
-    crawl, known = Fussy(), Known()
+    crawl, known = Crawl(), Known(lambda keys: [True] * len(keys))
     known.learn([Candidate("http://a.test/rule"), Candidate("http://a.test/1")], [NEW, SEEN])
-    process = Candidates(crawl, crawl.key, crawl.crawl._new_seed, known)
+    judged: list[list[Link]] = []
+    crawl.scope.accepted = lambda links, hops, via: judged.append(list(links)) or links
+    process = Candidates(crawl.scope, Canonicalizer(), crawl._new_seed, known)
     one = visit(answer=response())
     one.links = [Link(f"http://a.test/{name}", "L") for name in ("1", "rule", "2")]
     await process(one)
     assert [found.url for found in one.discovered] == ["http://a.test/2"]
-    assert (len(one.links), one.lost_links) == (3, 0)
+    assert (len(one.links), judged) == (3, [one.links[2:]])
+
+
+async def test_a_link_that_the_frontier_has_is_no_candidate() -> None:
+    """It is asked of many at once, by their keys, and only of those in scope."""
+    asked: list[bytes] = []
+
+    def unseen(keys):
+        asked.extend(keys)
+        return [not key.endswith((b"1", b"/p")) for key in keys]
+
+    crawl = Crawl()
+    process = Candidates(crawl.scope, Canonicalizer(), crawl._new_seed, Known(unseen))
+    one = visit(hops="L", answer=response())
+    session = "http://a.test/p;jsessionid=0123456789abcdef"
+    one.links = [Link(f"http://{name}", "L") for name in ("a.test/1", "b.test/", "a.test/2", "a.test/3", "a.test/21")]
+    one.links += [Link(session, "L"), Link("http://a.test/4;jsessionid=0123456789abcdef", "E")]
+    await process(one)
+    assert asked == [b"http://a.test/1", b"http://a.test/2", b"http://a.test/3", b"http://a.test/21", b"http://a.test/p",
+                     b"http://a.test/4"]  # fmt: skip
+    assert one.discovered == [
+        Candidate(url="http://a.test/2", hops="LL"),
+        Candidate(url="http://a.test/3", hops="LL"),
+        Candidate(url=one.links[6].url, key=b"http://a.test/4", hops="LE"),
+    ]
 
 
 async def test_a_link_that_is_a_hop_too_far_is_no_candidate() -> None:
@@ -89,10 +115,11 @@ async def test_a_seeds_redirect_that_cannot_be_keyed_makes_no_seed() -> None:
     """The book is for ever: the job could never be opened again."""
     crawl = Crawl()
 
-    def key(url):
-        raise OwnFunctionFailed(KEY, "own:key", "fails")
+    class Failing(Canonicalizer):
+        def key(self, url):
+            raise OwnFunctionFailed(KEY, "own:key", "fails")
 
-    process = Candidates(crawl.scope, key, crawl._new_seed)
+    process = Candidates(crawl.scope, Failing(), crawl._new_seed)
     with pytest.raises(OwnFunctionFailed):
         await process(moved("http://b.test/"))
     assert crawl.new_seeds == []
@@ -104,7 +131,7 @@ class Fussy:
     def __init__(self) -> None:
         self.crawl = Crawl()
         self.scope = self.crawl.scope
-        self.process = Candidates(self, self.key, self.crawl._new_seed)
+        self.process = Candidates(self, self, self.crawl._new_seed)
 
     def accepts(self, url, hops, via):
         if "rule" in url:
@@ -211,7 +238,7 @@ async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it()
     """The links stay with the visit: they are what the page says."""
     crawl = Crawl()
     crawl.scope = open_scope(ScopeSection(scope="any"))
-    crawl.process = Candidates(crawl.scope, Canonicalizer().key, crawl._new_seed)
+    crawl.process = Candidates(crawl.scope, Canonicalizer(), crawl._new_seed)
     one = visit(answer=response())
     one.asked = Directives(nofollow=True)
     one.links = [Link(f"http://a.test/{hop}", hop) for hop in "LERXIMS"]
@@ -241,7 +268,7 @@ def test_the_sitemaps_of_a_robots_txt_are_the_hosts() -> None:
 async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) -> None:
     """They are queued and known when the step is over, found on this page; the last chunk is left to the end."""
     monkeypatch.setattr(module, "CHUNK", 3)
-    told, known = [], Known()
+    told, known = [], Known(lambda keys: [True] * len(keys))
 
     async def given(candidates) -> None:
         told.extend(candidates)

@@ -228,7 +228,7 @@ class Ended:
         self.frontier = frontier
         self.statistics = CrawlStatistics(started_s=START_S)
         self.recorder = Recorder(journal, clock)
-        self.known = Known()
+        self.known = Known(lambda keys: [True] * len(keys))
         self.dispose = Disposition(frontier, self.recorder, self.statistics, clock, self.known)
 
     async def lease(self, **left):

@@ -115,3 +115,12 @@ def test_the_quick_answer_is_that_of_the_trace(made: list[Rule], targets: list[T
     for target in targets:
         said = [step.decision for step in whole.trace(target) if step.decision is not None]
         assert whole.accepts(*target) is whole.decide(target).is_accepted is (said[-1:] == [ACCEPT])
+
+
+@given(st.lists(RULES, max_size=7), st.lists(TARGETS, max_size=5), st.text("LE", max_size=2))
+def test_of_many_links_those_are_accepted_that_each_would_be(
+    made: list[Rule], targets: list[Target], hops: str
+) -> None:
+    """With the page's hops and the link's own."""
+    whole, links = scope(*made), [(target.url, target.hops[-1:] or "L", "a/@href") for target in targets]
+    assert whole.accepted(links, hops, A) == [link for link in links if whole.accepts(link[0], hops + link[1], A)]

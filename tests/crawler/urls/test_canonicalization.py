@@ -171,6 +171,26 @@ def test_the_quick_look_overlooks_nothing(url: str, names: list[str]) -> None:
     assert key(url, *names) == rules.canonical(url)
 
 
+@given(st.lists(st.one_of(URLS, URLS.map("http://a.test/".__add__)), max_size=5), NAMES)
+@example(["http://a.test/", "https://a.test:80"], ["default-port"])
+@example(["http://a.test:", "http://a.test/"], ["default-port"])
+@example(["http://a.test/\nhttp://b.test/", "ws://a.test/"], ["default-port"])
+def test_the_keys_of_many_are_those_of_each(urls: list[str], names: list[str]) -> None:
+    """Though one look is for all of them, if none has anything to change."""
+    rules = Canonicalizer(names)
+    assert rules.keys(urls) == [rules.key(url) for url in urls]
+
+
+def test_of_many_without_a_sign_none_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most pages' links are plain; one sign is enough for a look at each."""
+    rules, asked = Canonicalizer(), list[str]()
+    monkeypatch.setattr(rules, "key", asked.append)
+    assert rules.keys(["http://a.test:81/x?a=b:8", "https://b.test/y;z"]) == [None, None]
+    assert asked == []
+    rules.keys(["http://a.test/x", "http://u@b.test/"])
+    assert asked == ["http://a.test/x", "http://u@b.test/"]
+
+
 @given(st.one_of(URLS, URLS.map("http://a.test/".__add__)))
 def test_canonical_urls_have_nothing_for_the_first_three_rules(url: str) -> None:
     """The parser has done it: they are there for keys that embedders give."""
