@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Final, Protocol
 
 from frontier.fingerprints import name_id
@@ -123,10 +124,10 @@ class Intake:
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """Which of these keys are new; changes nothing."""
-        answers, pending = self._unseen(keys), self.marking.pending
-        if True not in answers:
-            return answers
-        return [is_unseen and key not in pending for key, is_unseen in zip(keys, answers, strict=True)]
+        answers = list(self._unseen(keys))
+        for place in list(compress(range(len(answers)), answers)):
+            answers[place] = keys[place] not in self.marking.pending
+        return answers
 
     def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
         """The queues that the policy assigns. Raises: PolicyError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from crawler.extracting.links import Link, Reference
 from crawler.extracting.plain import NAMES, PATHS, Spelling, is_plain_name, is_plain_path, origin_if_plain, urls_of
@@ -16,8 +16,8 @@ _AUTHORITY = len("https://")
 _WHOLE_BASE = re.compile(r"(?:https?:)?(?:[?#]|$)", re.IGNORECASE)
 #: What an entry takes in a table, beside the characters of its texts: a reference, a link, their texts' heads and a slot.
 _ENTRY_BYTES = 450
-#: Hashes that are kept of references that were met once: 4 MB.
-_MAX_ONCE: Final = 1 << 16
+#: Of links that are plain, and cheap to have again, those of every so many times are kept.
+_KEEP_EACH: Final = 8
 #: So many that are new are looked at together.
 _MANY: Final = 4
 #: What a reference is that leads nowhere.
@@ -25,6 +25,14 @@ NO_LINK: Final = Link("", "")
 
 _new: Final = tuple.__new__  # a quarter of the price of Link(…)
 _Answers = dict[Reference, Link]
+
+
+class _Kind(NamedTuple):
+    """References of one page that are written alike."""
+
+    spelling: Spelling
+    place: str  #: the part of the base that one stands behind if it is plain; none if it is absolute
+    known: _Answers
 
 
 class LinkResolver:
@@ -50,7 +58,7 @@ class LinkResolver:
         self._answers: dict[str, _Answers] = {}  # by origin, or by directory
         self._origins: set[str] = set()  # that are canonical as they stand
         self._nothing: _Answers = {}  # stays empty
-        self._once: set[int] = set()  # hashes of references that were found plain among others
+        self._filled = 0  # times that many were plain
 
     def __len__(self) -> int:
         """What is held: answers, and the origins and directories they belong to."""
@@ -71,9 +79,10 @@ class LinkResolver:
             self._answers.clear()
             self._origins.clear()
             self._kept = self._kept_bytes = 0
-        links = list(map(self._likely(base, references).get, references))
+        likely = self._likely(base, references)
+        links = list(map(likely.get, references))
         if not all(links):
-            self._fill(links, base, references)
+            self._fill(links, base, references, likely)
         return cast("list[Link]", links)
 
     def _likely(self, base: str, references: Sequence[Reference]) -> _Answers:
@@ -82,15 +91,17 @@ class LinkResolver:
             return self._absolute
         return self._of(_origin(base) if references[0][0].startswith("/") else _directory(base))
 
-    def _fill(self, links: list[Link | None], base: str, references: Sequence[Reference]) -> None:
-        """Put in those that are not there yet."""
+    def _fill(self, links: list[Link | None], base: str, references: Sequence[Reference], asked: _Answers) -> None:
+        """Put in those that are not there yet, none of which is among those `asked`."""
         missing = [number for number, link in enumerate(links) if link is None]
         directory, origin = _directory(base), _origin(base)
         of_directory, of_origin = self._of(directory), self._of(origin)
         if len(missing) >= _MANY:
-            missing = self._fill_plain(links, references, missing, urls_of(origin), "", self._absolute)
-            missing = self._fill_plain(links, references, missing, PATHS, origin, of_origin)
-            missing = self._fill_plain(links, references, missing, NAMES, directory, of_directory)
+            of_urls = _Kind(urls_of(origin), "", self._absolute)
+            for kind in (of_urls, _Kind(PATHS, origin, of_origin), _Kind(NAMES, directory, of_directory)):
+                missing = self._fill_plain(links, references, missing, kind, asked)
+                if not missing:
+                    return
         for number in missing:
             reference = references[number]
             text = reference[0]
@@ -107,38 +118,35 @@ class LinkResolver:
         links: list[Link | None],
         references: Sequence[Reference],
         missing: list[int],
-        spelling: Spelling,
-        place: str,
-        known: _Answers,
+        kind: _Kind,
+        asked: _Answers,
     ) -> list[int]:
-        """Put in those that are spelled so, if they are many, short and all plain; the answer is what is missing then.
-
-        `place` and `known` are as in `_learn`.
-        """
-        begins = spelling.begins
-        chosen = [number for number in missing if begins(references[number][0]) and references[number] not in known]
+        """Put in those of this kind, if they are many, short and all plain; the answer is what is missing then."""
+        spelling, place, known = kind
+        chosen = missing
+        if not all(map(spelling.begins, [references[number][0] for number in missing])):
+            chosen = [number for number in missing if spelling.begins(references[number][0])]
+        if known is not asked:
+            chosen = [number for number in chosen if references[number] not in known]
         met = [references[number] for number in chosen]
-        if len(chosen) < _MANY or known is self._nothing or not self._are_plain([text for text, _, _ in met], spelling):
+        if len(met) < _MANY or known is self._nothing or not self._are_plain([text for text, _, _ in met], spelling):
             return missing
         made = _placed(place, met)
         for number, link in zip(chosen, made, strict=True):
             links[number] = link
-        self._keep_again(met, made, known)
-        return [number for number in missing if links[number] is None]
+        self._keep_some(met, made, known)
+        return [] if len(chosen) == len(missing) else [number for number in missing if links[number] is None]
 
     def _are_plain(self, texts: Sequence[str], spelling: Spelling) -> bool:
         return max(map(len, texts)) <= self.MAX_KEPT_CHARS and spelling.are_plain(texts)
 
-    def _keep_again(self, met: Sequence[Reference], made: Sequence[Link], known: _Answers) -> None:
-        """Keep those that were met before: of most links of a large crawl the first time is the last one for long."""
-        once, numbers = self._once, list(map(hash, met))
-        if not once.isdisjoint(numbers):
-            for number, reference, link in zip(numbers, met, made, strict=True):
-                if number in once and self._has_room:
+    def _keep_some(self, met: Sequence[Reference], made: Sequence[Link], known: _Answers) -> None:
+        """Those of one call in eight: of most links of a large crawl the first time is the last one for long."""
+        self._filled += 1
+        if self._filled % _KEEP_EACH == 0:
+            for reference, link in zip(met, made, strict=True):
+                if self._has_room:
                     self._keep(reference, link, known)
-        once.update(numbers)
-        if len(once) > _MAX_ONCE:
-            once.clear()
 
     @property
     def _has_room(self) -> bool:
@@ -155,7 +163,7 @@ class LinkResolver:
         return known
 
     def _learn(self, base: str, place: str, reference: Reference, known: _Answers) -> Link:
-        """`place`: the part of the base that the reference stands behind if it is plain; none if it is absolute."""
+        """`place` and `known`: as in `_Kind`."""
         text, hop, context = reference
         if known is self._nothing or len(text) > self.MAX_KEPT_CHARS:
             return _link(canonical(text, base), hop, context)

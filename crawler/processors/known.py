@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import not_
 from typing import Final
 
 from crawler.extracting.links import Link
@@ -38,8 +40,7 @@ class Known:
         self, unseen: Callable[[Sequence[bytes]], Sequence[bool]], slots: int = _SLOTS, lately: int = _LATELY
     ) -> None:
         assert slots.bit_count() == 1, "a power of two"
-        self._unseen = unseen
-        self._asked = AskedTogether(self._ask)
+        self._are_unseen = AskedTogether(unseen)
         self._hashes = array("q", bytes(8)) * slots
         self._mask = slots - 1
         self._lately: set[Link] = set()
@@ -67,15 +68,11 @@ class Known:
         """
         if len(urls) < _MANY:
             return [True] * len(urls)
-        return await self._asked(list(zip(urls, keys, strict=True)))
-
-    def _ask(self, asked: Sequence[tuple[str, bytes | None]]) -> Sequence[bool]:
-        are_new = self._unseen([url.encode() if key is None else key for url, key in asked])
+        asked = [url.encode() if key is None else key for url, key in zip(urls, keys, strict=True)]
+        are_new = await self._are_unseen(asked)
         hashes, mask = self._hashes, self._mask
-        for (url, _), is_new in zip(asked, are_new, strict=True):
-            if not is_new:
-                number = hash(url)
-                hashes[number & mask] = number
+        for number in map(hash, compress(urls, map(not_, are_new))):
+            hashes[number & mask] = number
         return are_new
 
     def learn(self, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> None:

@@ -41,6 +41,7 @@ MAX_PASSES = 8
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
 #: Where the authority of a web URL may begin: what stands before has no sign.
 _AUTHORITY = len("http://")
+_ORIGIN = re.compile(r"https?://[^/?#]*(?=/)")
 _PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r":([0-9]{0,5})$")
 _PORT_HINT = re.compile(r":0*(?:80|443)?(?:[/?#\n]|$)")
@@ -213,13 +214,19 @@ class Canonicalizer:
         return [None] * len(urls) if self._keeps_all(urls) else list(map(self.key, urls))
 
     def _keeps_all(self, urls: Sequence[str]) -> bool:
-        """No rule can have anything to do: all are searched at once, a line each, without their schemes."""
-        if self._sure_signs is None:
-            return False
+        """No rule can have anything to do: all are searched at once, a line each, without their schemes.
+
+        The origin of the first URL, mostly that of all, is looked at once.
+        """
+        if self._sure_signs is None or not urls:
+            return not urls
         lines = "\n".join(("", *urls))
-        bare = lines.replace("\nhttp://", "\n").replace("\nhttps://", "\n")
-        if bare.count("\n") != len(urls) or lines.count("\nhttp") != len(urls):
+        if lines.count("\n") != len(urls) or lines.count("\nhttp") != len(urls):
             return False
+        origin = _ORIGIN.match(urls[0])
+        if origin is not None:
+            lines = "\n" + origin[0] + lines.replace("\n" + origin[0] + "/", "\n/")
+        bare = lines.replace("\nhttp://", "\n").replace("\nhttps://", "\n")
         return not any(sign in bare for sign in self._sure_signs) and not self._is_hinted(bare, 0)
 
     def _is_hinted(self, urls: str, start: int) -> bool:

@@ -174,6 +174,9 @@ def test_the_quick_look_overlooks_nothing(url: str, names: list[str]) -> None:
 @given(st.lists(st.one_of(URLS, URLS.map("http://a.test/".__add__)), max_size=5), NAMES)
 @example(["http://a.test/", "https://a.test:80"], ["default-port"])
 @example(["http://a.test:", "http://a.test/"], ["default-port"])
+@example(["http://a.test:8/", "http://a.test:80/"], ["default-port"])
+@example(["http://a.test:443/", "https://a.test:443/"], ["default-port"])
+@example(["http://u@a.test/", "http://a.test/"], ["userinfo"])
 @example(["http://a.test/\nhttp://b.test/", "ws://a.test/"], ["default-port"])
 def test_the_keys_of_many_are_those_of_each(urls: list[str], names: list[str]) -> None:
     """Though one look is for all of them, if none has anything to change."""
