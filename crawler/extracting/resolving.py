@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Final, NamedTuple, cast
 
 from crawler.extracting.links import Link, Reference
@@ -122,23 +122,23 @@ class LinkResolver:
         asked: _Answers,
     ) -> list[int]:
         """Put in those of this kind, if they are many, short and all plain; the answer is what is missing then."""
-        spelling, place, known = kind
-        chosen = missing
-        if not all(map(spelling.begins, [references[number][0] for number in missing])):
-            chosen = [number for number in missing if spelling.begins(references[number][0])]
-        if known is not asked:
-            chosen = [number for number in chosen if references[number] not in known]
+        chosen = _spelled(references, missing, kind.spelling)
+        if kind.known is not asked:
+            chosen = [number for number in chosen if references[number] not in kind.known]
         met = [references[number] for number in chosen]
-        if len(met) < _MANY or known is self._nothing or not self._are_plain([text for text, _, _ in met], spelling):
+        if not self._are_plain(met, kind):
             return missing
-        made = _placed(place, met)
+        made = _placed(kind.place, met)
         for number, link in zip(chosen, made, strict=True):
             links[number] = link
-        self._keep_some(met, made, known)
+        self._keep_some(met, made, kind.known)
         return [] if len(chosen) == len(missing) else [number for number in missing if links[number] is None]
 
-    def _are_plain(self, texts: Sequence[str], spelling: Spelling) -> bool:
-        return max(map(len, texts)) <= self.MAX_KEPT_CHARS and spelling.are_plain(texts)
+    def _are_plain(self, met: Sequence[Reference], kind: _Kind) -> bool:
+        if len(met) < _MANY or kind.known is self._nothing:
+            return False
+        texts = [reference[0] for reference in met]
+        return max(map(len, texts)) <= self.MAX_KEPT_CHARS and kind.spelling.are_plain(texts)
 
     def _keep_some(self, met: Sequence[Reference], made: Sequence[Link], known: _Answers) -> None:
         """Those of one call in eight: of most links of a large crawl the first time is the last one for long."""
@@ -206,6 +206,12 @@ class LinkResolver:
 
 def _link(url: str | None, hop: str, context: str) -> Link:
     return Link(url, hop, context) if url else NO_LINK
+
+
+def _spelled(references: Sequence[Reference], numbers: list[int], spelling: Spelling) -> list[int]:
+    """Those that begin so; mostly all do."""
+    begins = list(map(spelling.begins, [references[number][0] for number in numbers]))
+    return numbers if all(begins) else list(compress(numbers, begins))
 
 
 def _placed(place: str, met: Sequence[Reference]) -> list[Link]:
