@@ -221,7 +221,7 @@ class Canonicalizer:
         if self._sure_signs is None or not urls:
             return not urls
         lines = "\n".join(("", *urls))
-        if lines.count("\n") != len(urls) or lines.count("\nhttp") != len(urls):
+        if lines.count("\n") != len(urls):
             return False
         origin = _ORIGIN.match(urls[0])
         if origin is not None:

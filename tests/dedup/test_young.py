@@ -66,6 +66,20 @@ def test_answers_do_not_change_while_it_grows_up(young: YoungFilter) -> None:
     assert young.statistics().keys == marked
 
 
+def test_a_grown_filter_answers_of_a_few_recent_keys_itself(
+    young: YoungFilter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many the UniqFilter is asked, which is as quick then; of others in any case."""
+    count, asked = grow(young), list[int]()
+    ask = young._uniq.unseen
+    monkeypatch.setattr(young._uniq, "unseen", lambda keys: asked.append(len(keys)) or ask(keys))
+    young.mark(keys(count, count + 3))
+    assert young.unseen(keys(count, count + 3)) == [False] * 3
+    assert young.unseen(keys(count, count + 5)) == [False] * 3 + [True] * 2
+    assert young.unseen(keys(count, count + 3) * 100) == [False] * 300
+    assert asked == [2, 300]
+
+
 def test_it_grows_up_in_slices(young: YoungFilter, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call pays for all the keys that came before."""
     told: list[int] = []

@@ -165,6 +165,23 @@ def test_the_resolver_is_bounded() -> None:
     assert len(resolver) == kept
 
 
+def test_what_a_mixed_page_has_of_each_kind_is_kept_once() -> None:
+    """Some links are kept by origin, some by directory, some for all; who asks again does not fill the room."""
+    resolver = LinkResolver()
+    page = [f"http://a.test/{number}" for number in range(5)] + [f"/{number}" for number in range(5)]
+    for _ in range(40):
+        resolved(resolver, "http://a.test/x/", page)
+    assert len(resolver) == len(page) + 2  # and the origin and the directory
+
+
+@pytest.mark.parametrize("begin", ["", "/", "http://a.test/"])
+def test_plain_ones_that_are_too_long_are_no_links(begin: str) -> None:
+    """Though there are many, and nothing in them is odd."""
+    long = [begin + str(number) + "x" * 8200 for number in range(9)]
+    assert resolved(LinkResolver(), "http://a.test/", long) == [canonical(text, "http://a.test/") for text in long]
+    assert canonical(long[0], "http://a.test/") is None
+
+
 @pytest.mark.parametrize("place", ["http://a.test/{}/", "http://{}.test/"])
 def test_long_links_and_directories_are_bounded_by_their_bytes(place: str) -> None:
     """A site that makes every link and every directory as long as it may does not get more memory for it."""

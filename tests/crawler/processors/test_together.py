@@ -25,10 +25,10 @@ async def test_what_comes_in_one_turn_is_one_question() -> None:
     """Each gets the answers to its own keys; what comes later is another question."""
     asked = Asked()
     together = AskedTogether(asked)
-    answers = await asyncio.gather(together([b"a", b"bb"]), together([]), together([b"cc"]))
-    assert answers == [[False, True], [], [True]]
-    assert await together([b"d"]) == [False]
-    assert asked.calls == [[b"a", b"bb", b"cc"], [b"d"]]
+    answers = await asyncio.gather(together([b"a", b"bb", b"c"]), together([]), together([b"dd", b"e"]))
+    assert answers == [[False, True, False], [], [True, False]]
+    assert await together([b"f"]) == [False]
+    assert asked.calls == [[b"a", b"bb", b"c", b"dd", b"e"], [b"f"]]
 
 
 async def test_who_was_cancelled_meanwhile_costs_the_others_nothing() -> None:

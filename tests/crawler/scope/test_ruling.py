@@ -124,3 +124,10 @@ def test_of_many_links_those_are_accepted_that_each_would_be(
     """With the page's hops and the link's own."""
     whole, links = scope(*made), [(target.url, target.hops[-1:] or "L", "a/@href") for target in targets]
     assert whole.accepted(links, hops, A) == [link for link in links if whole.accepts(link[0], hops + link[1], A)]
+
+
+def test_a_link_is_a_hop_further_than_its_page() -> None:
+    """By which it is judged."""
+    whole, links = scope(rules.embeds(1)), [(A, "L"), (A, "E")]
+    assert whole.accepted(links, "", A) == whole.accepted(links, "L", A) == [(A, "E")]
+    assert whole.accepted(links, "E", A) == []
