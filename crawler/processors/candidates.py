@@ -36,8 +36,8 @@ Given = Callable[[list[Candidate]], Awaitable[None]]
 class Candidates:
     """Turns links and redirects into candidates in scope, each with its key for dedup.
 
-    Of a URL that is `known` nobody need be asked, and no candidate is made: the Frontier would only call it seen. None if each
-    link is to be judged, as where the operator's own functions do.
+    Of a URL that is `known` no candidate is made: the Frontier would only call it seen. Those of a page that are not remembered
+    are asked for together. None if each link is to be judged, as where the operator's own functions do.
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class Candidates:
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.discovered`; the target of a seed's redirect becomes a seed first.
 
-        A link that a function of the operator's own fails for is lost, the others are not. Cost: 1 to 5 µs a link that is not
-        known; the loop gets its turn after each `CHUNK` of them. Raises: OwnFunctionFailed for the target of a seed's redirect.
+        A link that a function of the operator's own fails for is lost, the others are not. Cost: some 2 µs a link that the
+        Frontier has but nobody remembers, 5 µs a new one; the loop gets its turn after each `CHUNK`. Raises: OwnFunctionFailed
+        for the target of a seed's redirect.
         """
         hops = visit.lease.hops
         redirect = redirect_of(visit)

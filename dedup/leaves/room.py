@@ -65,7 +65,6 @@ class MemoryRoom:
         if self._map is not None and _CAN_MOVE and self._move(self._map, size):
             return
         grown = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANON)
-        grown.madvise(mmap.MADV_HUGEPAGE)
         data = np.frombuffer(grown, dtype=np.uint8)
         data[: self.data.size] = self.data
         self._map, self.data = grown, data
