@@ -37,8 +37,9 @@ class Admission:
 async def open_admission(order: CrawlOrder, state: Path, frontier: AsyncFrontier, opened: AsyncExitStack) -> Admission:
     """Open all that the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
     scope, canonicalizer = open_scope(order.scope), Canonicalizer(order.urls.canonicalization)
-    known = None if _asks_own(order) else Known(frontier.core.unseen)
     similar = await open_similar(state, order.scope)
+    # A filter of similar URLs hears of what the Frontier has, too: it may have forgotten that in a crash.
+    known = None if _asks_own(order) else Known(frontier.core.unseen if similar is None else None)
     if similar is None:
         return Admission(scope=scope, canonicalizer=canonicalizer, similar=None, unlike=None, known=known)
     unlike = Unlike(similar, frontier.flush)

@@ -38,8 +38,8 @@ _MOST_SLOTS = 1_000_000
 class Frontier:
     """Work queues behind gates, over a store and a filter. Not thread-safe; many may live in one process.
 
-    schedule, lease, wake, finish, release, renew, block, unblock, set_delay, set_slots and the counts never wait for the store;
-    `operations` has what an operator does, which may. Errors: after the store or the filter failed, every call but
+    schedule, unseen, lease, wake, finish, release, renew, block, unblock, set_delay, set_slots and the counts never wait for
+    the store; `operations` has what an operator does, which may. Errors: after the store or the filter failed, every call but
     `close` raises what it failed with (`StoreUnavailable`).
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from typing import Final, Protocol
 
 from frontier.fingerprints import name_id
@@ -123,11 +122,9 @@ class Intake:
         return verdicts, fresh.candidates
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
-        """Which of these keys are new; changes nothing."""
-        answers = list(self._unseen(keys))
-        for place in list(compress(range(len(answers)), answers)):
-            answers[place] = keys[place] not in self.marking.pending
-        return answers
+        """Which of these keys may be new; changes nothing. With a filter that blocks all may be."""
+        pending = self.marking.pending
+        return [is_unseen and key not in pending for key, is_unseen in zip(keys, self._unseen(keys), strict=True)]
 
     def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
         """The queues that the policy assigns. Raises: PolicyError."""

@@ -17,7 +17,7 @@ from crawler.urls.parsing import WEB
 #: Characters of a path that can be written in one way alone.
 _SAFE = r"A-Za-z0-9_~!$&'()*+,;=@.-"
 #: Segments, none of which begins with a dot, and a query.
-_REST = rf"(?:/(?!\.)[:{_SAFE}]*+)*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@./?-]++)?"
+_REST = rf"(?:/(?!\.)[:{_SAFE}]*+)*+(?:\?[A-Za-z0-9_~!$&()*+,;=:@./?-]*+)?"
 #: A URL that is its own canonical form if its origin is.
 _URL = re.compile(rf"(https?://[a-z0-9.:\[\]-]++)(?=/){_REST}")
 #: What makes a canonical URL behind an origin: a path; or behind a directory: a name, or more of a path, that is no scheme's.

@@ -16,7 +16,8 @@ _AUTHORITY = len("https://")
 _WHOLE_BASE = re.compile(r"(?:https?:)?(?:[?#]|$)", re.IGNORECASE)
 #: What an entry takes in a table, beside the characters of its texts: a reference, a link, their texts' heads and a slot.
 _ENTRY_BYTES = 450
-#: Of links that are plain, and cheap to have again, those of every so many times are kept.
+#: Of many links that are plain, and cheap to have again, those of every so many pages are kept: of most links of a large crawl
+#: the first time is the last one for long.
 _KEEP_EACH: Final = 8
 #: So many that are new are looked at together.
 _MANY: Final = 4
@@ -39,11 +40,13 @@ class LinkResolver:
     """Makes links of references, and remembers them.
 
     References that start with `http://` or `https://` mean the same everywhere, those that start with `/` on all pages of an
-    origin, others on all pages of a directory; one that depends on the whole base (`?page=2`) is not kept. A link that is met
-    again is the same object. Bounded by number and by bytes, for sites decide how long links and directories are: when there
-    are `max_entries` or `max_bytes`, all are dropped before the next page, since a rare cold start is cheaper than
-    book-keeping at each hit. The caller owns it, for one thread. Cost of a known link: 0.1 µs if it is absolute, else 0.2 µs;
-    of a new one some 6 µs, or 1.5 µs if nothing in it can be written in two ways and its origin, or its page's, is known.
+    origin, others on all pages of a directory; one that depends on the whole base (`?page=2`) is not kept. Where many links of
+    a page are new, and nothing in them can be written in two ways, one look is for all, and those of one page in eight are kept.
+    A link that is kept is the same object each time. Bounded by number and by bytes, for sites decide how long links and
+    directories are: when there are `max_entries` or `max_bytes`, all are dropped before the next page, since a rare cold start
+    is cheaper than book-keeping at each hit. The caller owns it, for one thread. Cost of a known link: 0.1 µs if it is absolute,
+    else 0.2 µs; of a new one some 6 µs, or 1.5 µs if nothing in it can be written in two ways and its origin, or its page's, is
+    known, and 0.6 µs if many of a page are such.
     """
 
     #: Longer links (data: URLs above all), answers and contexts are not remembered, nor is anything of longer directories.
@@ -58,7 +61,7 @@ class LinkResolver:
         self._answers: dict[str, _Answers] = {}  # by origin, or by directory
         self._origins: set[str] = set()  # that are canonical as they stand
         self._nothing: _Answers = {}  # stays empty
-        self._filled = 0  # times that many were plain
+        self._filled = 0  # pages of which many links were missing
 
     def __len__(self) -> int:
         """What is held: answers, and the origins and directories they belong to."""
@@ -97,6 +100,7 @@ class LinkResolver:
         directory, origin = _directory(base), _origin(base)
         of_directory, of_origin = self._of(directory), self._of(origin)
         if len(missing) >= _MANY:
+            self._filled += 1
             of_urls = _Kind(urls_of(origin), "", self._absolute)
             for kind in (of_urls, _Kind(PATHS, origin, of_origin), _Kind(NAMES, directory, of_directory)):
                 missing = self._fill_plain(links, references, missing, kind, asked)
@@ -131,7 +135,8 @@ class LinkResolver:
         made = _placed(kind.place, met)
         for number, link in zip(chosen, made, strict=True):
             links[number] = link
-        self._keep_some(met, made, kind.known)
+        if self._filled % _KEEP_EACH == 0:
+            self._keep_all(met, made, kind.known)
         return [] if len(chosen) == len(missing) else [number for number in missing if links[number] is None]
 
     def _are_plain(self, met: Sequence[Reference], kind: _Kind) -> bool:
@@ -140,13 +145,10 @@ class LinkResolver:
         texts = [reference[0] for reference in met]
         return max(map(len, texts)) <= self.MAX_KEPT_CHARS and kind.spelling.are_plain(texts)
 
-    def _keep_some(self, met: Sequence[Reference], made: Sequence[Link], known: _Answers) -> None:
-        """Those of one call in eight: of most links of a large crawl the first time is the last one for long."""
-        self._filled += 1
-        if self._filled % _KEEP_EACH == 0:
-            for reference, link in zip(met, made, strict=True):
-                if self._has_room:
-                    self._keep(reference, link, known)
+    def _keep_all(self, met: Sequence[Reference], made: Sequence[Link], known: _Answers) -> None:
+        for reference, link in zip(met, made, strict=True):
+            if self._has_room:
+                self._keep(reference, link, known)
 
     @property
     def _has_room(self) -> bool:
@@ -178,7 +180,7 @@ class LinkResolver:
 
     def _keep(self, reference: Reference, link: Link, known: _Answers) -> None:
         text, _, context = reference
-        if max(len(link.url), len(context)) <= self.MAX_KEPT_CHARS:
+        if reference not in known and max(len(link.url), len(context)) <= self.MAX_KEPT_CHARS:
             known[reference] = link
             self._count(_bytes_of(text) + len(link.url) + _bytes_of(context))
 

@@ -16,7 +16,7 @@ from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.processors.known import Known
 from crawler.robots.cache import robots_url
 from crawler.scope.ruling import Scope
-from crawler.urls.canonicalization import Keys
+from crawler.urls.canonicalization import Canonicalizer
 from crawler.urls.parsing import canonical
 from crawler.visit import LostLink, Visit
 from frontier.aio import AsyncFrontier
@@ -43,7 +43,7 @@ class Candidates:
     def __init__(
         self,
         scope: Scope,
-        canonicalizer: Keys,
+        canonicalizer: Canonicalizer,
         new_seed: Callable[[str, str], Awaitable[None]],
         known: Known | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class Candidates:
 
         A link that a function of the operator's own fails for is lost, the others are not. Cost: some 2 µs a link that the
         Frontier has but nobody remembers, 5 µs a new one; the loop gets its turn after each `CHUNK`. Raises: OwnFunctionFailed
-        for the target of a seed's redirect.
+        for the target of a seed's redirect; FrontierError.
         """
         hops = visit.lease.hops
         redirect = redirect_of(visit)

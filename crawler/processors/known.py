@@ -1,7 +1,7 @@
 """URLs that the Frontier has and takes no more.
 
 Most links of a page lead to pages that the crawl knows, and the same ones come again and again. For them the answer needs
-neither scope nor key, no candidate and no filter. Pure.
+neither scope nor key, no candidate and no filter. Of those that are not remembered the Frontier is asked, of many at once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from operator import not_
 from typing import Final
 
 from crawler.extracting.links import Link
+from crawler.outcomes.errors import CrawlerError
 from crawler.processors.together import AskedTogether
+from frontier.errors import FrontierError
 from frontier.models import NEW, SEEN, Candidate, Verdict
 
 #: URLs that are remembered at most, a power of two: 8 MiB, whatever their lengths.
 _SLOTS: Final = 1 << 20
-#: Links that are kept as they are, and how long their texts may be: 10 MB, and mostly those that reading pages keeps, too.
+#: Links that are kept as they are, and how long their texts may be: 10 MB, and 20 at most.
 _LATELY: Final = 1 << 14
 _MAX_CHARS: Final = 512
 #: Of fewer URLs that are not remembered the Frontier is not asked before they are candidates.
@@ -33,14 +35,14 @@ class Known:
     fingerprint of one of a million others in the store. The links that were lately found to be known are kept as they are:
     most pages of a site share theirs. Cost: 0.05 µs for one of these, 0.2 µs for another link.
 
-    `unseen` answers for dedup keys whether the Frontier would call them new. It is asked of those that are not remembered.
+    `unseen` says of dedup keys whether the Frontier may call them new; None: nobody is asked before there are candidates.
     """
 
     def __init__(
-        self, unseen: Callable[[Sequence[bytes]], Sequence[bool]], slots: int = _SLOTS, lately: int = _LATELY
+        self, unseen: Callable[[Sequence[bytes]], Sequence[bool]] | None, slots: int = _SLOTS, lately: int = _LATELY
     ) -> None:
         assert slots.bit_count() == 1, "a power of two"
-        self._are_unseen = AskedTogether(unseen)
+        self._asked = None if unseen is None else AskedTogether(unseen)
         self._hashes = array("q", bytes(8)) * slots
         self._mask = slots - 1
         self._lately: set[Link] = set()
@@ -64,16 +66,24 @@ class Known:
         """Which of the URLs the Frontier may take; the others are known from now on. Nothing is asked for a few.
 
         A key is None if the URL is its own. What pages ask in one turn of the loop is asked as one. Cost: 1 µs a URL, a fifth
-        of what a candidate costs.
+        of what a candidate costs. Raises: FrontierError; CrawlerError if anything else fails, for a page that ended without
+        its links would never be read again.
         """
-        if len(urls) < _MANY:
+        if self._asked is None or len(urls) < _MANY:
             return [True] * len(urls)
         asked = [url.encode() if key is None else key for url, key in zip(urls, keys, strict=True)]
-        are_new = await self._are_unseen(asked)
+        try:
+            answers = await self._asked(asked)
+        except FrontierError:
+            raise
+        except Exception as error:
+            raise CrawlerError(
+                f"the filter cannot be asked: {error!r}; the same command goes on with the job"
+            ) from error
         hashes, mask = self._hashes, self._mask
-        for number in map(hash, compress(urls, map(not_, are_new))):
+        for number in map(hash, compress(urls, map(not_, answers))):
             hashes[number & mask] = number
-        return are_new
+        return answers
 
     def learn(self, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> None:
         """What the Frontier said of each. What it refused, may take later, or lets another filter decide, is not known."""

@@ -27,16 +27,15 @@ class AskedTogether:
         return await answer
 
     def _answer(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting = [each for each in self._waiting if not each[1].done()]  # the others' tasks were cancelled
+        self._waiting = []
         try:
             told = self._ask(list(chain.from_iterable(keys for keys, _ in waiting)))
         except Exception as error:  # noqa: BLE001  each task is told
             for _, answer in waiting:
-                if not answer.done():
-                    answer.set_exception(error)
+                answer.set_exception(error)
             return
         start = 0
         for keys, answer in waiting:
-            if not answer.done():  # its task was cancelled
-                answer.set_result(told[start : start + len(keys)])
+            answer.set_result(told[start : start + len(keys)])
             start += len(keys)

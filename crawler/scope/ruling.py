@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 from crawler.scope.places import Place
 from crawler.scope.rules import Ask, Decision, Quiet, Rule, Target
 
-#: Paths of hops whose rulings are remembered: those of one crawl are few, as most pages lie a few hops away.
+#: Paths of hops for which is remembered whom to ask: those of one crawl are few, as most pages lie a few hops away.
 MAX_KNOWN_HOPS = 10_000
 
 
 #: Url and via -> whether to fetch it, for what was found after the same hops.
-Judge = Callable[[str, str | None], bool]
+Accepts = Callable[[str, str | None], bool]
 AnyLink = TypeVar("AnyLink", bound=tuple[Any, ...])
 
 
@@ -47,7 +47,7 @@ class Scope:
         self._place = place
         self._last = tuple(takewhile(lambda rule: rule.quiet is not None, reversed(self.rules)))
         self._others = tuple(_fused(self.rules[: len(self.rules) - len(self._last)]))
-        self._judges: dict[str, Judge] = {}  # by hops
+        self._accepts: dict[str, Accepts] = {}  # by hops
 
     def add_seed(self, url: str) -> None:
         """Open the place of a seed. Idempotent."""
@@ -58,24 +58,24 @@ class Scope:
 
         Raises: OwnFunctionFailed.
         """
-        return self._judge_after(hops)(url, via)
+        return self._accepts_after(hops)(url, via)
 
     def accepted(self, links: Sequence[AnyLink], hops: str, via: str) -> list[AnyLink]:
         """Those of the links to fetch, found on this page, which was found after these hops. Cost: 0.3 µs a link.
 
         A link's first parts are its URL and its hop. Raises: OwnFunctionFailed.
         """
-        judges = {hop: self._judge_after(hops + hop) for hop in {link[1] for link in links}}
-        return [link for link in links if judges[link[1]](link[0], via)]
+        accepts = {hop: self._accepts_after(hops + hop) for hop in {link[1] for link in links}}
+        return [link for link in links if accepts[link[1]](link[0], via)]
 
-    def _judge_after(self, hops: str) -> Judge:
+    def _accepts_after(self, hops: str) -> Accepts:
         """The links of a page share it, up to the last letter of their hops."""
-        judge = self._judges.get(hops)
-        if judge is None:
-            if len(self._judges) >= MAX_KNOWN_HOPS:
-                self._judges.clear()
-            judge = self._judges[hops] = _judge(self._last, self._others, hops)
-        return judge
+        accepts = self._accepts.get(hops)
+        if accepts is None:
+            if len(self._accepts) >= MAX_KNOWN_HOPS:
+                self._accepts.clear()
+            accepts = self._accepts[hops] = _accepts(self._last, self._others, hops)
+        return accepts
 
     def decide(self, target: Target) -> Ruling:
         """The same, with the rule that decided. Raises: OwnFunctionFailed."""
@@ -104,8 +104,8 @@ def _fused(rules: Sequence[Rule]) -> Iterator[Ask | Rule]:
             yield from (rule.ask for rule in members)
 
 
-def _judge(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> Judge:
-    """Judges what was found after these hops by the last rules, which are quiet, and then the others.
+def _accepts(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> Accepts:
+    """Whether to fetch what was found after these hops, by the last rules, which are quiet, and then the others.
 
     Rules on hops are asked now, and the first of them that decides has the last word.
     """
@@ -118,7 +118,7 @@ def _judge(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> Jud
             break
     is_accepted = decided is Decision.ACCEPT
 
-    def judge(url: str, via: str | None) -> bool:
+    def accepts(url: str, via: str | None) -> bool:
         if len(url) >= chars or url.count("/") >= slashes:
             decision = first_of_last(url, hops, via)
             if decision is not None:
@@ -128,7 +128,7 @@ def _judge(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> Jud
                 return decision is Decision.ACCEPT
         return is_accepted
 
-    return judge
+    return accepts
 
 
 def _guarded(rules: Sequence[Rule]) -> Ask:

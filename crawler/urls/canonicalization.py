@@ -26,7 +26,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import ascii_uppercase
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from crawler.outcomes.errors import OrderError
 from crawler.outcomes.ownfunctions import KEY, is_own, own_function, shown
@@ -58,18 +58,6 @@ _COLD_FUSION = {"cfid", "cftoken"}
 
 #: URL -> the bytes by which dedup knows it; None = the URL itself. As `Canonicalizer.key`.
 KeyOf = Callable[[str], bytes | None]
-
-
-class Keys(Protocol):
-    """Makes keys of URLs. Raises: OwnFunctionFailed."""
-
-    def key(self, url: str) -> bytes | None:
-        """As `Canonicalizer.key`."""
-        ...
-
-    def keys(self, urls: Sequence[str]) -> list[bytes | None]:
-        """As `Canonicalizer.keys`."""
-        ...
 
 
 class Parts(NamedTuple):
@@ -218,15 +206,17 @@ class Canonicalizer:
 
         The origin of the first URL, mostly that of all, is looked at once.
         """
-        if self._sure_signs is None or not urls:
-            return not urls
+        if self._sure_signs is None:
+            return False
+        if not urls:
+            return True
         lines = "\n".join(("", *urls))
         if lines.count("\n") != len(urls):
             return False
         origin = _ORIGIN.match(urls[0])
         if origin is not None:
             lines = "\n" + origin[0] + lines.replace("\n" + origin[0] + "/", "\n/")
-        bare = lines.replace("\nhttp://", "\n").replace("\nhttps://", "\n")
+        bare = lines.replace("\nhttp://", "\n/").replace("\nhttps://", "\n/")
         return not any(sign in bare for sign in self._sure_signs) and not self._is_hinted(bare, 0)
 
     def _is_hinted(self, urls: str, start: int) -> bool:

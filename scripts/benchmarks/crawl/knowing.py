@@ -78,12 +78,12 @@ def _loaded(known: int, setting: Setting, running: ExitStack) -> Task:
 
 
 def goes_on(loaded: Task) -> Result:
-    """One crawl in a copy of the job (blocks). What the copy has still to write is written before. Raises: CrawlFailed."""
+    """One crawl in a copy of the job, which is on the disk before it begins (blocks). Raises: CrawlFailed."""
     _, pinned = cores()
     task = replace(loaded, folder=loaded.folder.with_suffix(".copy"))
-    shutil.copytree(loaded.folder, task.folder)
-    os.sync()
     try:
+        shutil.copytree(loaded.folder, task.folder)
+        os.sync()
         return crawled(Contestant(name="grown", what="", command=_command, environment=CLONE), task, pinned)
     finally:
         shutil.rmtree(task.folder)

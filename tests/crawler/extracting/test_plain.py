@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crawler.extracting.plain import NAMES, PATHS, Spelling, is_plain_name, is_plain_path, origin_if_plain, urls_of
@@ -18,6 +18,8 @@ TEXTS = st.lists(st.lists(PIECES, max_size=5).map("".join), min_size=1, max_size
 
 
 @given(TEXTS)
+@example(["a?"])
+@example(["/?"])
 @pytest.mark.parametrize(
     ("spelling", "is_plain"), [(PATHS, is_plain_path), (NAMES, is_plain_name), (urls_of(ORIGIN), origin_if_plain)]
 )
@@ -28,6 +30,8 @@ def test_many_are_plain_only_if_each_is(spelling: Spelling, is_plain, texts: lis
 
 
 @given(TEXTS)
+@example(["a?"])
+@example(["/?"])
 @pytest.mark.parametrize(("spelling", "place"), [(PATHS, ORIGIN), (NAMES, f"{ORIGIN}/b/"), (urls_of(ORIGIN), "")])
 def test_behind_its_place_each_is_what_parsing_makes_of_it(spelling: Spelling, place: str, texts: list[str]) -> None:
     """So nobody need parse them."""

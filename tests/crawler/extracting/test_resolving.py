@@ -168,10 +168,20 @@ def test_the_resolver_is_bounded() -> None:
 def test_what_a_mixed_page_has_of_each_kind_is_kept_once() -> None:
     """Some links are kept by origin, some by directory, some for all; who asks again does not fill the room."""
     resolver = LinkResolver()
-    page = [f"http://a.test/{number}" for number in range(5)] + [f"/{number}" for number in range(5)]
+    page = 2 * [*(f"http://a.test/{number}" for number in range(5)), *(f"/{number}" for number in range(5))]
     for _ in range(40):
         resolved(resolver, "http://a.test/x/", page)
-    assert len(resolver) == len(page) + 2  # and the origin and the directory
+    assert len(resolver) == len(page) // 2 + 2  # and the origin and the directory
+
+
+def test_what_stands_on_every_page_is_kept_soon() -> None:
+    """Whatever else is new on each, and however that is written."""
+    resolver, everywhere = LinkResolver(), [f"http://a.test/{number}" for number in range(5)]
+    for page in range(8):
+        resolved(resolver, "http://a.test/x/", everywhere + [f"/{page}/{number}" for number in range(5)])
+    references = [(text, NAVIGATION, "a/@href") for text in everywhere]
+    first, second = (resolver.resolve("http://a.test/x/", references) for _ in range(2))
+    assert all(one is other for one, other in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize("begin", ["", "/", "http://a.test/"])

@@ -8,6 +8,7 @@ import structlog
 from crawler.chain import Step
 from crawler.extracting.links import Link
 from crawler.orders.scope import ScopeSection
+from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
 from crawler.processors import candidates as module
 from crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
@@ -15,18 +16,19 @@ from crawler.processors.known import Known
 from crawler.robots.directives import Directives
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
-from frontier.models import NEW, SEEN, Candidate
+from frontier.errors import StoreUnavailable
+from frontier.models import NEW, SEEN, Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, response, visit
 
 
 class Crawl:
     """A scope of the host a.test, and the seeds that redirects brought."""
 
-    def __init__(self, max_hops=20) -> None:
+    def __init__(self, max_hops=20, known=None) -> None:
         self.scope = open_scope(ScopeSection(max_hops=max_hops, max_embeds=0))
         self.scope.add_seed("http://a.test/")
         self.new_seeds = []
-        self.process = Candidates(self.scope, Canonicalizer(), self._new_seed)
+        self.process = Candidates(self.scope, Canonicalizer(), self._new_seed, known)
 
     async def _new_seed(self, url, via) -> None:
         self.new_seeds.append((url, via))
@@ -37,15 +39,22 @@ class Crawl:
         return one.discovered
 
 
+@pytest.fixture(params=["one by one", "together"])
+def make(request):
+    """Makes crawls whose links are judged so; the answers are the same."""
+    asks = request.param == "together"
+    return lambda **given: Crawl(**given, known=Known(lambda keys: [True] * len(keys)) if asks else None)
+
+
 def moved(location, *, status=301, hops="", url="http://a.test/"):
     return visit(url=url, hops=hops, answer=response(status, Location=location))
 
 
-async def test_links_in_scope_become_candidates_with_one_hop_more() -> None:
+async def test_links_in_scope_become_candidates_with_one_hop_more(make) -> None:
     """The path of the page and the letter of the link; what is out of scope is left out."""
     one = visit(hops="LE", answer=response())
     one.links = [Link("http://a.test/1", "L"), Link("http://b.test/", "L"), Link("http://a.test/2", "E")]
-    assert await Crawl().found(one) == [
+    assert await make().found(one) == [
         Candidate(url="http://a.test/1", hops="LEL"),
         Candidate(url="http://a.test/2", hops="LEE"),
     ]
@@ -89,24 +98,24 @@ async def test_a_link_that_the_frontier_has_is_no_candidate() -> None:
     ]
 
 
-async def test_a_link_that_is_a_hop_too_far_is_no_candidate() -> None:
+async def test_a_link_that_is_a_hop_too_far_is_no_candidate(make) -> None:
     """The scope counts the new hop, too."""
     for hops, count in (("L", 1), ("LL", 0)):
         one = visit(hops=hops, answer=response())
         one.links = [Link("http://a.test/1", "L")]
-        assert len(await Crawl(max_hops=2).found(one)) == count
+        assert len(await make(max_hops=2).found(one)) == count
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
-async def test_a_redirect_is_a_link_with_the_hop_r(status) -> None:
+async def test_a_redirect_is_a_link_with_the_hop_r(make, status) -> None:
     """It is resolved against the URL; the page's own links stay."""
     one = moved("/new", status=status, hops="L", url="http://a.test/old/")
-    assert await Crawl().found(one) == [Candidate(url="http://a.test/new", hops="LR")]
+    assert await make().found(one) == [Candidate(url="http://a.test/new", hops="LR")]
 
 
-async def test_the_target_of_a_seeds_redirect_becomes_a_seed_and_is_in_scope() -> None:
+async def test_the_target_of_a_seeds_redirect_becomes_a_seed_and_is_in_scope(make) -> None:
     """Though it lies on another host: the portal has moved."""
-    crawl = Crawl()
+    crawl = make()
     assert await crawl.found(moved("http://b.test/")) == [Candidate(url="http://b.test/", hops="R")]
     assert crawl.new_seeds == [("http://b.test/", "http://a.test/")]
 
@@ -185,9 +194,9 @@ async def test_the_target_of_a_seeds_redirect_costs_the_seed(kind) -> None:
     assert fussy.crawl.new_seeds == []
 
 
-async def test_the_redirect_of_a_page_makes_no_seed() -> None:
+async def test_the_redirect_of_a_page_makes_no_seed(make) -> None:
     """A link that leads out of scope in two steps leads out of scope."""
-    crawl = Crawl()
+    crawl = make()
     assert await crawl.found(moved("http://b.test/", hops="L")) == []
     assert crawl.new_seeds == []
 
@@ -201,9 +210,9 @@ def test_a_seeds_redirects_are_five_at_most_and_redirects_all_the_way(hops, is_o
 
 
 @pytest.mark.parametrize("location", ["http://[::1", "mailto:a@b.test", "ftp://a.test/", "http://a.test:99999/"])
-async def test_a_location_that_is_no_web_address_is_ignored(location) -> None:
+async def test_a_location_that_is_no_web_address_is_ignored(make, location) -> None:
     """No candidate, no seed, no error."""
-    crawl = Crawl()
+    crawl = make()
     assert await crawl.found(moved(location)) == []
     assert crawl.new_seeds == []
 
@@ -226,19 +235,57 @@ def test_a_redirect_is_a_3xx_with_a_location(answer, target) -> None:
 # Keys, what pages ask, many links
 
 
-async def test_a_candidate_carries_the_key_by_which_dedup_knows_it() -> None:
+async def test_a_candidate_carries_the_key_by_which_dedup_knows_it(make) -> None:
     """None if that is the URL itself."""
     one = visit(answer=response())
     session = "http://a.test/p;jsessionid=0123456789abcdef"
     one.links = [Link("http://a.test/1", "L"), Link(session, "L")]
-    assert [found.key for found in await Crawl().found(one)] == [None, b"http://a.test/p"]
+    assert [found.key for found in await make().found(one)] == [None, b"http://a.test/p"]
 
 
-async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it() -> None:
+async def test_a_candidate_carries_the_payload_of_its_page(make) -> None:
+    """By which its seed is known."""
+    one = visit(answer=response())
+    one.lease = one.lease._replace(payload=b"tag")
+    one.links = [Link(f"http://a.test/{number}", "L") for number in range(6)]
+    assert [found.payload for found in await make().found(one)] == [b"tag"] * 6
+
+
+async def test_two_pages_that_bring_the_same_link_at_once_bring_it_once() -> None:
+    """Both are told that it is new; the Frontier takes it from the first that ends."""
+    async with memory_frontier("http://a.test/1", "http://b.test/2") as frontier:
+        crawl = Crawl(known=Known(frontier.core.unseen))
+        pages = [visit(answer=response()) for _ in range(2)]
+        for one in pages:
+            one.lease = await frontier.lease()
+            one.links = [Link(f"http://a.test/x{number}", "L") for number in range(5)]
+        await asyncio.gather(*map(crawl.process, pages))
+        assert [len(one.discovered) for one in pages] == [5, 5]
+        done = Outcome(OutcomeKind.DONE, 200)
+        verdicts = [frontier.finish(one.lease, done, one.discovered) for one in pages]
+        assert verdicts == [[NEW] * 5, [SEEN] * 5]
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"), [(StoreUnavailable("gone"), StoreUnavailable), (MemoryError(), CrawlerError)]
+)
+async def test_a_filter_that_fails_ends_the_crawl_and_not_the_page(failure, told) -> None:
+    """A page that ended without its links would never be read again."""
+
+    def unseen(keys):
+        raise failure
+
+    one = visit(answer=response())
+    one.links = [Link(f"http://a.test/{number}", "L") for number in range(5)]
+    with pytest.raises(told):
+        await Crawl(known=Known(unseen)).process(one)
+
+
+async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it(make) -> None:
     """The links stay with the visit: they are what the page says."""
-    crawl = Crawl()
+    crawl = make()
     crawl.scope = open_scope(ScopeSection(scope="any"))
-    crawl.process = Candidates(crawl.scope, Canonicalizer(), crawl._new_seed)
+    crawl.process._scope = crawl.scope
     one = visit(answer=response())
     one.asked = Directives(nofollow=True)
     one.links = [Link(f"http://a.test/{hop}", hop) for hop in "LERXIMS"]
@@ -246,20 +293,20 @@ async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it()
     assert len(one.links) == 7
 
 
-async def test_many_links_leave_the_loop_its_turn(monkeypatch) -> None:
+async def test_many_links_leave_the_loop_its_turn(make, monkeypatch) -> None:
     """They are judged in chunks, in order."""
     monkeypatch.setattr(module, "CHUNK", 2)
     one = visit(answer=response())
     one.links = [Link(f"http://a.test/{number}", "M") for number in range(7)]
     turn = asyncio.create_task(asyncio.sleep(0))
-    found = await Crawl().found(one)
+    found = await make().found(one)
     assert turn.done()
     assert [candidate.url for candidate in found] == [link.url for link in one.links]
 
 
-def test_the_sitemaps_of_a_robots_txt_are_the_hosts() -> None:
+def test_the_sitemaps_of_a_robots_txt_are_the_hosts(make) -> None:
     """Hop M, resolved, in scope; not behind the sitemap that happened to be asked for first."""
-    crawl = Crawl()
+    crawl = make()
     one = visit(url="http://a.test/x/y", hops="LM")
     crawl.process.announce(one, ["/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x"])
     assert one.discovered == [Candidate(url="http://a.test/map.xml", hops="LM")]

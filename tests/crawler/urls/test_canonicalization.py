@@ -177,6 +177,7 @@ def test_the_quick_look_overlooks_nothing(url: str, names: list[str]) -> None:
 @example(["http://a.test:8/", "http://a.test:80/"], ["default-port"])
 @example(["http://a.test:443/", "https://a.test:443/"], ["default-port"])
 @example(["http://u@a.test/", "http://a.test/"], ["userinfo"])
+@example(["", "http://https://a.test"], ["default-port"])
 @example(["http://a.test/\nhttp://b.test/", "ws://a.test/"], ["default-port"])
 def test_the_keys_of_many_are_those_of_each(urls: list[str], names: list[str]) -> None:
     """Though one look is for all of them, if none has anything to change."""
