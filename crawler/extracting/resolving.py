@@ -41,7 +41,7 @@ class LinkResolver:
 
     References that start with `http://` or `https://` mean the same everywhere, those that start with `/` on all pages of an
     origin, others on all pages of a directory; one that depends on the whole base (`?page=2`) is not kept. Where many links of
-    a page are new, and nothing in them can be written in two ways, one look is for all, and those of one page in eight are kept.
+    a page are new, and nothing in them can be written in two ways, one look is for all, and those of one page in eight stay.
     A link that is kept is the same object each time. Bounded by number and by bytes, for sites decide how long links and
     directories are: when there are `max_entries` or `max_bytes`, all are dropped before the next page, since a rare cold start
     is cheaper than book-keeping at each hit. The caller owns it, for one thread. Cost of a known link: 0.1 µs if it is absolute,
