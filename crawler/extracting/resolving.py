@@ -44,9 +44,9 @@ class LinkResolver:
     a page are new, and nothing in them can be written in two ways, one look is for all, and those of one page in eight stay.
     A link that is kept is the same object each time. Bounded by number and by bytes, for sites decide how long links and
     directories are: when there are `max_entries` or `max_bytes`, all are dropped before the next page, since a rare cold start
-    is cheaper than book-keeping at each hit. The caller owns it, for one thread. Cost of a known link: 0.1 µs if it is absolute,
-    else 0.2 µs; of a new one some 6 µs, or 1.5 µs if nothing in it can be written in two ways and its origin, or its page's, is
-    known, and 0.6 µs if many of a page are such.
+    is cheaper than book-keeping at each hit. The caller owns it, for one thread. Cost of a known link: 0.1 µs if it is
+    absolute, else 0.2 µs; of a new one some 6 µs, or 1.5 µs if nothing in it can be written in two ways and its origin, or its
+    page's, is known, and 0.6 µs if many of a page are such.
     """
 
     #: Longer links (data: URLs above all), answers and contexts are not remembered, nor is anything of longer directories.
