@@ -83,7 +83,7 @@ async def test_without_the_key_there_is_no_similarity_filter(tmp_path) -> None:
         admission = await open_admission(order, tmp_path, frontier, opened)
         assert (admission.similar, admission.unlike) == (None, None)
         assert not (tmp_path / "similar").exists()
-        assert admission.key("http://www.a.test/1") == b"http://a.test/1"
+        assert admission.canonicalizer.key("http://www.a.test/1") == b"http://a.test/1"
 
 
 @pytest.mark.parametrize(
