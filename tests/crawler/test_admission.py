@@ -113,3 +113,14 @@ async def test_the_filter_of_the_order_is_written_down_when_all_is_closed(tmp_pa
                 assert admission.unlike is not None
                 assert admission.similar.is_similar("http://a.test/") is known
                 await admission.unlike.keep([Candidate("http://a.test/")])
+
+
+@pytest.mark.parametrize(("similar", "are_new"), [("", False), ("site-bound", True)])
+async def test_a_filter_of_similar_urls_hears_of_what_the_frontier_has(tmp_path, similar, are_new) -> None:
+    """After a crash it may have forgotten that; without one nobody need hear of a URL that was queued before."""
+    order = CrawlOrder(scope=ScopeSection(similar=similar))
+    urls = [f"http://a.test/{number}" for number in range(5)]
+    async with memory_frontier(*urls) as frontier, AsyncExitStack() as opened:
+        admission = await open_admission(order, tmp_path, frontier, opened)
+        assert admission.known is not None
+        assert list(await admission.known.are_new(urls, [None] * 5)) == [are_new] * 5
