@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, takewhile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from crawler.scope.places import Place
-from crawler.scope.rules import Ask, Decision, Quiet, Rule, Target
+from crawler.scope.rules import Ask, Decision, Rule, Target
 
 #: Paths of hops for which is remembered whom to ask: those of one crawl are few, as most pages lie a few hops away.
 MAX_KNOWN_HOPS = 10_000
-
-
 #: Url and via -> whether to fetch it, for what was found after the same hops.
 Accepts = Callable[[str, str | None], bool]
 AnyLink = TypeVar("AnyLink", bound=tuple[Any, ...])
@@ -45,8 +43,7 @@ class Scope:
     def __init__(self, rules: Sequence[Rule], place: Place) -> None:
         self.rules = tuple(rules)
         self._place = place
-        self._last = tuple(takewhile(lambda rule: rule.quiet is not None, reversed(self.rules)))
-        self._others = tuple(_fused(self.rules[: len(self.rules) - len(self._last)]))
+        self._parts = tuple(_fused(self.rules))
         self._accepts: dict[str, Accepts] = {}  # by hops
 
     def add_seed(self, url: str) -> None:
@@ -74,7 +71,7 @@ class Scope:
         if accepts is None:
             if len(self._accepts) >= MAX_KNOWN_HOPS:
                 self._accepts.clear()
-            accepts = self._accepts[hops] = _accepts(self._last, self._others, hops)
+            accepts = self._accepts[hops] = _accepts(self._parts, hops)
         return accepts
 
     def decide(self, target: Target) -> Ruling:
@@ -104,14 +101,10 @@ def _fused(rules: Sequence[Rule]) -> Iterator[Ask | Rule]:
             yield from (rule.ask for rule in members)
 
 
-def _accepts(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> Accepts:
-    """Whether to fetch what was found after these hops, by the last rules, which are quiet, and then the others.
-
-    Rules on hops are asked now, and the first of them that decides has the last word.
-    """
-    (chars, slashes), first_of_last = _limits(last), _first_of(last)
+def _accepts(parts: Sequence[Ask | Rule], hops: str) -> Accepts:
+    """Whether to fetch what was found after these hops: rules on hops are asked now, and the first that decides is the last."""
     asked, decided = list[Ask](), None
-    for part in others:
+    for part in parts:
         if not isinstance(part, Rule):
             asked.append(part)
         elif (decided := part.ask("", hops, None)) is not None:
@@ -119,10 +112,6 @@ def _accepts(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> A
     is_accepted = decided is Decision.ACCEPT
 
     def accepts(url: str, via: str | None) -> bool:
-        if len(url) >= chars or url.count("/") >= slashes:
-            decision = first_of_last(url, hops, via)
-            if decision is not None:
-                return decision is Decision.ACCEPT
         for ask in asked:
             if (decision := ask(url, hops, via)) is not None:
                 return decision is Decision.ACCEPT
@@ -133,7 +122,9 @@ def _accepts(last: Sequence[Rule], others: Sequence[Ask | Rule], hops: str) -> A
 
 def _guarded(rules: Sequence[Rule]) -> Ask:
     """Rules that say nothing of short URLs with few slashes: one look spares them all."""
-    (chars, slashes), first = _limits(rules), _first_of(rules)
+    limits = [rule.quiet for rule in rules if rule.quiet is not None]
+    chars, slashes = min(limit.chars for limit in limits), min(limit.slashes for limit in limits)
+    first = _first_of(rules)
 
     def ask(url: str, hops: str, via: str | None) -> Decision | None:
         if len(url) < chars and url.count("/") < slashes:
@@ -141,12 +132,6 @@ def _guarded(rules: Sequence[Rule]) -> Ask:
         return first(url, hops, via)
 
     return ask
-
-
-def _limits(rules: Iterable[Rule]) -> Quiet:
-    """None of these rules, all of which are quiet of something, says anything of URLs below this."""
-    limits = [rule.quiet for rule in rules if rule.quiet is not None]
-    return Quiet(*(min(sizes) for sizes in zip(*limits, strict=True)))
 
 
 def _first_of(rules: Sequence[Rule]) -> Ask:
