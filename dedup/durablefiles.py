@@ -34,8 +34,8 @@ def telling_full(path: Path) -> Iterator[None]:
 
 @contextmanager
 def descriptor(path: Path, flags: int) -> Iterator[int]:
-    """An open file descriptor, closed at the end. New files get mode 0o666 less the umask."""
-    fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    """An open file descriptor, closed at the end. New files are their owner's alone."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         yield fd
     finally:

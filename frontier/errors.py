@@ -40,6 +40,10 @@ class StoreUnavailable(FrontierError):
     """The store cannot be read or written; what was acknowledged is safe, the crawl can be resumed."""
 
 
+class StoreDamaged(StoreUnavailable):
+    """The store is not what was written to it."""
+
+
 class StoreFull(StoreUnavailable):
     """The disk of the store is full or read-only."""
 
@@ -49,9 +53,16 @@ class StoreInUse(StoreUnavailable):
 
 
 def unwritable(what: str, error: OSError) -> StoreUnavailable:
-    """The error of a file that cannot be written; to be raised `from` the `OSError`. Too many open files are no full disk."""
+    """The error of a file that cannot be written; to be raised `from` the `OSError`.
+
+    Too many open files, or too little memory, are no full disk.
+    """
     file = f" ({error.filename})" if error.filename else ""
     message = f"{what} cannot be written: {error.strerror or error}{file}"
     if error.errno in _TOO_MANY_FILES:
         return StoreUnavailable(f"{message}; raise the limit of open files (ulimit -n) and run again")
+    if error.errno == errno.ENOMEM:
+        return StoreUnavailable(f"{message}; raise the limit of memory (ulimit -v), or free some, and run again")
+    if error.errno == errno.ENAMETOOLONG:
+        return StoreUnavailable(f"{message}; choose a folder with a shorter name")
     return StoreFull(message)

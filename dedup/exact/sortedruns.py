@@ -143,7 +143,7 @@ class RunWriter:
         self._written = 0
         self._checksums = (xxhash.xxh3_64(), xxhash.xxh3_64())
         with telling_full(path):
-            self._fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
 
     def append(self, highs: HashArray, lows: HashArray) -> None:
         """Write the next elements; after an OSError nothing was taken and the call may be repeated."""

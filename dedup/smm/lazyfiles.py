@@ -187,10 +187,10 @@ def _opened(path: Path, *, create: bool) -> int:
             return os.open(path, flags)
         with telling_full(path):
             try:
-                return os.open(path, flags | os.O_CREAT, 0o666)
+                return os.open(path, flags | os.O_CREAT, 0o600)
             except FileNotFoundError:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                return os.open(path, flags | os.O_CREAT, 0o666)
+                return os.open(path, flags | os.O_CREAT, 0o600)
     except FileNotFoundError:
         return -1
     except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:

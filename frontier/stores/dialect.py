@@ -53,6 +53,13 @@ def fetch_for(connection: Connection, statement: ManyRows, rows: Sequence[Values
     return answers
 
 
+def fetch_locked(connection: Connection, statement: str, parameters: Sequence[Any], lock: str) -> list[Values]:
+    """The rows of an answer, locked until the transaction ends: FOR `lock`. SQLite's transactions exclude each other anyway."""
+    return fetch(
+        connection, statement if connection.dialect.name == "sqlite" else f"{statement} FOR {lock}", parameters
+    )
+
+
 def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> int:
     """Execute it for all these rows; answers how many rows were changed. Cost: 1 to 4 µs a row."""
     changed = 0

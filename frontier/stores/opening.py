@@ -13,17 +13,19 @@ from sqlalchemy import Connection, inspect
 from frontier.errors import FormatMismatch
 from frontier.stores import statements
 from frontier.stores.base import Counters, Opening
-from frontier.stores.dialect import execute, fetch, write
+from frontier.stores.dialect import execute, fetch, fetch_locked, write
+from frontier.stores.migrating import IDENTITY, STEPS, migrate
 from frontier.stores.tables import CRAWL, METADATA
 
-#: Version of the tables; raise it with every change that an older program would misread.
-FORMAT = "3"
+#: Version of the tables; raise it with every change that an older program would misread, and bring older ones up (`migrating`).
+FORMAT = "4"
+
+#: The formats that can be read: today's, and those that it can be made of.
+READ = (*sorted(STEPS), FORMAT)
 
 #: A clock may be set right by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
 
-# First part of the names in `crawl` of what may not change.
-_IDENTITY = "identity:"
 #: First part of the names in `crawl` of what `FrontierStore.note` keeps.
 NOTE = "note:"
 
@@ -32,13 +34,20 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
     """Read the facts, free the gates that were held, and mark the store unclean under a new epoch: one transaction.
 
     `place` names the store in errors. If `now_s` lies before the time of the last batch, every time in the store is moved
-    back by as much. Cost: O(gates that were held). Raises: FormatMismatch, naming each difference.
+    back by as much. Tables of an older format are brought to this one. Cost: O(gates that were held); once for each older
+    format what `migrating` says. Raises: FormatMismatch, naming each difference.
     """
     with connection.begin():
         if not inspect(connection).has_table(CRAWL.name):
             _create(connection, identity, now_s)
+        fetch_locked(
+            connection, statements.FACT, ("epoch",), "UPDATE"
+        )  # a former owner's last commit comes before or never
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
         _check(place, facts, identity)
+        if facts["format"] != FORMAT:
+            migrate(connection, facts)
+            facts = dict(fetch(connection, statements.FACTS))
         execute(connection, statements.FREE_HELD)
         _follow_clock(connection, float(facts["now_s"]), now_s)
         epoch = int(facts["epoch"]) + 1
@@ -75,19 +84,19 @@ def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -
         "batch": "0",
         "now_s": repr(now_s),
         **{name: str(value) for name, value in Counters()._asdict().items()},
-        **{_IDENTITY + name: value for name, value in identity.items()},
+        **{IDENTITY + name: value for name, value in identity.items()},
     }
     _put(connection, facts)
 
 
 def _check(place: str, facts: Mapping[str, str], identity: Mapping[str, str]) -> None:
     """The format first: another one may keep the identity elsewhere."""
-    if facts.get("format") != FORMAT:
+    if facts.get("format") not in READ:
         raise FormatMismatch(
-            f"{place}: the format is {facts.get('format', 'not named')} in the job, {FORMAT} in this program; "
-            "start over or use its version"
+            f"{place}: the format is {facts.get('format', 'not named')} in the job, and this program reads "
+            f"{', '.join(READ)}; use the version of the program that wrote it"
         )
-    kept = {name.removeprefix(_IDENTITY): value for name, value in facts.items() if name.startswith(_IDENTITY)}
+    kept = {name.removeprefix(IDENTITY): value for name, value in facts.items() if name.startswith(IDENTITY)}
     differences = [
         f"{name} is {kept.get(name, 'not set')} in the job, {identity.get(name, 'not set')} in the order"
         for name in sorted(kept.keys() | identity.keys())

@@ -21,7 +21,15 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from frontier.errors import FormatMismatch, FrontierError, StoreFull, StoreInUse, StoreUnavailable
+from frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    StoreDamaged,
+    StoreFull,
+    StoreInUse,
+    StoreUnavailable,
+    unwritable,
+)
 
 #: Says that a database is ours: the letters "Anab" in the file's header.
 APPLICATION_ID = 0x416E6162
@@ -56,10 +64,17 @@ _MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened; look at the folder and run again"),
     sqlite3.SQLITE_BUSY: (StoreInUse, "another process holds it; end that one first"),
     sqlite3.SQLITE_LOCKED: (StoreInUse, "another process holds it; end that one first"),
-    sqlite3.SQLITE_NOTADB: (FormatMismatch, "it is no database; name another folder or remove the file"),
-    sqlite3.SQLITE_CORRUPT: (StoreUnavailable, "it is damaged; start over, or restore it from a copy"),
+    sqlite3.SQLITE_NOTADB: (StoreDamaged, "it is no database; restore it from a copy"),
+    sqlite3.SQLITE_CORRUPT: (StoreDamaged, "it is damaged; restore it from a copy"),
 }
 
+#: Codes that say that tables or rows are not what the program wrote: a table is missing, a key is there twice.
+_CONTRADICTIONS = frozenset({
+    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_RANGE
+})  # fmt: skip
+
+#: With less, SQLite's log and its index may find no room: it calls that an I/O error.
+_LEAST_ROOM_BYTES = 64 << 10
 #: Codes that SQLite gives for several reasons, a read-only disk among them.
 _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
@@ -99,9 +114,13 @@ def translated(path: Path, error: Exception) -> FrontierError:
     """The error of this room that another stands for; one line that names the file and what to do."""
     if isinstance(error, FrontierError):
         return error
+    if isinstance(error, OSError):
+        return unwritable(str(path), error)
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
+    if code in _CONTRADICTIONS:
+        kind, meaning = StoreDamaged, f"it is damaged ({cause}); restore it from a copy"
     if code in _VAGUE:
         kind, meaning = _why_not(path) or (kind, meaning)
     failure = kind(f"{path}: {meaning}")
@@ -177,4 +196,7 @@ def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
     places = [place for place in (path.parent, path) if place.exists()]
     if not all(os.access(place, os.R_OK | os.W_OK) for place in places):
         return StoreFull, "it cannot be written: a read-only disk or no permission; change that and run again"
+    disk = os.statvfs(path.parent)
+    if disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES:
+        return StoreFull, "the disk is full; make room and run again"
     return None

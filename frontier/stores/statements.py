@@ -66,6 +66,14 @@ SELECT key, url, queue, gate, precedence, ordinal FROM url
 WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND ordinal > ?
 ORDER BY queue, gate, precedence, ordinal LIMIT ?
 """
+#: Where rows are and their URLs. (pattern, place to go on from, limit).
+PLACES_OF_URLS_LIKE = """
+SELECT queue, gate, precedence, ordinal, url FROM url
+WHERE url LIKE ? AND (queue, gate, precedence, ordinal) > (?, ?, ?, ?)
+ORDER BY queue, gate, precedence, ordinal LIMIT ?
+"""
+#: (queue, gate, place).
+MOVE_URL = "UPDATE url SET queue = ?, gate = ? WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
 ENDED_KEYS = "SELECT key, url, ordinal FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
 
 # Lanes

@@ -18,7 +18,7 @@ from frontier.fingerprints import seen_fingerprints
 from frontier.models import ENDING, OutcomeKind, Row
 from frontier.stores import statements
 from frontier.stores.base import Counters
-from frontier.stores.dialect import execute, fetch, write
+from frontier.stores.dialect import execute, fetch, fetch_locked, write
 from frontier.stores.gatechanges import GateChanges
 from frontier.stores.lanechanges import KnownLanes, LaneChanges
 from frontier.stores.messages import Batch, Ended, Place, Standing
@@ -206,8 +206,11 @@ class Writing:
 
 
 def check_epoch(connection: Connection, epoch: int) -> None:
-    """Make sure that the store was not opened again. Raises: StoreInUse."""
-    ((stored,),) = fetch(connection, statements.FACT, ("epoch",))
+    """Make sure that the store was not opened again, and is not before this transaction has ended. Raises: StoreInUse.
+
+    Whoever takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
+    """
+    ((stored,),) = fetch_locked(connection, statements.FACT, ("epoch",), "SHARE")
     if int(stored) != epoch:
         raise StoreInUse(f"another owner has taken over (it is opening {stored}, this one was {epoch}); open it anew")
 

@@ -10,7 +10,7 @@ import pytest
 
 from frontier.composition import open_frontier
 from frontier.core import Frontier
-from frontier.errors import FormatMismatch, StoreInUse
+from frontier.errors import StoreDamaged, StoreInUse
 from frontier.models import Candidate
 from frontier.order import FrontierOrder
 from frontier.stores import livecopy, sqlite
@@ -138,5 +138,5 @@ def test_a_log_that_was_begun_anew_is_copied_again(
 def test_a_file_that_is_no_store_is_told(tmp_path: Path) -> None:
     """By its own name."""
     (tmp_path / "file").write_bytes(b"no database" * 1000)
-    with pytest.raises(FormatMismatch, match=rf"^{tmp_path}/file: "):
+    with pytest.raises(StoreDamaged, match=rf"^{tmp_path}/file: "):
         copy_live(tmp_path / "file", tmp_path / "copy")

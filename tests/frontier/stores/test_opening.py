@@ -78,7 +78,7 @@ def test_tables_of_another_format_are_refused(path: Path) -> None:
         store.connection.exec_driver_sql("UPDATE crawl SET value = '1' WHERE name = 'format'")
     with (
         sqlite.connected(path, None) as connection,
-        pytest.raises(FormatMismatch, match="the format is 1 in the job, 3"),
+        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4;"),
     ):
         open_tables(connection, "the job", {}, NOW_S)
 

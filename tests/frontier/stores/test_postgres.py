@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import OperationalError
 
 from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreInUse, StoreUnavailable
+from frontier.stores.base import Counters
 from frontier.stores.messages import HeadsRead
+from frontier.stores.opening import open_tables
 from frontier.stores.owner import owner_line
 from frontier.stores.patience import Patience
 from frontier.stores.postgres import PostgresDatabase
 from frontier.stores.sql import SqlStore
+from frontier.stores.writing import Writing
 from tests.frontier.stores.batches import GATE, IDENTITY, LANE, NOW_S, batch, opened, row, synced
 from tests.postgres_server import OwnServer, administer, fresh_database, server
 
@@ -185,6 +189,45 @@ def test_who_took_over_and_went_is_noticed_too(url: str, store: SqlStore, say: C
     say(store)
     with pytest.raises(StoreInUse, match="another owner has taken over"):
         store.flush()
+
+
+def test_a_take_over_waits_for_the_commit_of_the_former_owner(url: str, store: SqlStore) -> None:
+    """A fence: its transaction is read whole by the next owner, or is never committed."""
+    store.write(batch(1, [1]))
+    store.flush()
+    old, new = create_engine(make_url(url).set(drivername="postgresql+psycopg")), PostgresDatabase(url)._engine()
+    totals = Counters(last_ordinal=1, queued=1, queues=1)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%epoch%FOR UPDATE%'"
+    with old.connect() as former, new.connect() as successor, ThreadPoolExecutor(1) as other:
+        with former.begin():
+            writing = Writing(former, totals, epoch=1)
+            writing.add(batch(2, [2]))
+            writing.flush()
+            taking = other.submit(open_tables, successor, "here", IDENTITY, NOW_S)
+            while administer(url, waiting) == [("0",)]:
+                assert not taking.done(), "it has taken over before the former owner's commit"
+        assert taking.result(timeout=30).counters.queued == 2
+        with former.begin() as late:
+            writing = Writing(former, totals, epoch=1)
+            writing.add(batch(3, [3]))
+            with pytest.raises(StoreInUse, match="another owner has taken over"):
+                writing.flush()
+            late.rollback()
+    for engine in (old, new):
+        engine.dispose()
+    assert administer(url, "SELECT count(*) FROM url") == [(2,)]
+
+
+def test_both_sides_notice_a_silent_network_within_25_seconds(url: str) -> None:
+    """Also a session that is busy: unanswered bytes count, not only idle time."""
+    with PostgresDatabase(url).connected() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        known = driver.info.get_parameters()
+        assert (known["tcp_user_timeout"], known["keepalives_idle"]) == ("25000", "10")
+        options = known["options"]
+        assert "tcp_user_timeout=25000" in options
+        assert "tcp_keepalives_count=3" in options
 
 
 def test_a_former_session_of_ours_is_ended(url: str) -> None:

@@ -135,11 +135,11 @@ def test_an_open_store_is_unclean_on_disk(path: Path, store: SqlStore, tmp_path:
 
 
 def test_a_clean_end_leaves_one_file(path: Path, store: SqlStore) -> None:
-    """The log is folded in and the owner's line is gone, so the folder can be copied."""
+    """The log is folded in and the owner's line is gone, so the folder can be copied; a seal says what the file was."""
     store.write(batch(1, [1]))
     assert path.with_name("frontier.db.owner").is_file()
     store.close(clean=True)
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, f"{path.name}.seal"]
 
 
 # Owners that die

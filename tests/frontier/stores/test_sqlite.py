@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import FormatMismatch, StoreFull, StoreInUse, StoreUnavailable
+from frontier.errors import FormatMismatch, StoreDamaged, StoreFull, StoreInUse, StoreUnavailable
 from frontier.stores.sqlite import connected, fold_log, translated
 from tests.frontier.stores.crawl_file import crawl
 from tests.frontier.stores.rows import row
@@ -57,7 +57,7 @@ def test_a_file_that_is_no_database_is_named(path: Path) -> None:
     path.write_bytes(b"a text, and long enough that it cannot be taken for an empty file" * 20)
     with pytest.raises(sqlite3.DatabaseError) as refused, connected(path, None):
         pass
-    assert isinstance(translated(path, refused.value), FormatMismatch)
+    assert isinstance(translated(path, refused.value), StoreDamaged)
 
 
 def test_a_full_file_is_told_as_full_and_keeps_what_it_had(path: Path) -> None:
