@@ -243,6 +243,14 @@ class Frontier:
         """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
         self._drain()
 
+    def opens_s(self, gate: GateKey) -> float | None:
+        """When a gate opens (epoch seconds), or since when it is open; infinity if time alone does not open it. O(1).
+
+        None if it is not in memory.
+        """
+        line = self._schedule.window.get(name_id(gate))
+        return None if line is None else line.opens_s()
+
     def counts(self) -> FrontierCounts:
         """How much of what there is, O(1): for displays that are renewed often."""
         self._drain()

@@ -11,13 +11,16 @@ one. The lock ends with its process, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 FORMAT = "anabranch job"
-VERSION = 1
+#: Raise it with every change of a folder that an older program would misread. Folders of older versions are brought to it.
+VERSION = 2
 
 #: The order that the job was run by last, in its folder; the others are in its state folder.
 ORDER_FILE = "order.toml"
@@ -53,10 +56,11 @@ def is_embedded(directory: Path) -> bool:
     return _said(directory).get(_EMBEDDED) is True
 
 
-def is_of_this_format(directory: Path) -> bool:
-    """The job was written in the format that this program reads."""
+def is_readable(directory: Path) -> bool:
+    """The job was written in a format that this program reads: its own, or an older one."""
     said = _said(directory)
-    return (said.get("format"), said.get("version")) == (FORMAT, VERSION)
+    version = said.get("version")
+    return said.get("format") == FORMAT and isinstance(version, int) and 1 <= version <= VERSION
 
 
 def is_being_made(state: Path) -> bool:
@@ -74,6 +78,25 @@ def format_text(*, embedded: bool = False) -> bytes:
     return f"{json.dumps(said)}\n".encode()
 
 
+def make_folders(directory: Path) -> None:
+    """Make the job's folder and its state, for their owner alone; those above as usual. One that exists keeps its mode."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (directory, directory / STATE):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def missing_folders(directory: Path) -> list[Path]:
+    """The folders that making a job here will make, its state first, then outwards. Raises: OSError."""
+    return [folder for folder in (directory / STATE, directory, *directory.parents) if not folder.exists()]
+
+
+def remove_made(made: Sequence[Path]) -> None:
+    """Remove the folders that a failed start made, the innermost first; one that is not empty stays, with those around it."""
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
 def take_lock(directory: Path) -> int:
     """The lock's descriptor, held until it is closed. Raises: Held, OSError."""
     while True:
@@ -84,7 +107,7 @@ def take_lock(directory: Path) -> int:
 
 
 def _locked(directory: Path) -> int:
-    lock = os.open(directory / STATE / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(directory / STATE / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)

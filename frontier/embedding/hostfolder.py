@@ -26,13 +26,16 @@ from frontier.embedding.folder import (
     is_being_made,
     is_embedded,
     is_job,
-    is_of_this_format,
+    is_readable,
+    make_folders,
+    missing_folders,
+    remove_made,
     take_lock,
 )
 from frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
 
 #: What the store writes: its file, and what SQLite and the owner's line put beside it.
-_STORE_FILES = tuple(f"{STORE_FILE}{ending}" for ending in ("", "-wal", "-shm", "-journal", ".owner"))
+_STORE_FILES = tuple(f"{STORE_FILE}{ending}" for ending in ("", "-wal", "-shm", "-journal", ".owner", ".seal"))
 #: Folders that are removed while they are being taken, one after another.
 _TRIES = 10
 _UNWRITABLE = "choose a folder that can be written"
@@ -46,13 +49,24 @@ class HostFolder:
         _refuse_strangers(path)
         self.path = path
         self.state = path / STATE
-        self._lock: int | None = _lock(path)
+        with _told(path, _UNWRITABLE):
+            self._made = missing_folders(path)
+        self._lock: int | None = self._locked()
+        self._is_new = False
         try:
             _refuse_strangers(path)  # somebody may have made a job of it before it was held
+            self._is_new = not os.path.lexists(self.state / FORMAT_FILE)
             with _told(path, _UNWRITABLE):
                 _replace(self.state / FORMAT_FILE, format_text(embedded=True))
         except BaseException:
-            self.let_go()
+            self.fail()
+            raise
+
+    def _locked(self) -> int:
+        try:
+            return _lock(self.path)
+        except BaseException:
+            remove_made(self._made)
             raise
 
     @property
@@ -80,14 +94,25 @@ class HostFolder:
         """
         if self._lock is None:
             return
+        self._remove_files()
+        with suppress(OSError):  # others' files are in it, or somebody makes a job of it again
+            self.state.rmdir()
+            self.path.rmdir()
+
+    def _remove_files(self) -> None:
         self.forget()
         order, mark = self.path / ORDER_FILE, self.state / FORMAT_FILE
         with _told(self.path, "it cannot be removed"):
             for file in (_unfinished(order), order, self.leases, _unfinished(mark), mark, self.state / LOCK_FILE):
                 file.unlink(missing_ok=True)
-        with suppress(OSError):  # others' files are in it, or somebody makes a job of it again
-            self.state.rmdir()
-            self.path.rmdir()
+
+    def fail(self) -> None:
+        """Let go after a failed start. A job that this start made is removed; an older one stays as it is."""
+        if self._is_new:
+            with suppress(StoreUnavailable):
+                self._remove_files()
+        remove_made(self._made)
+        self.let_go()
 
     def let_go(self) -> None:
         """Others may take it. A second call is harmless."""
@@ -99,9 +124,9 @@ class HostFolder:
 def _refuse_strangers(folder: Path) -> None:
     """Raises: FormatMismatch if another's job, or what may be one, is in the folder; StoreUnavailable."""
     if is_embedded(folder):
-        if not is_of_this_format(folder):
+        if not is_readable(folder):
             raise FormatMismatch(
-                f"{folder}: the job is in the format of another version; use that, or choose another folder"
+                f"{folder}: the job is in the format of a newer version; use that, or choose another folder"
             )
         return
     if is_job(folder):
@@ -120,7 +145,7 @@ def _lock(folder: Path) -> int:
     """The folder's lock; the folder is made. Raises: StoreInUse, StoreUnavailable."""
     for tries_left in reversed(range(_TRIES)):
         try:
-            (folder / STATE).mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             return take_lock(folder)
         except Held as held:
             who = "another process" if held.process is None else f"process {held.process}"
@@ -146,7 +171,7 @@ def _replace(path: Path, data: bytes) -> None:
     if path.is_file() and path.read_bytes() == data:
         return
     unfinished = _unfinished(path)
-    with unfinished.open("wb") as file:
+    with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -48,7 +48,8 @@ class EmbeddedJob:
         try:
             self.frontier: Frontier = self._opened()
         except BaseException:
-            self._let_go()
+            if self._place is not None:
+                self._place.fail()
             raise
 
     def empty(self) -> None:

@@ -40,7 +40,7 @@ class LeaseBoard:
     def __init__(self, file: Path) -> None:
         """Begin with nothing. Raises: StoreUnavailable."""
         try:
-            self._file: int | None = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            self._file: int | None = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
             raise StoreUnavailable(f"{file}: {error.strerror}; make room, or choose another folder") from error
         self._path = file

@@ -21,7 +21,7 @@ from frontier.models import QueueKey
 from frontier.policies.authority import authority, host_of, path_of
 from frontier.policies.hosttable import HostTable
 from frontier.policies.names import check_name
-from frontier.policies.surt import SurtPrefix, parse_surt
+from frontier.policies.surt import SurtPrefix, parse_surt, sharing_host
 
 MOST_CONNECTIONS = 10_000
 LAST_PRECEDENCE = 255
@@ -155,8 +155,14 @@ class Sheets:
         return bool(self._hosts) or bool(self._paths)
 
     def for_host(self, host: str) -> Settings:
-        """What is different for a host (without port). Cost: 1 µs, O(labels)."""
-        return self._hosts.get(host) or NOTHING
+        """What is different for a host (without port). Cost: 1 µs, O(labels).
+
+        An entry that names a host with a comma in the SURT that it had before store format 4 still holds for it.
+        """
+        found = self._hosts.get(host)
+        if found is None and "," in host:
+            found = self._hosts.get(sharing_host(host))
+        return found or NOTHING
 
     def for_url(self, url: str) -> Settings:
         """What is different for an absolute URL: as for its host, then by port and path. Cost: 2 µs."""

@@ -2,7 +2,9 @@
 
     http://www.example.com:8080/path?q      http://(com,example,www,:8080)/path?q
 
-An IP address is not turned round. Source of the form: Heritrix's `org.archive.util.SURT`.
+An IP address is not turned round. Source of the form: Heritrix's `org.archive.util.SURT`. There a comma inside a label cannot
+be told from one between labels, so here it is escaped: `http://a,b.test/` is `http://(test,a%2Cb,)/`. Each host has a SURT of
+its own, and the SURT tells the host.
 
 A SURT prefix names a part of the web. Operators write it in the form of Heritrix, or as a plain host or URL:
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from frontier.errors import PolicyError
 from frontier.policies.authority import KEPT, authority, host_of, is_address, path_of
@@ -51,10 +54,25 @@ class SurtPrefix(NamedTuple):
 
 
 def surt_host(host: str) -> str:
-    """The host turned round, a comma behind each label: `com,example,www,`. An IP address stays as it is."""
+    """The host turned round, a comma behind each label: `com,example,www,`. An IP address stays as it is.
+
+    A comma inside a label is `%2C`, a per cent sign `%25`.
+    """
     if not host or is_address(host):
         return host
+    if "," in host or "%" in host:
+        host = host.replace("%", "%25").replace(",", "%2C")
+    return unescaped_surt_host(host)
+
+
+def unescaped_surt_host(host: str) -> str:
+    """The same as programs before store format 4 wrote it: hosts with a comma shared it with others."""
     return ",".join(reversed(host.split("."))) + ","
+
+
+def sharing_host(host: str) -> str:
+    """The host without commas that had the same SURT as this name, before store format 4."""
+    return host_of_surt_key(unescaped_surt_host(host))
 
 
 @lru_cache(KEPT)
@@ -68,7 +86,7 @@ def surt_key(name: str) -> str:
 def host_of_surt_key(key: str) -> str:
     """The host that such a work queue is of."""
     turned = key.partition("#")[0]
-    return ".".join(reversed(turned[:-1].split(","))) if turned.endswith(",") else turned
+    return unquote(".".join(reversed(turned[:-1].split(",")))) if turned.endswith(",") else turned
 
 
 def parse_surt(text: str) -> SurtPrefix:
@@ -78,23 +96,35 @@ def parse_surt(text: str) -> SurtPrefix:
     rest = text[scheme.end() :] if scheme else text
     if not text or not text.isprintable() or " " in text:
         raise _refused(text, "it is empty or has blanks")
-    if rest.startswith("(") or "," in rest.partition("/")[0]:
+    place = rest.partition("/")[0]
+    if place.startswith("(") or ("," in place and not (scheme and "." in place)):
         return _turned(text, rest)
     return _plain(text, text if scheme else f"http://{text}")
 
 
-def _plain(text: str, url: str) -> SurtPrefix:
-    """A host, or a URL up to its last slash."""
+def surt_around(url: str) -> SurtPrefix | None:
+    """The part of the web around a URL: its host and port, and its path up to the last slash; None if it has no host.
+
+    Takes every absolute URL, also those that sites make up; `parse_surt` is for what operators write, and refuses.
+    """
     found = authority(url)
     if found is None:
-        raise _refused(text, "it has no host")
-    is_one = is_address(found.host)
-    if not is_one:
-        _check_labels(text, found.host)
+        return None
     port = int(found.name[len(found.host) + 1 :] or 0) or None
-    if "/" not in url.partition("://")[2]:
-        return SurtPrefix(found.host, port is None and not is_one, port)
     return SurtPrefix(found.host, False, port, path_of(url).partition("?")[0].rpartition("/")[0] + "/")
+
+
+def _plain(text: str, url: str) -> SurtPrefix:
+    """A host, or a URL up to its last slash."""
+    around = surt_around(url)
+    if around is None:
+        raise _refused(text, "it has no host")
+    is_one = is_address(around.host)
+    if not is_one:
+        _check_labels(text, around.host)
+    if "/" not in url.partition("://")[2]:
+        return SurtPrefix(around.host, around.port is None and not is_one, around.port)
+    return around
 
 
 def _turned(text: str, rest: str) -> SurtPrefix:
@@ -113,10 +143,14 @@ def _turned(text: str, rest: str) -> SurtPrefix:
 
 def _turned_back(text: str, turned: str) -> str:
     if "." in turned:
-        raise _refused(text, "a label has a dot in it; the labels are turned round, as in com,example,")
+        raise _refused(
+            text,
+            "a label has a dot in it; the labels are turned round, as in com,example,; "
+            "a comma inside a label is written %2C",
+        )
     if not turned.endswith(","):
         raise _refused(text, "each label ends with a comma, as in com,example,")
-    host = ".".join(reversed(turned[:-1].split(",")))
+    host = unquote(".".join(reversed(turned[:-1].split(",")))).lower()
     _check_labels(text, host)
     return host
 

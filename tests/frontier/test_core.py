@@ -63,6 +63,21 @@ def test_an_ending_outcome_ends_the_url(kind: OutcomeKind) -> None:
     assert rig.add(URL) == [SEEN]
 
 
+def test_when_a_gate_opens_is_known_of_those_in_memory() -> None:
+    """Without asking the store. While its only slot is out, and under a block without end, no time opens it."""
+    rig = build()
+    gate = GateKey("a.test")
+    assert rig.core.opens_s(gate) is None
+    rig.add(URL)
+    lease = rig.lease_now()
+    assert rig.core.opens_s(gate) == float("inf")
+    rig.finish(lease)
+    rig.core.block(gate, START_S + 60.0)
+    assert rig.core.opens_s(gate) == START_S + 60.0
+    rig.core.block(gate, float("inf"))
+    assert rig.core.opens_s(gate) == float("inf")
+
+
 def test_a_page_and_its_outlinks_are_one_batch() -> None:
     """I3: no page is done unless its outlinks are with it; they know where they were found."""
     store = CountingStore()

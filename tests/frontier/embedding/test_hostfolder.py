@@ -55,7 +55,7 @@ def test_the_job_of_a_crawl_is_refused_and_left_as_it_was(tmp_path: Path) -> Non
         {"state/frontier.db": "", "state/lock": ""},
         {"state": "a file"},
         {"state/format.json": "no job"},
-        {"state/format.json": '{"format": "anabranch job", "version": 2, "embedded": true}'},
+        {"state/format.json": '{"format": "anabranch job", "version": 99, "embedded": true}'},
     ],
 )
 def test_what_is_not_its_own_is_refused_and_left_as_it_was(tmp_path: Path, files: dict[str, str]) -> None:

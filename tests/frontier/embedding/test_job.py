@@ -58,7 +58,7 @@ def test_no_crawl_goes_on_with_the_job_of_a_host(tmp_path: Path) -> None:
     EmbeddedJob(folder, {}).close()
     for fresh in (False, True):
         with pytest.raises(HostsJob, match="belongs to a program that embeds the Frontier"):
-            JobFolder.open(folder, fresh=fresh)
+            JobFolder.open(folder, delete_old=fresh)
     EmbeddedJob(folder, {}).remove()
     assert not folder.exists()
 
@@ -146,3 +146,41 @@ def test_a_job_that_is_removed_leaves_what_is_not_its_own(tmp_path: Path) -> Non
         job.remove()
         assert (tmp_path / name).exists() == bool(others)
         assert [file.name for file in (tmp_path / name).glob("*")] == others
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_an_opening_that_fails_leaves_no_folder_behind(tmp_path: Path) -> None:
+    """Neither the job's nor those around it; a folder that was there stays."""
+    (tmp_path / "there").mkdir()
+    for folder in (tmp_path / "made" / "job", tmp_path / "there"):
+        with pytest.raises(PolicyError):
+            EmbeddedJob(folder, {"policy": "nobody.has:this"})
+    assert tree(tmp_path) == {str(tmp_path / "there"): None}
+
+
+def test_an_opening_that_fails_leaves_an_older_job_as_it_was(tmp_path: Path) -> None:
+    """Its rows are there for the next opening."""
+    job = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    job.frontier.schedule([Candidate(URL)])
+    job.close()
+    with pytest.raises(FormatMismatch):
+        EmbeddedJob(tmp_path / "job", {"policy": "bkdr:7"})
+    again = EmbeddedJob(tmp_path / "job", {"policy": "host"})
+    assert again.frontier.pending == 1
+    again.close()
+
+
+def test_a_job_is_its_owners_alone(tmp_path: Path) -> None:
+    """The folder, the state, and what says of it; whatever the umask."""
+    before = os.umask(0)
+    try:
+        EmbeddedJob(tmp_path / "job", {}).close()
+    finally:
+        os.umask(before)
+    modes = {
+        name: (tmp_path / "job" / name).stat().st_mode & 0o777 for name in ("", "state", "order.toml", "state/lock")
+    }
+    assert modes == {"": 0o700, "state": 0o700, "order.toml": 0o600, "state/lock": 0o600}

@@ -126,6 +126,15 @@ def test_a_path_without_a_port_holds_on_every_port() -> None:
     assert sheets.for_url("http://a.test:82/x") == Settings(uri_precedence=2, key=QueueKey("x"))
 
 
+def test_an_entry_in_the_old_form_still_holds_for_a_host_with_a_comma() -> None:
+    """Unless one in today's form names the host."""
+    old = Sheets([override("http://(test,a,b,)", max_connections=2)])
+    assert {old.for_host(host).max_connections for host in ("b.a.test", "a,b.test")} == {2}
+    assert old.for_host("c,d.test") == NOTHING
+    both = Sheets([override("(test,a,b,)", max_connections=2), override("(test,a%2Cb,)", max_connections=3)])
+    assert [both.for_host(host).max_connections for host in ("b.a.test", "a,b.test")] == [2, 3]
+
+
 def test_a_url_without_host_has_no_settings() -> None:
     """Not even those of everything: it is refused anyway."""
     assert Sheets([override("http://(", max_connections=2)]).for_url("mailto:me@a.test") is NOTHING

@@ -8,6 +8,8 @@ from frontier.errors import PolicyError
 from frontier.policies.surt import SurtPrefix, host_of_surt_key, parse_surt, surt_host, surt_key
 
 LABELS = st.text("abcxyz0189-", min_size=1, max_size=8)
+ODD_LABELS = st.text("ab1-,%", min_size=1, max_size=6)  # the URL standard allows them; they are in no registry
+ODD_HOSTS = st.lists(ODD_LABELS, min_size=1, max_size=4).map(".".join)
 HOSTS = st.lists(LABELS, min_size=1, max_size=5).map(".".join) | st.sampled_from(["192.0.2.1", "[2001:db8::1]"])
 
 
@@ -23,9 +25,9 @@ def test_a_queue_key_has_no_scheme_and_its_port_behind_a_hash() -> None:
     ]
 
 
-@given(HOSTS, st.sampled_from(["", ":81"]))
+@given(HOSTS | ODD_HOSTS, st.sampled_from(["", ":81"]))
 def test_a_queue_key_tells_its_host(host: str, port: str) -> None:
-    """Turning round twice gives the host again."""
+    """Turning round twice gives the host again, so no two hosts have one key."""
     assert host_of_surt_key(surt_key(host + port)) == host
 
 
@@ -112,6 +114,20 @@ def test_a_prefix_is_read_as_it_is_written(host: str, is_alone: bool, port: int 
     wide = not is_alone and port is None and not path and parse_surt(host).with_subdomains
     prefix = SurtPrefix(host, wide, None if port == 80 else port, path)
     assert parse_surt(str(prefix)) == prefix
+
+
+@given(ODD_HOSTS)
+def test_a_comma_inside_a_label_is_escaped(host: str) -> None:
+    """And what is printed is read again."""
+    assert parse_surt(str(SurtPrefix(host, False, 81, "/"))) == SurtPrefix(host, False, 81, "/")
+
+
+def test_a_host_with_a_comma_is_named_by_its_url_or_its_surt() -> None:
+    """By itself it is taken for something in SURT form, and the refusal says how it is written."""
+    assert parse_surt("http://(test,a%2Cb,)") == parse_surt("http://(TEST,A%2cB,)") == SurtPrefix("a,b.test", False)
+    assert parse_surt("http://a,b.test/") == SurtPrefix("a,b.test", False, None, "/")
+    with pytest.raises(PolicyError, match="a comma inside a label is written %2C"):
+        parse_surt("a,b.test,")
 
 
 def test_whole_hosts_are_told_from_parts_of_them() -> None:
