@@ -6,6 +6,7 @@ embeds keeps a frame of another site from leading away. It is one letter or the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
@@ -57,6 +58,18 @@ DATA_URLS = (
 DATA_CANDIDATES = ("data-srcset", "data-original-set", "data-lazy-srcset")
 LATE = frozenset((*DATA_URLS, *DATA_CANDIDATES))
 
+#: What `meta` elements with these names or properties hold is a URL of something that pages about the page show
+#: (https://ogp.me/, X cards).
+PREVIEWS = frozenset(
+    {
+        *(f"og:{kind}{more}" for kind in ("image", "video", "audio") for more in ("", ":url", ":secure_url")),
+        *("twitter:image", "twitter:image:src", "twitter:player:stream"),
+    }
+)
+
+#: A list of several URLs where one belongs; a URL may hold a comma, but no white space.
+_LISTED = re.compile(r",[\t\n\f\r ]")
+
 #: Candidates of one image that are read.
 MAX_CANDIDATES = 1000
 
@@ -77,7 +90,8 @@ def late(attributes: Attributes) -> Iterator[Reference]:
     """What scripts will load: the `data-src` family, on any element."""
     for name in DATA_URLS:
         if text := attributes.get(name):
-            yield text, EMBED, f"@{name}"
+            urls = islice(srcset_urls(text), MAX_CANDIDATES) if _LISTED.search(text) else (text,)
+            yield from ((url, EMBED, f"@{name}") for url in urls)
     for name in DATA_CANDIDATES:
         for url in islice(srcset_urls(attributes.get(name) or ""), MAX_CANDIDATES):
             yield url, EMBED, f"@{name}"
@@ -115,11 +129,16 @@ def _link(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
         yield url, EMBED, "link/@imagesrcset"
 
 
-def _refresh(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
+def _meta(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
     if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
         text = refresh_url(attributes.get("content") or "")
         if text is not None:
             yield text, REDIRECT, "meta refresh"
+    for key in ("property", "name"):
+        found = PREVIEWS.intersection((attributes.get(key) or "").lower().split())
+        if found and (text := (attributes.get("content") or "").strip()):
+            yield text, EMBED, "meta/@content"
+            return
 
 
 def _form(attributes: Attributes, options: ExtractOptions) -> Iterator[Reference]:
@@ -153,7 +172,7 @@ def _below_codebase(texts: list[str], attributes: Attributes, context: str) -> I
 
 #: The elements with rules of their own.
 RULED: Mapping[str, Callable[[Attributes, ExtractOptions], Iterator[Reference]]] = MappingProxyType(
-    {"link": _link, "meta": _refresh, "form": _form, "object": _object, "applet": _applet}
+    {"link": _link, "meta": _meta, "form": _form, "object": _object, "applet": _applet}
 )
 
 #: The tags to keep of a document that is flattened.

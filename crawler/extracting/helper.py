@@ -33,12 +33,15 @@ GRACE_S = 2.0
 
 _PR_SET_PDEATHSIG = 1
 
+#: They are for the crawl, which lets its last pages end.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
 
 def main(parent: int, memory_bytes: int) -> None:
     """Serve the process `parent` on standard input until it goes. The address space is limited to `memory_bytes`."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the crawl, which lets its last pages end
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     give_back_early()
     _die_with_parent()

@@ -25,6 +25,15 @@ MAX_DEPTH = 4
 _CHUNK_BYTES = 64 * 1024
 _MAX_MEMBERS = 1000
 _GZIP = b"\x1f\x8b"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+#: Byte order mark of UTF-16, or none -> what is ignored at the beginning: white space and marks.
+_IGNORED = {
+    b"": re.compile(rb"\A(?:[ \t\r\n\f\v]|\xef\xbb\xbf)++"),
+    b"\xff\xfe": re.compile(rb"\A(?:[ \t\r\n]\0|\xff\xfe)++"),
+    b"\xfe\xff": re.compile(rb"\A(?:\0[ \t\r\n]|\xfe\xff)++"),
+}
+#: With so many bytes neither a mark nor a character of UTF-16 is cut in two.
+_ENOUGH_BYTES = 4
 #: The beginning of XML documents that are read here, after the declaration, comments and whatever else comes before the root.
 _ROOT = re.compile(rb"<(?:[\w.-]+:)?(urlset|sitemapindex|rss|feed|RDF)[\s>/]", re.IGNORECASE)
 _SNIFFED_BYTES = 2048
@@ -54,10 +63,9 @@ def is_sitemap(body: bytes, hops: str) -> bool:
     depth = len(hops) - len(hops.rstrip(MANIFEST))
     if depth >= MAX_DEPTH:
         return False
-    start = next(unpacked(body, _SNIFFED_BYTES), b"")[:_SNIFFED_BYTES]
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        start = start[2:].replace(b"\0", b"")  # UTF-16, near enough
-    start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = _beginning(unpacked(body, _CHUNK_BYTES))[:_SNIFFED_BYTES]
+    if start.startswith(_UTF_16):
+        start = start[2:].replace(b"\0", b"")  # near enough
     if start.startswith(b"<"):
         return _ROOT.search(start) is not None
     return depth > 0 and _URL_LINE.match(start) is not None
@@ -75,10 +83,26 @@ def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
     It may be gzipped. What was read before an error counts. Cost: linear, about 50 ms a MB; memory: the URLs.
     """
     chunks = unpacked(body, MAX_BYTES)
-    first = next(chunks, b"")
-    if first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<") or first.startswith((b"\xff\xfe", b"\xfe\xff")):
+    first = _beginning(chunks)
+    if first.startswith((b"<", *_UTF_16)):
         return _XmlReader().read(first, chunks)
     return _text_links(first + b"".join(chunks))
+
+
+def _beginning(chunks: Iterator[bytes]) -> bytes:
+    """The first chunks, without white space and byte order marks before the first character; b"" if nothing else comes.
+
+    An XML parser accepts nothing before `<?xml`, but many sites write an empty line or a second mark there. UTF-16 keeps one
+    mark: it tells the parser the order of bytes.
+    """
+    start = b""
+    for chunk in chunks:
+        start += chunk
+        mark = start[:2] if start.startswith(_UTF_16) else b""
+        start = mark + _IGNORED[mark].sub(b"", start, count=1)
+        if len(start) >= _ENOUGH_BYTES:
+            break
+    return start
 
 
 def unpacked(body: bytes, limit: int) -> Iterator[bytes]:

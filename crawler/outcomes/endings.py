@@ -9,7 +9,15 @@ from types import MappingProxyType
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
 from crawler.reporting.reports import SeedFact
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable, UnknownQueue
+from frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    PolicyError,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    UnknownQueue,
+)
 
 #: What may end a run without being a defect of ours.
 FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
@@ -18,6 +26,7 @@ FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
 FRONTIER_EXITS: Mapping[type[FrontierError], ExitCode] = MappingProxyType(
     {
         StoreFull: ExitCode.DISK_FULL,
+        StoreDamaged: ExitCode.BAD_ORDER,
         StoreUnavailable: ExitCode.STORE_OR_JOB_IN_USE,
         FormatMismatch: ExitCode.BAD_ORDER,
         PolicyError: ExitCode.BAD_ORDER,

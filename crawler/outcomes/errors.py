@@ -50,9 +50,13 @@ class NoSeeds(CrawlerError):
 class StoreLost(CrawlerError):
     """The job has seeds but its store is gone: going on would silently crawl nothing."""
 
+    exit_code = ExitCode.BAD_ORDER
+
 
 class QueueForgotten(StoreLost):
     """The job's queue was in memory, and ended with its process: there is nothing to go on with."""
+
+    exit_code = ExitCode.STORE_OR_JOB_IN_USE
 
 
 class NotAJobFolder(CrawlerError):
@@ -67,8 +71,14 @@ class HostsJob(CrawlerError):
     exit_code = ExitCode.USAGE
 
 
+class OrderDamaged(CrawlerError):
+    """The job's own order is missing, cut or cannot be read; its state has a copy."""
+
+    exit_code = ExitCode.BAD_ORDER
+
+
 class ForeignJobFormat(CrawlerError):
-    """The job folder was written in another format version."""
+    """The job folder was written in the format of a newer version."""
 
     exit_code = ExitCode.BAD_ORDER
 
@@ -126,6 +136,19 @@ class NoFolder(StorageError):
     advice = "choose another {other}"
 
 
+class OutOfMemory(StorageError):
+    """The process, or the whole system, has no more memory to map a file."""
+
+    advice = "raise the limit of memory (ulimit -v), or free some, then run the same command again"
+
+
+class NameTooLong(StorageError):
+    """A part of the path has more bytes than a name may have, or the path has."""
+
+    exit_code = ExitCode.USAGE
+    advice = "a name has 255 bytes at most; choose another {other}"
+
+
 class JournalFailed(CrawlerError):
     """A log line could not be made durable; no line is acknowledged after that."""
 
@@ -148,6 +171,8 @@ STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
         errno.EPERM: NotPermitted,
         errno.ENOTDIR: NoFolder,
         errno.ENOENT: NoFolder,
+        errno.ENAMETOOLONG: NameTooLong,
+        errno.ENOMEM: OutOfMemory,
         **dict.fromkeys(TOO_MANY_FILES, TooManyFiles),
     }
 )

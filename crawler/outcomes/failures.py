@@ -78,6 +78,15 @@ class ConnectionLost(FetchError):
     status = FetchStatus.CONNECTION_LOST
 
 
+class KeptConnectionClosed(FetchError):
+    """A connection kept from an earlier fetch was closed before an answer began: no fault of the URL or the host.
+
+    The URL goes back to its place without a counted attempt; its slot rests, since the host may have read the request.
+    """
+
+    status = FetchStatus.CONNECTION_LOST
+
+
 class BadHttp(FetchError):
     """The host answered, but not in HTTP that can be read: it was reached, so it is in no trouble."""
 
@@ -132,6 +141,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ProxyFailed: (10.0, 60.0, 300.0),
     OutOfFiles: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
+    KeptConnectionClosed: (0.0,),  # however often: the disposition counts no try, and the URL waits by its gate
     BadHttp: (5.0, 60.0),
     BodyBroken: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawler.outcomes.errors import OrderError
@@ -86,6 +89,16 @@ def shown(text: str) -> str:
     from frontier.policies.ownfunctions import shown as cut  # noqa: PLC0415 - as above
 
     return cut(text)
+
+
+def import_first_from(folder: Path | None) -> None:
+    """Put the folder first on Python's path, so that modules of the operator's own are found there; nothing for None."""
+    if folder is None:
+        return
+    path = str(folder.absolute())
+    with suppress(ValueError):
+        sys.path.remove(path)
+    sys.path.insert(0, path)
 
 
 def own_function(name: str, role: Role, *, awaited: bool = False) -> OwnFunction:

@@ -2,10 +2,11 @@
 
 It is read as its authors mean it, as Google does: misspelt names, a missing colon, an agent with a version. A line that makes
 no sense is left out and disturbs no other. Bytes are taken as Latin-1, one character each, so that nothing is lost of a file
-that is no UTF-8.
+that is no UTF-8. UTF-16 with a byte order mark is decoded first. A NUL ends what is read of its line, as in Google's parser
+(github.com/google/robotstxt, robots.cc), which keeps lines as C strings.
 
 Limits: the first 500 KiB, whole lines only: the line in which the limit falls is not read, since half a rule is another rule.
-Of a longer line the first 16,664 octets.
+Of a longer line the first 16,663 octets, as Google's parser.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from crawler.robots.patterns import PatternIndex, allows_by, line_of, normalised
 
 #: RFC 9309 section 2.5: at least 500 KiB must be read; we read no more.
 MAX_ROBOTS_BYTES = 500 * 1024
-#: Octets of a line that are read; eight times the longest URL of an old browser, as Google has it.
-MAX_LINE_OCTETS = 8 * 2083
+#: Octets of a line that are read: Google's buffer is eight times the longest URL of an old browser, and its last place a NUL's.
+MAX_LINE_OCTETS = 8 * 2083 - 1
 #: Sitemaps that are noted, and the longest of their URLs.
 MAX_SITEMAPS = 500
 MAX_SITEMAP_OCTETS = 8192
@@ -147,7 +148,7 @@ def lines_of(body: bytes, *, is_cut: bool = False) -> Iterator[Line]:
     """The lines that are understood; a file of CR, LF or CRLF, or all of them."""
     names: dict[str, str | None] = {}
     for number, text in enumerate(_texts(body, is_cut=is_cut), 1):
-        said = text[:MAX_LINE_OCTETS].partition("#")[0].strip(_BLANK)
+        said = text[:MAX_LINE_OCTETS].partition("\0")[0].partition("#")[0].strip(_BLANK)
         if not said:
             continue
         name, colon, value = said.partition(":")
@@ -165,7 +166,10 @@ def lines_of(body: bytes, *, is_cut: bool = False) -> Iterator[Line]:
 
 def _texts(body: bytes, *, is_cut: bool) -> list[str]:
     read = body[:MAX_ROBOTS_BYTES]
-    if len(body) > len(read) or is_cut:
+    is_cut = is_cut or len(body) > len(read)
+    if read.startswith((b"\xff\xfe", b"\xfe\xff")):
+        read = read.decode("utf-16", "replace").encode()
+    if is_cut:
         ends = max(read.rfind(b"\n"), read.rfind(b"\r"))
         read = read[: ends + 1]
     text = read.decode("latin-1")

@@ -14,12 +14,15 @@ from typing import NamedTuple, Protocol
 
 from crawler.fetching.options import Limits
 from crawler.fetching.response import Response
-from crawler.outcomes.failures import FetchError, OutOfFiles
+from crawler.outcomes.failures import FetchError, KeptConnectionClosed, OutOfFiles
 from crawler.robots.parsing import MAX_ROBOTS_BYTES, RobotsRules
 from crawler.urls.parsing import canonical
 
 #: Redirects of a robots.txt that are followed.
 MAX_REDIRECTS = 5
+
+#: Failures of a redirect's target that say nothing of the host that it leads to.
+_NOT_THE_HOSTS = (OutOfFiles, KeptConnectionClosed)
 
 #: What is fetched of a body: one byte more than is read, so that it is known to be cut.
 MAX_BODY_BYTES = MAX_ROBOTS_BYTES + 1
@@ -47,7 +50,8 @@ async def follow_redirects(
 ) -> Followed:
     """Follow at most five redirects of a robots.txt, up to rules that are `known`.
 
-    All together have so many seconds; of a body no more is read than counts. Raises: FetchError of the first fetch; OutOfFiles.
+    All together have so many seconds; of a body no more is read than counts. Raises: FetchError of the first fetch; OutOfFiles
+    and KeptConnectionClosed of any.
     """
     now_s = asyncio.get_running_loop().time
     until_s = now_s() + timeout_s
@@ -63,9 +67,7 @@ async def follow_redirects(
         try:
             response = await get(target, limits=Limits(max(until_s - now_s(), 0.0), MAX_BODY_BYTES))
         except BaseException as error:
-            if isinstance(error, FetchError) and not isinstance(
-                error, OutOfFiles
-            ):  # that is our trouble, not the host's
+            if isinstance(error, FetchError) and not isinstance(error, _NOT_THE_HOSTS):
                 found = found._replace(is_lost=True)
                 break
             found.response.body.close()

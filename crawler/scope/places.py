@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from crawler.scope.surts import SurtSet
 from crawler.urls.parsing import authority_of, host_of
 from frontier.policies.domains import domain_of
-from frontier.policies.surt import parse_surt
+from frontier.policies.surt import surt_around
 
 
 class Place(Protocol):
@@ -110,8 +110,10 @@ class Surts:
         self._surts = SurtSet()
 
     def add(self, seed: str) -> None:
-        """Open what the seed, taken as a SURT prefix, covers."""
-        self._surts.add(parse_surt(seed))
+        """Open the host and folder of the seed. No URL is refused: it may be the target of a redirect."""
+        around = surt_around(seed)
+        if around is not None:
+            self._surts.add(around)
 
     def holds(self, url: str) -> bool:
         """Whether the prefix of a seed covers the URL."""

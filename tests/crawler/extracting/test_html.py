@@ -66,6 +66,10 @@ def contexts(body: str, **options) -> list[tuple[str, str, str]]:
         ("<style>p { background: url(x) }</style>", "E"),
         ("<svg><style>p { background: url(x) }</style></svg>", "E"),
         ("<meta http-equiv=Refresh content='0; url=x'>", "R"),
+        ("<meta property=og:image content=x>", "E"),
+        ("<meta property='OG:Video:Secure_URL' content=' x '>", "E"),
+        ("<meta property='twitter:x og:audio' content=x>", "E"),
+        ("<meta name=twitter:image content=x>", "E"),
         ("<p data-src=x>", "E"),
         ("<img DATA-SRCSET='x 2x'>", "E"),
         ("<noscript><a href=x></a></noscript>", "L"),
@@ -403,3 +407,21 @@ def test_no_body_raises_and_all_links_are_web_urls(body: bytes) -> None:
     assert len(set(urls)) == len(urls)
     assert all(url.startswith(("http://", "https://")) and "#" not in url for url in urls)
     assert all(isinstance(link, Link) and link.hop in "LERXS" for link in page.links)
+
+
+@pytest.mark.parametrize("name", ["data-src", "data-original", "data-full-src"])
+def test_a_list_where_one_url_belongs_is_read_as_a_list(name) -> None:
+    """A comma and white space part two URLs; a comma alone is a character of one."""
+    for text, urls in (("a.jpg, b.jpg", ["a.jpg", "b.jpg"]), ("a 1x, b 2x", ["a", "b"]), ("a,b.jpg", ["a,b.jpg"])):
+        found = contexts(f"<img {name}='{text}'>")
+        assert [(url.rpartition("/")[2], hop, context) for url, hop, context in found] == [
+            (url, "E", f"@{name}") for url in urls
+        ]
+
+
+@pytest.mark.parametrize(
+    "text", ["property=og:image:width content=600", "property=og:title content=x", "property=og:image"]
+)
+def test_meta_elements_that_hold_no_url_name_nothing(text) -> None:
+    """Sizes and titles are not fetched."""
+    assert contexts(f"<meta {text}>") == []

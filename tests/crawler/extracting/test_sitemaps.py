@@ -59,6 +59,19 @@ def test_what_each_kind_names(body, expected) -> None:
     assert urls(gzip.compress(body[:9]) + gzip.compress(body[9:])) == expected
 
 
+@pytest.mark.parametrize("start", ["\n", "\ufeff\n", " \r\n\t", "\ufeff\ufeff", "\n\ufeff", " " * 3000])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_white_space_and_marks_before_the_declaration_are_ignored(start, encoding) -> None:
+    """Templates write an empty line before `<?xml`, and a parser that is given it reads nothing."""
+    text = URLSET.decode() if encoding == "utf-8" else URLSET.decode().replace('<?xml version="1.0"?>', "")
+    body = (start + text).encode(encoding)
+    if encoding != "utf-8":
+        body = "\ufeff".encode(encoding) + body
+    for form in (body, gzip.compress(body), gzip.compress(body[:1]) + gzip.compress(body[1:])):
+        assert is_sitemap(form, "")
+        assert urls(form) == [("/1?a&b", "M"), ("/de", "M"), ("/2", "M")]
+
+
 @pytest.mark.parametrize(
     ("body", "hops", "expected"),
     [

@@ -200,13 +200,29 @@ def test_a_byte_order_mark_does_not_hide_the_first_line(mark: bytes) -> None:
 
 
 def test_octets_that_are_no_text_spoil_only_their_own_line() -> None:
-    """NUL, and what is no UTF-8: they stand for themselves in their rule."""
+    """What is no UTF-8 stands for itself in its rule; a NUL ends what is read of its line, as in Google's parser."""
     text = b"User-agent: FooBot\nDisallow: /\xff\xfe\nDis\x00allow: /a\nDisallow: /n\x00\nDisallow: /b\n"
-    assert allowed(text, "/%FF%FE", "/%FF", "/a", "/n", "/n%00", "/b") == [False, True, True, True, False, False]
+    assert allowed(text, "/%FF%FE", "/%FF", "/a", "/n", "/n%00", "/b") == [False, True, True, False, False, False]
+
+
+def test_what_stands_behind_a_nul_is_not_read() -> None:
+    """Neither the rest of a rule nor another name; the next line is."""
+    text = b"User-agent: FooBot\nDisallow: /a\0b\nDisallow: /c\0\0#\nAllow\0: /\nDisallow: /d\n"
+    assert allowed(text, "/ax", "/a", "/cx", "/d", "/e") == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_utf_16_with_a_byte_order_mark_is_decoded(encoding: str, end: str) -> None:
+    """Editors save files so; without decoding nothing would be forbidden."""
+    text = f"\ufeffUser-agent: FooBot{end}Disallow: /a{end}Disallow: /\u00e4{end}"
+    assert allowed(text.encode(encoding), "/a", "/%C3%A4", "/b") == [False, False, True]
+    assert allowed(text.encode(encoding) + b"\0", "/a") == [False]
 
 
 def test_of_a_long_line_only_the_beginning_is_read() -> None:
-    """16,664 octets, the name with them."""
+    """16,663 octets, the name with them."""
+    assert MAX_LINE_OCTETS == 16_663
     head = "Disallow: /x/"
     long = "a" * (MAX_LINE_OCTETS - len(head))
     text = f"User-agent: FooBot\n{head}{long}/qux\n"

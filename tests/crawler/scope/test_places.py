@@ -3,6 +3,7 @@
 import pytest
 
 from crawler.scope.places import PLACES, Place
+from tests.site.hostile.addresses import addresses
 
 
 def places(kind: str, *seeds: str) -> Place:
@@ -135,3 +136,10 @@ def test_nothing_is_in_before_a_seed_is_there(kind: str) -> None:
     for _ in range(2):
         empty.add("http://a.test/")
         assert empty.holds("http://a.test/")
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_every_address_that_a_site_can_make_up_opens_its_place(kind: str) -> None:
+    """The target of a seed's redirect is a seed, and no operator wrote it: nothing is refused, and it lies in its own place."""
+    for url in addresses():
+        assert places(kind, url).holds(url) or (kind == "surt" and url.startswith(("http://./", "http://.:"))), url
