@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 from crawler.fetching.answers import MAX_HEADERS, Answer, answer_of, by_name, cut_answer
 from crawler.fetching.requests import without_credentials
 from crawler.fetching.response import Cut, Response
 from crawler.network.wire import HeadTooLong
-from crawler.outcomes.failures import BadHttp, ProxyFailed
+from crawler.outcomes.failures import BadHttp, KeptConnectionClosed, ProxyFailed
 from crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
@@ -51,29 +52,32 @@ class Exchange:
         self._address = ""
         self._answer: Answer | None = None
         self._break: Exception | None = None  #: why the rest of the body will not come
+        self._has_surplus = False
 
     async def run(self, connector: Connector, *, keep_broken: bool) -> None:
         """Ask and read, within the time. What is cut is kept, if the body had begun.
 
-        A body that broke off is cut too with `keep_broken`, else it raises. Raises: what the libraries raise, ProxyFailed.
+        A body that broke off is cut too with `keep_broken`, else it raises. The request is sent once: the host may have read
+        it, so sending it again has to wait for the host's gate.
+
+        Raises: what the libraries raise, ProxyFailed, KeptConnectionClosed.
         """
         over_s = asyncio.get_running_loop().time() + self._limits.timeout_s
         key = self._asking.origin.key
-        while True:
-            wire = connector.kept(key)
-            if wire is None:
-                async with asyncio.timeout_at(over_s):  # over a connection its wire sees to the time
-                    wire = await self._connected(connector)
-            try:
-                await self._run_over(wire, over_s, keep_broken=keep_broken)
-                return
-            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                # A kept connection that proves dead is worth another try at once (RFC 9112 section 9.3.1). A fresh one is not:
-                # that would be a fetch that the host's gate never saw. Ends, since a try takes a kept one away.
-                if self._answer is not None or self._dial.is_fresh:
-                    raise
-            finally:
-                connector.leave(key, wire, is_over=self._is_over)
+        wire = connector.kept(key)
+        if wire is None:
+            async with asyncio.timeout_at(over_s):  # over a connection its wire sees to the time
+                wire = await self._connected(connector)
+        try:
+            await self._run_over(wire, over_s, keep_broken=keep_broken)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if self._answer is not None or self._dial.is_fresh:
+                raise
+            connector.distrust(key)
+            raise KeptConnectionClosed("the server closed a connection that it had kept, without an answer") from error
+        finally:
+            self._has_surplus = wire.has_surplus
+            connector.leave(key, wire, is_over=self._is_over)
 
     async def _connected(self, connector: Connector) -> Wire:
         try:
@@ -101,7 +105,8 @@ class Exchange:
             self._cuts.append(Cut.TIME)
         if self._break is not None:
             if not keep_broken:
-                raise self._break
+                fault = wire.exception()
+                raise fault if isinstance(fault, HttpProcessingError) else self._break
             self._cuts.append(Cut.DISCONNECT)
 
     @property
@@ -187,4 +192,5 @@ class Exchange:
             address=self._address if self._asking.proxy is None else "",
             start_s=start_s,
             end_s=end_s,
+            has_surplus=self._has_surplus,
         )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -35,7 +39,7 @@ FOREIGN: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
         aiohttp.InvalidURL: Unfetchable,
         aiohttp.NonHttpUrlClientError: Unfetchable,
         HeadTooLong: ConnectionLost,
-        HttpProcessingError: BadHttp,  # the parser's; also of a body, if it came in one packet with the head
+        HttpProcessingError: BadHttp,  # the parser's, of a head or a body
         aiohttp.ClientResponseError: BadHttp,  # the same of a proxy that is asked to connect
         aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors
         OSError: ConnectionLost,
@@ -72,9 +76,21 @@ def one_line(error: Exception) -> str:
             text = f"bad HTTP: {error.message}"
         case aiohttp.SocketTimeoutError():
             text = "nothing came for too long"
+        case aiohttp.ClientConnectorError() if words := _system_words(error):
+            text = words
         case HeadTooLong():
             text = f"more than {MAX_HEAD_BYTES} bytes of headers, trailers or chunk extensions"
         case _:
             text = str(error) or type(error).__name__
     printable = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return " ".join(printable.split())[:_MAX_MESSAGE_CHARS]
+
+
+def _system_words(error: aiohttp.ClientConnectorError) -> str:
+    """What the system says of a connection that could not be made, such as `connection refused`; empty if it says nothing."""
+    cause = error.os_error
+    if isinstance(error, aiohttp.ClientProxyConnectionError) or isinstance(cause, ssl.SSLError | socket.gaierror):
+        return ""
+    words = os.strerror(cause.errno) if cause.errno is not None and cause.errno in errno.errorcode else ""
+    is_systems = cause.strerror == words or (cause.strerror or "").startswith("Connect call failed")  # asyncio's words
+    return words[:1].lower() + words[1:] if is_systems else ""

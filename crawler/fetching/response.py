@@ -40,6 +40,7 @@ class Response(NamedTuple):
     start_s: float  #: epoch seconds, when the fetch began (before DNS)
     end_s: float  #: epoch seconds, when the body was read
     cuts: tuple[Cut, ...] = ()  #: where it was cut
+    has_surplus: bool = False  #: bytes came behind it; they are no part of it
 
     @property
     def request(self) -> bytes:

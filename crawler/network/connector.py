@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -78,6 +79,10 @@ _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 #: Idle connections are kept for as long as a host usually rests between two fetches.
 KEEP_ALIVE_S = 30.0
+#: No connection is kept to an origin for so long after one that was kept proved dead. Without this, a server that offers to
+#: keep connections and closes each on the next request would cost a rest of its gate for every page.
+DISTRUST_S = 600.0
+MAX_DISTRUSTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +133,7 @@ class Connector(aiohttp.TCPConnector):
             ssl=network.tls_verify,
         )
         self._idle = idle
+        self._distrusted: OrderedDict[ConnectionKey, float] = OrderedDict()  #: until when, oldest first
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=network.connect_timeout_s)
         self._factory = cast("partial[ResponseHandler]", partial(Wire, loop=self._loop, on_lost=idle.discard))
 
@@ -178,8 +184,22 @@ class Connector(aiohttp.TCPConnector):
         return wire
 
     def leave(self, key: ConnectionKey, wire: Wire, *, is_over: bool) -> None:
-        """Give a connection back. It is kept if the exchange `is_over`, all of the answer has come; else it is closed."""
-        self._release(key, wire, should_close=not is_over)
+        """Give a connection back. It is kept if the exchange `is_over`, all of the answer has come; else it is closed.
+
+        It is closed, too, while its origin is not trusted with kept connections.
+        """
+        is_distrusted = bool(self._distrusted) and self._distrusted.get(key, 0.0) > monotonic()
+        self._release(key, wire, should_close=is_distrusted or not is_over)
+
+    def distrust(self, key: ConnectionKey) -> None:
+        """A kept connection of this origin proved dead: close those that wait, and keep none for `DISTRUST_S`."""
+        for wire, _ in self._conns.pop(key, ()):
+            self._idle.discard(wire)
+            wire.close()
+        self._distrusted.pop(key, None)
+        self._distrusted[key] = monotonic() + DISTRUST_S
+        if len(self._distrusted) > MAX_DISTRUSTED:
+            self._distrusted.popitem(last=False)
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         DIAL.get().is_fresh = True

@@ -47,6 +47,9 @@ MAX_UNTAKEN = 1000
 #: Questions per name server; c-ares doubles the wait of the second.
 TRIES = 2
 
+#: Lookups that run at once in a channel of their own. Each takes a thread and two sockets while it runs.
+MAX_ALONE = 16
+
 _DNS_PORT = 53
 
 Kept = TypeVar("Kept")
@@ -68,8 +71,13 @@ class Resolver:
     """Resolves host names; one object per crawl, used inside one event loop.
 
     `servers` are name servers as IP[:PORT] (none: the system's); `hosts` maps names to IP[:PORT] and
-    is asked first. `clock` gives epoch seconds. A lookup of a silent server takes 3 x `timeout_s`, any
+    is asked first; `*.NAME` stands for every name below NAME.
+    `clock` gives epoch seconds. A lookup of a silent server takes 3 x `timeout_s`, any
     lookup at most 1 s more.
+
+    A malformed answer fails only the name that it answers. c-ares drops the socket that the answer came through, and with it
+    all questions under way; it names no culprit. So every name that fails in this way is asked again in a channel of its own,
+    `MAX_ALONE` at a time, and takes as long again.
 
     Raises: ValueError if a server or an address of the table is not IP[:PORT].
     """
@@ -85,6 +93,7 @@ class Resolver:
     ) -> None:
         self._servers = [_server(parse_address(text)) for text in servers]
         self._hosts = {name.lower(): (parse_address(text),) for name, text in hosts.items()}
+        self._has_wildcards = any(name.startswith("*.") for name in self._hosts)
         self._clock = clock
         self._timeout_s = timeout_s
         self._options = options
@@ -92,6 +101,8 @@ class Resolver:
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}
         self._ares: aiodns.DNSResolver | None = None
+        self._alone = asyncio.Semaphore(MAX_ALONE)
+        self._channels: set[aiodns.DNSResolver] = set()  # open ones
         self._closed = False
 
     async def resolve(self, host: str) -> tuple[Address, ...]:
@@ -102,7 +113,7 @@ class Resolver:
         """
         host = host.lower()
         literal = ip_literal(host)
-        fixed = self._hosts.get(host) or (literal and (literal,))
+        fixed = self._fixed(host) or (literal and (literal,))
         if fixed:
             return self._wanted(host, fixed)
         answer = self._cached(host)
@@ -118,7 +129,7 @@ class Resolver:
         Of several it is always the same one, in whatever order a server gives them.
         """
         host = host.lower()
-        fixed = self._hosts.get(host)
+        fixed = self._fixed(host)
         if fixed is not None:
             return fixed[0].host
         literal = ip_literal(host)
@@ -126,6 +137,17 @@ class Resolver:
             return literal.host
         answer = self._cache.get(host)
         return None if answer is None else min((address.host for address in answer.addresses), default=None)
+
+    def _fixed(self, host: str) -> tuple[Address] | None:
+        """The table's entry: of the name itself, else of the longest wildcard above it. O(labels)."""
+        fixed = self._hosts.get(host)
+        if fixed is not None or not self._has_wildcards:
+            return fixed
+        while (dot := host.find(".")) >= 0:
+            host = host[dot + 1 :]
+            if (fixed := self._hosts.get(f"*.{host}")) is not None:
+                return fixed
+        return None
 
     def take_lookup(self, host: str) -> Lookup | None:
         """The last lookup of the host that was really made, if nobody took it before; for who notes lookups. O(1).
@@ -137,8 +159,8 @@ class Resolver:
     async def close(self) -> None:
         """End all lookups (their callers get `NameTimeout`) and leave no task behind."""
         self._closed = True
-        if self._ares is not None:
-            await self._ares.close()
+        for channel in list(self._channels):
+            await channel.close()
         await asyncio.gather(*self._lookups.values())
 
     def _wanted(self, host: str, addresses: tuple[Address, ...]) -> tuple[Address, ...]:
@@ -177,8 +199,14 @@ class Resolver:
         if self._closed:
             return self._failed(host, NameTimeout, "the resolver is closed")
         try:
-            async with asyncio.timeout(3 * self._timeout_s + 1):
-                found = await self._channel().getaddrinfo(host, family=self._options.family)
+            if self._ares is None:
+                self._ares = self._new_channel()
+            try:
+                found = await self._ask_through(self._ares, host)
+            except aiodns.error.DNSError as error:
+                if error.args[0] != aiodns.error.ARES_EBADRESP or self._closed:
+                    raise
+                found = await self._ask_alone(host)
         except aiodns.error.DNSError as error:
             code, words = error.args
             return self._failed(host, FINAL_CODES.get(code, NameTimeout), words)
@@ -192,16 +220,30 @@ class Resolver:
             return self._failed(host, NameNotFound, "an answer without addresses")
         return self._found(found)
 
-    def _channel(self) -> aiodns.DNSResolver:
-        if self._ares is None:
-            # A crawled name is a whole name: the system's search domains must not answer for it.
-            self._ares = aiodns.DNSResolver(
-                nameservers=self._servers,
-                timeout=self._timeout_s,
-                tries=TRIES,
-                flags=pycares.ARES_FLAG_NOSEARCH,
-            )
-        return self._ares
+    async def _ask_through(self, channel: aiodns.DNSResolver, host: str) -> pycares.AddrInfoResult:
+        """Raises: DNSError, AresError, TimeoutError, UnicodeError."""
+        async with asyncio.timeout(3 * self._timeout_s + 1):
+            return await channel.getaddrinfo(host, family=self._options.family)
+
+    async def _ask_alone(self, host: str) -> pycares.AddrInfoResult:
+        """Ask through sockets that no other question uses. Raises: as `_ask_through`."""
+        async with self._alone:
+            if self._closed:
+                raise TimeoutError
+            channel = self._new_channel()
+            try:
+                return await self._ask_through(channel, host)
+            finally:
+                self._channels.discard(channel)
+                await channel.close()
+
+    def _new_channel(self) -> aiodns.DNSResolver:
+        # A crawled name is a whole name: the system's search domains must not answer for it.
+        channel = aiodns.DNSResolver(
+            nameservers=self._servers, timeout=self._timeout_s, tries=TRIES, flags=pycares.ARES_FLAG_NOSEARCH
+        )
+        self._channels.add(channel)
+        return channel
 
     def _found(self, found: pycares.AddrInfoResult) -> _Answer:
         ttls = {parse_address(_text(node.addr[0])).host: node.ttl for node in found.nodes}

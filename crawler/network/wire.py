@@ -4,11 +4,15 @@ aiohttp bounds a header's length and their number, not all together, and throws 
 long. Here the bytes of a head that comes in pieces are counted (those of 1xx answers with it), and kept until it is whole, so
 that what came of an endless one can be shown. Trailers and chunk extensions are bounded alike: so many bytes without any
 content are too many.
+
+An answer ends where its framing says so. Bytes behind it are surplus: they never reach the parser, which would throw the answer
+away with them; the connection is closed, since nobody knows what they are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.streams import EMPTY_PAYLOAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +38,10 @@ READ_BUFFER_BYTES = 64 * 1024
 
 #: A head is parsed in such pieces, so that it is cut near the limit whatever the packets.
 _PIECE_BYTES = 16 * 1024
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+#: The last bytes that tell whether a chunked body ended with its last chunk's empty line.
+_LAST_BYTES = 3
 
 
 @dataclass(slots=True)
@@ -65,6 +74,7 @@ class Wire(ResponseHandler):
         """`on_lost` is told when the connection is gone."""
         super().__init__(loop)
         self.address = ""  #: IP address of the other end
+        self.has_surplus = False  #: bytes came behind the answer
         self._on_lost = on_lost
         self._head = bytearray()
         self._is_in_head = False
@@ -74,6 +84,8 @@ class Wire(ResponseHandler):
         self._due_s = inf  #: loop time at which silence has lasted too long, or that
         self._framing_bytes = 0  #: since the last content
         self._content_bytes = 0  #: content until then
+        self._left_bytes: int | None = None  #: of a body with a Content-Length
+        self._last = b""  #: what came last of a body in chunks
 
     def ask(self, request: bytes, over_s: float, first_byte_s: float | None, between_s: float | None) -> None:
         """Send a request; `read` gives the answer, when that is more than information.
@@ -116,7 +128,7 @@ class Wire(ResponseHandler):
         """The next bytes are an answer's head."""
         self._head.clear()
         self._is_in_head = True
-        self._is_at_rest = False
+        self._is_at_rest = self.has_surplus = False
         self._framing_bytes = self._content_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -128,6 +140,8 @@ class Wire(ResponseHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone, and its timer with it."""
         self._on_lost(self)
+        if self._payload is not None and self._payload.is_eof():
+            self._payload = None  # it is whole, whatever becomes of the connection
         super().connection_lost(exc)
         super()._drop_timeout()
 
@@ -173,25 +187,45 @@ class Wire(ResponseHandler):
                 data = self._head_received(data)
                 if not data:
                     return
-        super().data_received(data)
+            payload = self._payload
+            if payload is not None and payload.is_eof():
+                self._note_surplus()
+                return
+            data = self._without_surplus(data)
         payload = self._payload
-        if payload is not None and not self._is_in_head and not payload.is_eof():
+        super().data_received(data)
+        if payload is None or self._is_in_head:
+            return
+        if not payload.is_eof():
             self._watch_framing(payload, len(data))
             self._tell_reader(payload)
+        elif self._has_chunked_surplus():
+            self._note_surplus()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """The parser has read a head. One that only informs is nobody's; another follows it."""
-        code = data[0].code
-        if self._is_in_head and 100 <= code < 200 and code != 101:  # behind an answer it ends the connection
+        message, payload = data
+        if not self._is_in_head:  # an answer behind the answer
+            self._note_surplus()
+            return
+        if 100 <= message.code < 200 and message.code != 101:
             return
         self._is_in_head = False
         self._head.clear()
+        self._left_bytes, self._last = None, b""
+        if payload is not EMPTY_PAYLOAD and not message.chunked:
+            length = message.headers.get("Content-Length", "")
+            self._left_bytes = int(length) if length.isdecimal() else None
         super().feed_data(data, size)
 
     def _head_received(self, data: bytes) -> bytes:
-        """Parse the head piecemeal; answers the bytes behind it."""
+        """Parse the head piecemeal, and no byte behind it; answers those."""
         while data and self._is_in_head:
-            piece, data = data[:_PIECE_BYTES], data[_PIECE_BYTES:]
+            piece, before = data[:_PIECE_BYTES], bytes(self._head[-2:])
+            found = _END_OF_HEAD.search(before + piece)
+            if found is not None:
+                piece = piece[: max(found.end() - len(before), 1)]
+            data = data[len(piece) :]
             super().data_received(piece)
             if self._is_in_head:  # as it seldom is: a head mostly comes in one piece, and then need not be kept
                 self._head += piece
@@ -199,6 +233,28 @@ class Wire(ResponseHandler):
                     self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
                     return b""
         return data
+
+    def _without_surplus(self, data: bytes) -> bytes:
+        """The bytes that belong to the body."""
+        left = self._left_bytes
+        if left is None:
+            self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
+            return data
+        if len(data) > left:
+            self._note_surplus()
+            data = data[:left]
+        self._left_bytes = left - len(data)
+        return data
+
+    def _has_chunked_surplus(self) -> bool:
+        """A body in chunks has ended, and not with the last bytes received."""
+        if self._left_bytes is not None:
+            return False
+        return self.exception() is not None or not self._last.endswith((b"\n\r\n", b"\n\n"))
+
+    def _note_surplus(self) -> None:
+        self.has_surplus = True
+        self.force_close()
 
     def _watch_framing(self, payload: StreamReader, received: int) -> None:
         if payload.total_bytes != self._content_bytes:

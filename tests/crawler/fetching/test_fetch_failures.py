@@ -95,7 +95,7 @@ async def test_a_reset_is_a_lost_connection(site: Web) -> None:
 
 async def test_a_refused_connection_is_a_failed_connect(site: Web) -> None:
     """The error carries the times of its fetch and what caused it."""
-    with pytest.raises(ConnectFailed, match="Cannot connect to host 127") as caught:
+    with pytest.raises(ConnectFailed, match=r"^connection refused$") as caught:
         await site.fetcher().get(f"http://127.0.0.1:{await refused_port()}/")
     assert (caught.value.start_s, caught.value.end_s) == (1000.0, 1001.0)
     assert isinstance(caught.value.__cause__, OSError)

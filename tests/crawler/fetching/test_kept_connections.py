@@ -7,7 +7,7 @@ import itertools
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,9 @@ import pytest
 from crawler.fetching.bodies import MEMORY_BYTES, Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.options import Site
+from crawler.network.connector import DISTRUST_S
 from crawler.network.descriptors import Connections
-from crawler.outcomes.failures import TROUBLES, ConnectionLost, OutOfFiles
+from crawler.outcomes.failures import TROUBLES, ConnectionLost, KeptConnectionClosed, OutOfFiles
 from tests.crawler.fetching.servers import LIMIT_S, OK, Web, saying
 
 
@@ -173,8 +174,12 @@ async def test_all_ways_out_share_one_bound(site: Web) -> None:
     assert server.numbers == [1, 2, 3]
 
 
-async def test_kept_connections_that_proved_dead_are_all_passed_over(site: Web) -> None:
-    """A server that was started anew has closed every one of them; the fetch is made over a fresh one (RFC 9112 9.3.1)."""
+@pytest.mark.parametrize(("distrust_s", "then"), [(DISTRUST_S, ["/fresh", "/fresh"]), (0.0, ["/fresh", "/kept"])])
+async def test_a_kept_connection_that_proves_dead_ends_the_fetch_and_all_others_of_its_origin(
+    site: Web, monkeypatch: pytest.MonkeyPatch, distrust_s: float, then: list[str]
+) -> None:
+    """The server may have read the request, so only the host's gate may send it again; no connection is kept for a while."""
+    monkeypatch.setattr("crawler.network.connector.DISTRUST_S", distrust_s)
     served = asyncio.Barrier(2)
     asked: list[bytes] = []
 
@@ -183,15 +188,21 @@ async def test_kept_connections_that_proved_dead_are_all_passed_over(site: Web) 
         if len(asked) <= 2:
             await served.wait()  # both at once, so that there are two connections
         writer.write(OK + b"Content-Length: 0\r\n\r\n")
-        if len(asked) <= 2 or b"/dead" in asked[-1]:
-            asked.append(await reader.readuntil(b"\r\n\r\n"))
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if b"/kept" in asked[-1]:
+            writer.write(OK + b"Content-Length: 0\r\n\r\n")
+        else:
             writer.transport.abort()
 
     port = await site.listen(talk)
     fetcher = site.fetcher()
     await asyncio.gather(*(get_all(fetcher, f"http://127.0.0.1:{port}/{n}") for n in range(2)))
-    await get_all(fetcher, f"http://127.0.0.1:{port}/last")
-    assert [request.split()[1] for request in asked] == [b"/0", b"/1", b"/last", b"/last", b"/last"]
+    with pytest.raises(KeptConnectionClosed) as caught:
+        await fetcher.get(f"http://127.0.0.1:{port}/dead")
+    assert caught.value.end_s > caught.value.start_s > 0, "its slot rests"
+    await get_all(fetcher, *(f"http://127.0.0.1:{port}{path}" for path in then))
+    assert site.connections == 2 + then.count("/fresh")
+    assert [request.split()[1].decode() for request in asked[2:]] == ["/dead", *then]
 
 
 async def test_a_fresh_connection_that_breaks_is_not_tried_again_at_once(site: Web) -> None:
@@ -219,3 +230,85 @@ async def test_a_body_for_which_no_file_can_be_had_is_our_trouble(site: Web, tmp
     with no_more_files(), pytest.raises(OutOfFiles):
         await fetcher.get(a)
     assert server.numbers == [1, 1]
+
+
+NEXT_ANSWER = OK + b"Content-Length: 4\r\n\r\nnext"
+
+
+@pytest.mark.parametrize("surplus", [b"x", b"surplus " * 9999, b"HTTP/1.1 200 OK\r\nX", NEXT_ANSWER, b"\0\xff\n\n"])
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (b"200 OK\r\nContent-Length: 5\r\n", b"whole"),
+        (b"302 Found\r\nLocation: /x\r\nContent-Length: 5\r\n", b"whole"),
+        (b"200 OK\r\nContent-Length: 0\r\n", b""),
+        (b"204 No Content\r\n", b""),
+        (b"204 No Content\r\nContent-Length: 9\r\n", b""),
+        (b"304 Not Modified\r\nContent-Length: 9\r\n", b""),
+        (b"200 OK\r\nTransfer-Encoding: chunked\r\n", b"5\r\nwhole\r\n0\r\n\r\n"),
+        (b"200 OK\r\nTransfer-Encoding: chunked\r\n", b"5\r\nwhole\r\n0\r\nTrailer: 1\r\n\r\n"),
+        (b"103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n", b"whole"),
+    ],
+)
+@pytest.mark.parametrize("pieces", ["at once", "head first", "byte by byte"])
+async def test_bytes_behind_a_whole_answer_take_nothing_from_it(
+    site: Web, head: bytes, body: bytes, surplus: bytes, pieces: str
+) -> None:
+    """The answer counts, the surplus is noted, and the connection is not used again."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                answer, begin = b"HTTP/1.1 " + head + b"\r\n" + body, 0
+                if pieces == "head first":
+                    begin = len(answer) - max(len(body), 1)
+                elif pieces == "byte by byte":
+                    begin = len(answer) - 1
+                for place in range(begin) if pieces == "byte by byte" else ():
+                    writer.write(answer[place : place + 1])
+                    await turn()
+                if pieces == "head first":
+                    writer.write(answer[:begin])
+                    await turn()
+                writer.write(answer[begin:] + surplus)
+
+    async def turn() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    url = f"http://127.0.0.1:{await site.listen(talk)}/"
+    fetcher = site.fetcher()
+    for number in (1, 2):
+        response = await fetcher.get(url)
+        assert (response.body.read(), response.has_surplus, response.cuts) == (b"whole" if body else b"", True, ())
+        assert site.connections == number
+        response.body.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Content-Length: 5\r\n\r\nwhole",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nwhole\r\n0\r\n\r\n",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nwhole\r\n0\r\nTrailer: 1\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+async def test_an_answer_without_surplus_keeps_its_connection(site: Web, answer: bytes, size: int) -> None:
+    """However its bytes are cut into packets."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                for place in range(0, len(answer), size):
+                    writer.write(answer[place : place + size])
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+
+    url = f"http://127.0.0.1:{await site.listen(talk)}/"
+    fetcher = site.fetcher()
+    for _ in range(3):
+        response = await fetcher.get(url)
+        assert (response.body.read(), response.has_surplus) == (b"whole", False)
+        response.body.close()
+    assert site.connections == 1

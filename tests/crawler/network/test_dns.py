@@ -31,6 +31,8 @@ LIMIT_S = 5.0  # no test waits for this; it ends a test that would hang
 class NameServer(asyncio.DatagramProtocol):
     """Answers from `records` (name, type) -> (ttl, addresses); other rcodes from `rcodes`; `silent` names never.
 
+    `malformed` names get a header that promises a record, and garbage.
+
     While `held` is not set no answer is sent. Counts the questions by name.
     """
 
@@ -38,6 +40,7 @@ class NameServer(asyncio.DatagramProtocol):
         self.records: dict[tuple[str, str], tuple[int, list[str]]] = {}
         self.rcodes: dict[str, dns.rcode.Rcode] = {}
         self.silent: set[str] = set()
+        self.malformed: set[str] = set()
         self.asked: Counter[str] = Counter()
         self.kinds: set[str] = set()
         self.was_asked = asyncio.Event()
@@ -62,6 +65,9 @@ class NameServer(asyncio.DatagramProtocol):
         self.kinds.add(kind)
         self.was_asked.set()
         if name in self.silent:
+            return
+        if name in self.malformed:
+            self.transport.sendto(data[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + b"\xff" * 20, addr)
             return
         answer = dns.message.make_response(query)
         answer.set_rcode(self.rcodes.get(name, dns.rcode.NOERROR))
@@ -248,6 +254,42 @@ async def test_a_silent_server_is_a_time_out(resolver: Resolver, server: NameSer
     server.silent.add("a.test")
     with pytest.raises(NameTimeout):
         await asyncio.wait_for(resolver.resolve("a.test"), LIMIT_S)
+
+
+async def test_a_malformed_answer_fails_only_the_name_that_it_answers(server: NameServer, clock: Clock) -> None:
+    """Lookups that are under way when it comes get their addresses."""
+    resolver = Resolver([server.address], {}, clock=clock, timeout_s=LIMIT_S)
+    names = [f"{letter}.test" for letter in "abcdef"]
+    server.records = {(name, "A"): (300, [A]) for name in names}
+    server.malformed.add("bad.test")
+    server.held.clear()
+    asking = [asyncio.create_task(resolver.resolve(name)) for name in names]
+    while len(server.asked) < len(names):
+        server.was_asked.clear()
+        await asyncio.wait_for(server.was_asked.wait(), LIMIT_S)
+    with pytest.raises(NameTimeout, match="Misformatted"):
+        await asyncio.wait_for(resolver.resolve("bad.test"), LIMIT_S)
+    server.release()
+    answers = await asyncio.wait_for(asyncio.gather(*asking), LIMIT_S)
+    await resolver.close()
+    assert [{address.host for address in answer} for answer in answers] == [{A}] * len(names)
+
+
+async def test_a_lookup_that_is_asked_again_alone_ends_with_the_resolver(server: NameServer, clock: Clock) -> None:
+    """Closing leaves neither its channel nor its task."""
+    resolver = Resolver([server.address], {}, clock=clock, timeout_s=LIMIT_S)
+    server.malformed.add("bad.test")
+    server.held.clear()
+    asking = asyncio.create_task(resolver.resolve("bad.test"))
+    while server.asked["bad.test"] < 1:
+        await asyncio.wait_for(server.was_asked.wait(), LIMIT_S)
+    server.malformed.clear()  # what is asked again waits
+    while server.asked["bad.test"] < 2:
+        server.was_asked.clear()
+        await asyncio.wait_for(server.was_asked.wait(), LIMIT_S)
+    await asyncio.wait_for(resolver.close(), LIMIT_S)
+    with pytest.raises(NameTimeout):
+        await asking
 
 
 async def test_many_silent_servers_take_no_longer_than_the_limit(clock: Clock) -> None:
@@ -540,3 +582,19 @@ async def test_of_thousands_of_addresses_a_few_are_kept(resolver: Resolver, serv
     made = resolver.take_lookup("a.test")
     assert made
     assert [record.address for record in made.records] == [address.host for address in found]
+
+
+async def test_a_wildcard_in_the_hosts_table_matches_the_names_below_it(clock: Clock) -> None:
+    """`*.` matches every name below, not the name itself; an exact entry wins, then the longest wildcard."""
+    hosts = {"*.test": "192.0.2.1", "*.B.test": "192.0.2.2", "c.b.test": "192.0.2.3"}
+    resolver = Resolver([], hosts, clock=clock)
+    found = {host: resolver.known_address(host) for host in ("a.test", "x.y.test", "X.b.test", "c.b.test", "test")}
+    assert found == {
+        "a.test": "192.0.2.1",
+        "x.y.test": "192.0.2.1",
+        "X.b.test": "192.0.2.2",
+        "c.b.test": "192.0.2.3",
+        "test": None,
+    }
+    assert [address.host for address in await resolver.resolve("a.test")] == ["192.0.2.1"]
+    await resolver.close()
