@@ -16,7 +16,7 @@ from crawler.orders.layers import Layer, named_in
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import order_of
 from crawler.outcomes.errors import BadArgument, OrderError
-from crawler.outcomes.ownfunctions import is_own
+from crawler.outcomes.ownfunctions import import_first_from, is_own
 from crawler.processes.orders import undivided
 from crawler.processors.own import own_processor
 from crawler.scope.rules import own as own_rule
@@ -55,6 +55,7 @@ def check(examined: Examined, name: str) -> Check:
 
     `name` is what the order is called. What could not be read is told too, and nothing that may come of its being left out.
     """
+    import_first_from(examined.order.job.modules)
     policies, sound = _policies(examined)
     overrides, sound = _overrides(examined, sound)
     together = [] if _lacks_weight(examined) else [f"{name}: {fault}" for fault in _together(examined.order, sound)]
@@ -139,6 +140,7 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
     Raises: PolicyError, OrderError for the first that fails; BadArgument if it is the command line that names it.
     """
+    import_first_from(order.job.modules)
     try:
         _look_up(order)
     except (PolicyError, OrderError) as error:

@@ -2,7 +2,7 @@
 
 A new job runs by what the command line, the variables and `-c FILE` say. A job that exists goes on by the order in its own
 folder, which stands where a file would: the command line wins over the variables, those over it. `-c FILE` stands in for it
-wholly, and `--fresh` leaves it out.
+wholly, and `--fresh` leaves it out: the old job is moved aside.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from crawler.jobs.job import job_name, order_to_go_on_by, refuse_embedded
 from crawler.jobs.opening import has_seeds
+from crawler.jobs.orderfile import order_edits
 from crawler.jobs.seeds import COMMAND_LINE, ORDER
 from crawler.orders.layers import Layer, named_in
 from crawler.orders.order import CrawlOrder, JobSection, with_sources
@@ -50,18 +51,21 @@ class Chosen:
     directory: Path  #: the job's folder
     named: Sequence[Named]  #: to be read for seeds
     has_seeds: bool  #: the job's seed book has some; then none need be named
+    is_derived: bool  #: the folder has its name of a seed or a seed file, and nobody named it
+    edits: Sequence[str] = ()  #: what people have changed in the job's own order since its last run
 
 
 def choose(wanted: Wanted) -> Chosen:
-    """Read the order; touches nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat."""
+    """Read the order; touches nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat, OrderDamaged."""
     layers = read_layers(wanted.order_file, wanted.flags, wanted.settings)
     job = job_of(layers)
     directory = _directory(wanted, job)
     refuse_embedded(directory)
     own = None if wanted.fresh or wanted.order_file is not None else order_to_go_on_by(directory)
     named = [Named(wanted.sources, COMMAND_LINE, COMMAND_LINE)] if wanted.sources else _of_order(layers, job)
+    is_derived = wanted.job is None and job.name is None
     if own is not None:
-        return _going_on(layers, own, directory, named)
+        return _going_on(layers, own, directory, named, is_derived=is_derived)
     order = order_of(layers)
     return Chosen(
         order=with_sources(order, sources_of(named)) if named else order,
@@ -69,6 +73,7 @@ def choose(wanted: Wanted) -> Chosen:
         directory=directory,
         named=named,
         has_seeds=not wanted.fresh and has_seeds(directory),
+        is_derived=is_derived,
     )
 
 
@@ -84,7 +89,9 @@ def _of_order(layers: Sequence[Layer], job: JobSection, but: Collection[str] = (
     return [Named(sources, ORDER, named_in(layers, "job", key)) for key, sources in wanted.items() if sources]
 
 
-def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Sequence[Named]) -> Chosen:
+def _going_on(
+    layers: Sequence[Layer], own: Path, directory: Path, named: Sequence[Named], *, is_derived: bool
+) -> Chosen:
     """By the job's own order. Seeds that it was given before are in its book, and stay in its order."""
     try:
         kept = file_layer(own)
@@ -108,6 +115,8 @@ def _going_on(layers: Sequence[Layer], own: Path, directory: Path, named: Sequen
         directory=directory,
         named=named if is_begun else [*_of_order([kept], before, but=added.sources), *named],
         has_seeds=is_begun,
+        is_derived=is_derived,
+        edits=order_edits(directory),
     )
 
 

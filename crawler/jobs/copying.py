@@ -1,4 +1,4 @@
-"""Copies of jobs to look at: of those that can only be read (archived on a medium that takes no writing, or another user's).
+"""Copies of jobs to look at: of those that can only be read (on a full disk, on a read-only medium, another user's).
 
 Where a copy stands, and how its errors are told, is the same for that of a job whose host runs (`embedded`).
 """
@@ -22,11 +22,24 @@ from crawler.outcomes.errors import STORAGE_ERRORS, DiskFull, JobInUse, NotPermi
 #: What of a state folder is not copied, with SQLite's files beside it: it is large, and only a crawl reads it.
 _LEFT = PAYLOADS
 
+#: What opening a job's queue and filter may write.
+_ROOM_BYTES = 8 << 20
+
 
 def can_be_written(directory: Path) -> bool:
     """Whether this user may take the job: nobody can crawl it here otherwise."""
     state = directory / "state"
     return os.access(state, os.W_OK | os.X_OK) and (not (state / "lock").exists() or os.access(state / "lock", os.W_OK))
+
+
+def has_room(directory: Path) -> bool:
+    """The disk takes what opening the job writes: space, quota and limits of the file size allow it. Nothing of it stays."""
+    try:
+        with tempfile.TemporaryFile(dir=directory / "state") as probe:
+            os.posix_fallocate(probe.fileno(), 0, _ROOM_BYTES)
+    except OSError as error:
+        return STORAGE_ERRORS.get(error.errno or 0) is not DiskFull
+    return True
 
 
 def refuse_unwritable(directory: Path) -> None:
@@ -40,13 +53,15 @@ def refuse_unwritable(directory: Path) -> None:
 
 @contextmanager
 def to_be_read(directory: Path) -> Iterator[Path]:
-    """The job's folder; or, if that cannot be written, a copy below the system's folder for temporary files, gone at the end.
+    """The job's folder; or, if that cannot be written or its disk is full, a copy below the folder for temporary files.
+
+    The copy is gone at the end, with what is changed in it.
 
     Opening a job's queue writes to it. So its order and its state are copied: as much room and time as these take. Logs are
     read where they are. Foreseeable errors that come out of the block name the job's own folder. Raises: JobInUse if somebody
     crawls it meanwhile, StorageError.
     """
-    if can_be_written(directory):
+    if can_be_written(directory) and has_room(directory):
         yield directory
         return
     with scratch_of(directory) as copy:

@@ -21,8 +21,12 @@ _READER = ("PRAGMA query_only = 1",)
 #: What SQLite's primary result codes are to the system (https://www.sqlite.org/rescode.html).
 _SYSTEM_ERRORS = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
 }
+#: Descriptors of a database: the file, its log, its index, a folder.
+_DESCRIPTORS = 4
+#: With less, a database's log and its index may find no room.
+_LEAST_ROOM_BYTES = 64 << 10
 #: A file that is no database of ours, or is broken.
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
@@ -63,9 +67,31 @@ def _system_error(code: int, file: Path) -> OSError:
     if code == sqlite3.SQLITE_READONLY:
         disk_is = os.statvfs(file if file.exists() else file.parent).f_flag & os.ST_RDONLY
         number = errno.EROFS if disk_is else errno.EACCES
+    elif code == sqlite3.SQLITE_CANTOPEN:
+        number = _why_not_opened()
     else:
         number = _SYSTEM_ERRORS.get(code, errno.EIO)
+    if number in {errno.EIO, errno.EACCES} and _is_full(file.parent):
+        number = errno.ENOSPC  # its log or its index found no room
     return OSError(number, os.strerror(number), str(file))
+
+
+def _is_full(folder: Path) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES
+
+
+def _why_not_opened() -> int:
+    """SQLite says the same of a permission and of too many open files; only a try tells them apart."""
+    opened: list[int] = []
+    try:
+        opened += (os.open(os.devnull, os.O_RDONLY) for _ in range(_DESCRIPTORS))
+    except OSError as error:
+        return error.errno or errno.EMFILE
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return errno.EACCES
 
 
 def is_damaged(error: OSError) -> bool:

@@ -22,9 +22,9 @@ _BLOCK_BYTES = 1 << 16
 
 
 @contextlib.contextmanager
-def descriptor(path: Path, flags: int) -> Iterator[int]:
-    """An open file descriptor, closed at the end. New files get mode 0o666 less the umask."""
-    fd = os.open(path, flags, 0o666)
+def descriptor(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
+    """An open file descriptor, closed at the end. New files get the mode less the umask."""
+    fd = os.open(path, flags, mode)
     try:
         yield fd
     finally:
@@ -48,10 +48,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file's text at once and durably. After an error the old text stands, and no temporary file."""
+    """Replace a file's text at once and durably; only its owner may read it. After an error the old text stands, and no
+    temporary file.
+    """
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
-        with descriptor(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
+        with descriptor(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600) as fd:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(fd, rest) :]
@@ -64,6 +66,17 @@ def replace_file(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
+    """Append to the file that has the name at this moment, an operator may move it at any time; `head` first in an empty one.
+
+    What was written is handed to the system, not synced.
+    """
+    with descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as fd:
+        rest = memoryview(data if not head or os.fstat(fd).st_size else head + data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+
 class AppendOnlyFile:
     """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
 
@@ -74,15 +87,22 @@ class AppendOnlyFile:
 
     def __init__(self, path: Path, end_of_whole: Callable[[int], int] | None = None) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._end_of_whole = end_of_whole or end_of_last_line
+        self._fd = -1
+        self._open()
+
+    def follow(self) -> None:
+        """Go on in the file that has the name now: in another one if this one was moved or removed, and behind what is left if
+        somebody cut it. Cost: one stat. Raises: OSError.
+        """
         try:
-            self._kept_bytes = (end_of_whole or end_of_last_line)(self._fd)
-            self._written_bytes = os.fstat(self._fd).st_size
-            self._cut()
-            sync_folder(path.parent)
-        except OSError:
-            self.close()
-            raise
+            named = self.path.stat()
+        except FileNotFoundError:
+            named = None
+        if named is None or (named.st_dev, named.st_ino) != self._identity:
+            self._open()
+        elif named.st_size < self._kept_bytes:
+            self._begin_behind()
 
     def append(self, data: bytes) -> None:
         """Write and sync behind what is kept; nothing at all for no data. Raises: OSError, maybe with a part written."""
@@ -134,8 +154,32 @@ class AppendOnlyFile:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
+    def _open(self) -> None:
+        """Open the file of this name in the place of the one that is open."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self.close()
+        self._fd = fd
+        try:
+            self._begin_behind()
+            sync_folder(self.path.parent)
+        except OSError:
+            self.close()
+            raise
+
+    def _begin_behind(self) -> None:
+        """What is whole in the file counts, and nothing else is in it."""
+        found = os.fstat(self._fd)
+        self._identity = found.st_dev, found.st_ino
+        self._written_bytes = found.st_size
+        self._kept_bytes = self._end_of_whole(self._fd)
+        self._cut()
+
     def _cut(self) -> None:
-        if self._written_bytes > self._kept_bytes:
+        """Cut what was written and does not count: it is the end of the file, also if somebody cut that meanwhile."""
+        written = self._written_bytes - self._kept_bytes
+        if written > 0:
+            size = os.fstat(self._fd).st_size
+            self._kept_bytes = min(self._kept_bytes, max(size - written, 0))
             os.ftruncate(self._fd, self._kept_bytes)
             sync_file(self._fd)
             self._written_bytes = self._kept_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,8 @@ def opened_embedded(directory: Path, *, reads: bool) -> Iterator[Opened]:
     """
     held, process = who_holds(directory)
     if not held:
-        with to_be_read(directory) as place, _itself(place) as opened:
+        to_be_opened = to_be_read(directory) if reads else nullcontext(directory)  # what is changed is never a copy
+        with to_be_opened as place, _itself(place) as opened:
             yield opened
     elif reads:
         with _snapshot(directory, process) as opened:

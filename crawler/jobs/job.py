@@ -20,6 +20,8 @@ from typing import Self
 from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
 from crawler.jobs.forgetting import FINISHED_MARK, forgets
 from crawler.jobs.holding import take_job_lock
+from crawler.jobs.migrating import migrate
+from crawler.jobs.orderfile import order_file, write_order
 from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
 from crawler.jobs.seeds import STDIN, is_file
 from crawler.orders.order import JobSection
@@ -41,6 +43,8 @@ from frontier.embedding.folder import (
     is_being_made,
     is_embedded,
     is_job,
+    missing_folders,
+    remove_made,
 )
 
 __all__ = [
@@ -64,7 +68,9 @@ _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 class JobFolder:
     """An open job folder. Its lock is held until `close`, or until the process ends, however it ends."""
 
-    def __init__(self, directory: Path, lock: int, *, existed: bool, new_round: int | None) -> None:
+    def __init__(
+        self, directory: Path, lock: int, *, existed: bool, new_round: int | None, made: Sequence[Path] = ()
+    ) -> None:
         self.directory = directory
         self.existed = existed  #: there was a job to go on with
         self.new_round = new_round  #: the number of the round that this run begins, if it does
@@ -76,48 +82,70 @@ class JobFolder:
         self.warc = directory / "warc"
         self.has_own_warc = True  #: nobody else writes to `warc`
         self.reports = directory / "reports"
+        self._made = made
+        self._is_begun = False
         self._lock: int | None = lock
 
     @classmethod
     def open(
-        cls, directory: Path, *, fresh: bool = False, again: bool = False, even_unfinished: bool = True
+        cls, directory: Path, *, delete_old: bool = False, again: bool = False, even_unfinished: bool = True
     ) -> JobFolder:
-        """Take the job of a folder, or make a new one; `fresh` first removes what an old job wrote, nothing else, and `again`
-        only its Frontier.
+        """Take the job of a folder, or make a new one; `delete_old` first removes what an old job wrote, nothing else, and
+        `again` only its Frontier.
 
-        Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (another version),
-        JobUnfinished (`fresh` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
+        Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
+        JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
         nothing can be written).
         """
         refuse_embedded(directory)
         with storage_errors(directory):
             _refuse_strangers(directory)
-            _make_folder(directory / "state")
-            lock = take_job_lock(directory)
+            made = missing_folders(directory)
+            try:
+                for folder in (directory, directory / "state"):
+                    _make_folder(folder, 0o700)
+                lock = take_job_lock(directory)
+            except BaseException:
+                remove_made(made)
+                raise
+            is_new = not os.path.lexists(directory / "state" / FORMAT_FILE)
             try:
                 refuse_embedded(directory)  # a host may have made it before it was held
-                if (fresh or again) and not even_unfinished:
-                    _refuse_unfinished(directory, fresh=fresh)
-                existed = _settle(directory, fresh=fresh, again=again)
+                if (delete_old or again) and not even_unfinished:
+                    _refuse_unfinished(directory, delete_old=delete_old)
+                existed = _settle(directory, delete_old=delete_old, again=again)
                 new_round = ordered_round(directory / "state")
             except BaseException:
+                if is_new:
+                    _remove_new(directory, made)
                 os.close(lock)
                 raise
-        return cls(directory, lock, existed=existed, new_round=new_round)
+        return cls(directory, lock, existed=existed, new_round=new_round, made=made)
 
     def write_warc_to(self, folder: Path) -> None:
         """Archive into a folder that others write to, too; each has a prefix of its own."""
         self.warc, self.has_own_warc = folder, False
 
     def write_order(self, text: str) -> None:
-        """Keep the order that this run works by in `order.toml`. Raises: StorageError."""
-        with storage_errors(self.directory / ORDER_FILE):
-            replace_file(self.directory / ORDER_FILE, text.encode())
+        """Keep the order that this run works by in `order.toml`, and its copy in the state. Raises: StorageError."""
+        write_order(self.directory, text)
 
     def mark_finished(self) -> None:
-        """Keep that nothing is left to do, so that `fresh` needs no consent. Opening forgets it. Raises: StorageError."""
+        """Keep that nothing is left to do, so that `again` needs no consent. Opening forgets it. Raises: StorageError."""
         with storage_errors(self.state / FINISHED_MARK):
             replace_file(self.state / FINISHED_MARK, b"")
+
+    def begin(self) -> None:
+        """The start did not fail: from now on nothing is taken back."""
+        self._is_begun = True
+
+    def undo_failed_start(self) -> None:
+        """Remove a job that this opening made, with the folders made for it. One that existed or has begun stays as it is.
+
+        The caller has closed all else in the folder. What the disk does not let go of stays.
+        """
+        if not (self.existed or self._is_begun):
+            _remove_new(self.directory, self._made)
 
     def __enter__(self) -> Self:
         return self
@@ -137,15 +165,14 @@ class JobFolder:
 def order_to_go_on_by(directory: Path) -> Path | None:
     """The order of the job in a folder; None if there is none, no job, or one that is being removed.
 
-    Raises: ForeignJobFormat, whose order may have keys that nobody knows here; StorageError.
+    Raises: ForeignJobFormat, whose order may have keys that nobody knows here; OrderDamaged; StorageError.
     """
     state = directory / "state"
     with storage_errors(directory):
         if not is_job(directory) or (state / _FRESH_MARK).exists():
             return None
         _check_version(directory, _version(state / FORMAT_FILE))
-        order = directory / ORDER_FILE
-        return order if order.is_file() else None
+        return order_file(directory)
 
 
 def job_name(job: JobSection, arguments: Sequence[str]) -> str:
@@ -188,28 +215,29 @@ def refuse_embedded(directory: Path) -> None:
         )
 
 
-def _refuse_unfinished(directory: Path, *, fresh: bool) -> None:
+def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:
     state = directory / "state"
-    marks = (FINISHED_MARK, _FRESH_MARK, *(() if fresh else (AGAIN_MARK,)))
+    marks = (FINISHED_MARK, _FRESH_MARK, *(() if delete_old else (AGAIN_MARK,)))
     if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
         return
-    lost, flag = ("what it has", "--fresh") if fresh else ("its queue", "--again")
+    lost, flag = ("what it has", "--delete-old") if delete_old else ("its queue", "--again")
     raise JobUnfinished(
         f"{directory}: the job is unfinished; add --yes to throw away {lost}, or leave out {flag} to go on with it"
     )
 
 
-def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
-    """Under the lock: make the folder a job of this format; True if it was one to go on with."""
+def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
+    """Under the lock: make the folder a job of this format, whatever it was; True if it was one to go on with."""
     state = directory / "state"
     version = _version(state / FORMAT_FILE)
-    is_fresh = version is not None and (fresh or (state / _FRESH_MARK).exists())
+    is_fresh = version is not None and (delete_old or (state / _FRESH_MARK).exists())
     if not is_fresh:
         _check_version(directory, version)
     if is_fresh:
         _remove_old(directory)
     elif version is not None:
-        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, FINISHED_MARK})
+        migrate(directory, version)
+        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, ORDER_FILE, FINISHED_MARK})
     if version != VERSION:
         replace_file(state / FORMAT_FILE, format_text())
     for folder in (directory / "logs", directory / "reports"):
@@ -222,10 +250,10 @@ def _settle(directory: Path, *, fresh: bool, again: bool) -> bool:
 
 
 def _check_version(directory: Path, version: int | None) -> None:
-    if version not in {None, VERSION}:
+    if version is not None and version > VERSION:
         raise ForeignJobFormat(
-            f"{directory}: written in job format {version}, this version reads {VERSION}; "
-            "use --fresh to start over, or choose another --job"
+            f"{directory}: written in job format {version} by a newer version, this one reads up to {VERSION}; "
+            "go on with the newer version, or choose another --job"
         )
 
 
@@ -238,7 +266,7 @@ def _version(file: Path) -> int | None:
     except ValueError as error:
         raise ForeignJobFormat(f"{file}: cannot be read as a job's format; choose another --job") from error
     version = said.get("version") if isinstance(said, dict) and said.get("format") == FORMAT else None
-    if not isinstance(version, int):
+    if not isinstance(version, int) or version < 1:
         raise ForeignJobFormat(f"{file}: is not the format of a job; choose another --job")
     return version
 
@@ -253,18 +281,34 @@ def _remove_old(directory: Path) -> None:
     kept = {LOCK_FILE, FORMAT_FILE, _FRESH_MARK}
     doomed = [entry for entry in state.iterdir() if entry.name not in kept]
     for path in (*doomed, *(directory / name for name in _WRITTEN)):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
     sync_folder(directory)
     sync_folder(state)
 
 
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and make their names durable."""
+def _remove_new(directory: Path, made: Sequence[Path]) -> None:
+    """Remove what a failed start wrote, the lock last."""
+    state = directory / "state"
+    with contextlib.suppress(OSError):
+        for name in _WRITTEN:
+            _remove(directory / name)
+        for path in sorted(state.iterdir(), key=lambda path: (path.name == FORMAT_FILE, path.name == LOCK_FILE)):
+            _remove(path)
+        state.rmdir()
+    remove_made(made)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder of that mode (less the umask) and those above it, and make their names durable. One that exists stays."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode, exist_ok=True)
     sync_folder(folder.parent)

@@ -79,7 +79,7 @@ class Sink(Protocol):
 
 
 class LineFile:
-    """A sink for lines: an append-only file. Its folder must exist.
+    """A sink for lines: an append-only file. Its folder must exist. An operator may move, remove or cut the file at any time.
 
     Opening cuts a torn last line. Raises: StorageError if the file cannot be opened.
     """
@@ -95,7 +95,8 @@ class LineFile:
         return self._file.path
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write the lines of all, with one sync; nothing at all for no line."""
+        """Write the lines of all to the file that has the name now, with one stat and one sync; only the stat for no line."""
+        self._file.follow()
         self._file.append(b"".join(filter(None, map(self._line, entries))))
 
     def keep(self) -> None:
@@ -145,16 +146,19 @@ class Journal:
         if not entry.is_fit:
             raise ValueError("a line must end with a newline")
         self._refuse_if_over()
-        loop = asyncio.get_running_loop()
-        writer = _Writer(entry, loop.create_future())
-        if not self._gathered:
-            self._loop = loop
-            loop.call_soon(self._hand_over)
-        self._gathered.append(writer)
+        writer = _Writer(entry, asyncio.get_running_loop().create_future())
+        self._gather(writer)
         if entry.exchange is None:
             await writer.written
         else:  # its body is being read: a writer that went on would close it
             await to_the_end(_until(writer.written))
+
+    def follow(self) -> None:
+        """Have the files of lines go on where their names are now, though nothing is to be written. Called from the loop."""
+        if self._failed is None and not self._is_closing:
+            nobody = asyncio.get_running_loop().create_future()
+            nobody.cancel()
+            self._gather(_Writer(Entry(), nobody))
 
     async def close(self) -> None:
         """Write what waits, then close the sinks. A second call does nothing more."""
@@ -163,6 +167,12 @@ class Journal:
             self._is_closing = True
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
+
+    def _gather(self, writer: _Writer) -> None:
+        if not self._gathered:
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(writer)
 
     def _hand_over(self) -> None:
         """Give the thread what was gathered; it is woken by the first that waits."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from crawler.jobs.durablefiles import replace_file
 from crawler.jobs.forgetting import forgets, is_finished, note_forgetting, note_lasting
 from crawler.jobs.rounds import ordered_round
-from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, is_begun
 from crawler.orders.dedup import DedupSection
 from crawler.orders.frontier import MEMORY, FrontierSection, OverrideEntry, PolitenessSection
 from crawler.orders.order import CrawlOrder
@@ -33,9 +33,6 @@ from frontier.scheduling.gates import Politeness
 from frontier.sharing import SharedFilter, open_shared
 from frontier.stores.base import FrontierStore
 
-#: The job's durable list of seeds, in its state folder.
-SEED_BOOK = "seeds.jsonl"
-
 #: The variable with the password of the Redis servers, as redis-cli reads it.
 AUTH_VARIABLE = "REDISCLI_AUTH"
 
@@ -47,9 +44,9 @@ _FETCHES = 2
 
 
 def has_seeds(directory: Path) -> bool:
-    """The folder is a job that has seeds to go on with."""
-    book = directory / "state" / SEED_BOOK
-    return book.is_file() and book.stat().st_size > 0
+    """The folder is a job that has seeds to go on with. Raises: StorageError."""
+    with storage_errors(directory):
+        return is_begun(directory / "state" / SEED_BOOK)
 
 
 def unknown_address(host: str) -> None:
@@ -155,11 +152,11 @@ def refuse_forgotten(state: Path) -> None:
     if is_finished(state):
         raise QueueForgotten(
             f"{state.parent}: the job is finished, and its queue was in memory; "
-            "begin another round with --again, or start over with --fresh"
+            "begin another round with --again, or start over with --fresh, which moves it aside"
         )
     raise QueueForgotten(
         f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
-        "start over with --fresh --yes, or choose another --job"
+        "start over with --fresh, which moves it aside, or choose another --job"
     )
 
 
@@ -226,7 +223,7 @@ def _check_is_there(state: Path) -> None:
     if not has_store(state):
         raise StoreLost(
             f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
-            "restore it from a copy, or start over with --fresh --yes"
+            "restore it from a copy, or start over with --fresh, which moves the job aside"
         )
 
 

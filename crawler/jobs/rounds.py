@@ -22,7 +22,7 @@ AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
 #: What a job's state keeps from round to round (with SQLite's files beside): its seeds, what it fetched, what it has counted.
-_LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.sqlite", _ROUND_FILE)
+_LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE)
 
 
 class RoundDamaged(CrawlerError):

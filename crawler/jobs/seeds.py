@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, NamedTuple, Protocol, Self
+from zlib import crc32
 
-from crawler.jobs.durablefiles import AppendOnlyFile
+from crawler.jobs.durablefiles import AppendOnlyFile, descriptor, replace_file
 from crawler.outcomes.errors import CrawlerError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.urls.parsing import canonical, seed_url
@@ -18,16 +20,24 @@ COMMAND_LINE = "command line"
 ORDER = "crawl order"
 STDIN = "-"
 
+#: The job's durable list of seeds, in its state folder.
+SEED_BOOK = "seeds.jsonl"
+#: Ending of the file that says how many lines a seed book has.
+COUNT = ".count"
+
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 #: What the names of seed files end in; an argument of this kind that is no file is a slip, not a host.
 _FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
 #: A bad seed is shown to the operator; longer texts are cut.
 _SHOWN_CHARS = 200
+_COUNT_TEXT = re.compile(rb"([0-9]{16}) ([0-9a-f]{8})\n")
+#: Of a line of the book that an older program wrote.
+_OLD_FIELDS = ("url", "source", "via")
 
 
 class SeedBookDamaged(CrawlerError):
-    """A line of the seed book, not its last, cannot be read: someone else wrote to it, or the disk failed."""
+    """The seed book is not what was written: someone else wrote to it, or the disk failed."""
 
     exit_code: ExitCode = ExitCode.BAD_ORDER
 
@@ -174,25 +184,30 @@ class Book(Protocol):
 
 
 class SeedBook:
-    """The seeds of a job, durable: an append-only file of one JSON object a line, {"url", "source", "via"}.
+    """The seeds of a job, durable: a file of one JSON object a line, {"url", "source", "via", "crc"}.
 
-    What `add` and `add_all` return is on disk: the file is synced, on opening its folder too. After a crash the last line
-    may be torn (it has no newline): it is cut on opening, since nobody was told that it counts. A URL is in the book once;
-    the first to name it wins. Memory: all seeds. One writer at a time (the job's lock sees to that).
+    What `add` and `add_all` return is on disk. Seeds that are added together are in the book all or none, whenever the process
+    is killed: one seed is a line at the end, and a torn line (it has no newline) is not read, and cut before the next is
+    written; several replace the file at once. So a book that exists has all that its job was begun with. A URL is in the book
+    once; the first to name it wins. Memory: all seeds. One writer at a time (the job's lock sees to that); opening writes
+    nothing.
 
-    Raises: SeedBookDamaged for any other unreadable line; StorageError (DiskFull …) when the disk refuses.
+    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. A file beside the book (`COUNT`) has
+    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage.
+
+    Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._count_path = path.with_name(path.name + COUNT)
         self._seeds: dict[str, Seed] = {}
+        self._lines = 0
+        self._crc = 0  # of all lines so far
+        self._file: AppendOnlyFile | None = None
+        self._is_counted = False  # the file beside says what the book has
         with storage_errors(path):
-            self._file = AppendOnlyFile(path)
-            try:
-                self._read()
-            except BaseException:
-                self.close()
-                raise
+            self._read()
 
     def __enter__(self) -> Self:
         return self
@@ -214,45 +229,134 @@ class SeedBook:
         return bool(self.add_all((seed,)))
 
     def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
-        """Write down those that are new, and return them. One sync for all."""
+        """Write down those that are new, all or none, and return them. Cost: one append, or for several the whole book."""
         new: dict[str, Seed] = {}
         for seed in seeds:
             if seed.url not in self._seeds:
                 new.setdefault(seed.url, seed)
         if new:
-            self._append(b"".join(map(_line, new.values())))
+            self._write(new.values())
             self._seeds.update(new)
+        if self._lines and not self._is_counted:
+            self._write_count()
         return tuple(new.values())
 
     def close(self) -> None:
         """Close the file. Idempotent."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _read(self) -> None:
-        """Read every line: what was torn is cut already."""
-        for number, line in enumerate(self._path.read_bytes().split(b"\n")[:-1], start=1):
-            seed = _parsed(line, f"{self._path}:{number}")
+        """Read every whole line. The count first: the book may have more lines than that, never fewer."""
+        counted = _count(self._count_path)
+        is_counted = counted is None
+        for number, line in enumerate(self._text().split(b"\n")[:-1], start=1):
+            place = f"{self._path}:{number}: the line is damaged"
+            seed, self._crc = _parsed(line, self._crc, place, self._path)
+            self._lines = number
             self._seeds.setdefault(seed.url, seed)
+            if counted is not None and number == counted.lines:
+                is_counted = self._crc == counted.crc
+        if not is_counted:
+            raise _damaged(f"{self._path}: {counted} were written, and they are not what it has", self._path)
+        self._is_counted = counted == _Count(self._lines, self._crc)
 
-    def _append(self, lines: bytes) -> None:
-        """All of it is durable, or an error is raised and the next append begins where this one did."""
+    def _text(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            if not self._path.parent.is_dir():
+                raise
+            return b""
+
+    def _write(self, seeds: Collection[Seed]) -> None:
+        """All of it is durable, or an error is raised and the old book stands."""
+        added, crc = [], self._crc
+        for seed in seeds:
+            line, crc = _line(seed, crc)
+            added.append(line)
         with storage_errors(self._path):
-            self._file.append(lines)
-        self._file.keep()
+            if self._lines and len(added) == 1:
+                if self._file is None:
+                    self._file = AppendOnlyFile(self._path)
+                self._file.append(added[0])
+                self._file.keep()
+            else:
+                self.close()  # it would go on in the old file
+                before = self._text()
+                replace_file(self._path, before[: before.rfind(b"\n") + 1] + b"".join(added))
+        self._lines, self._crc, self._is_counted = self._lines + len(added), crc, False
+
+    def _write_count(self) -> None:
+        """In place and without a sync: one that is too old, as after a power cut, is none the worse."""
+        text = _Count(self._lines, self._crc).text()
+        with storage_errors(self._count_path):
+            if self._count_path.exists():
+                with descriptor(self._count_path, os.O_WRONLY) as fd:
+                    os.pwrite(fd, text, 0)
+            else:
+                replace_file(self._count_path, text)
+        self._is_counted = True
 
 
-def _line(seed: Seed) -> bytes:
-    return json.dumps({"url": seed.url, "source": seed.source, "via": seed.via}).encode() + b"\n"
+class _Count(NamedTuple):
+    """How many lines a book has, and their checksum."""
+
+    lines: int
+    crc: int
+
+    def __str__(self) -> str:
+        return f"{self.lines} lines with the checksum {self.crc:08x}"
+
+    def text(self) -> bytes:
+        """Of one length always, so that it is written in one piece."""
+        return b"%016d %08x\n" % self
 
 
-def _parsed(line: bytes, place: str) -> Seed:
-    damaged = SeedBookDamaged(f"{place}: the line is damaged; mend or remove it, or start over with --fresh")
+def is_begun(path: Path) -> bool:
+    """There is a book, or was one: then no seeds need be named. Raises: OSError."""
+    if path.is_file() and path.stat().st_size > 0:
+        return True
+    return path.with_name(path.name + COUNT).is_file()
+
+
+def _count(path: Path) -> _Count | None:
+    """What a book's count says; None if there is none, as in jobs of older programs. Raises: SeedBookDamaged, OSError."""
+    try:
+        said = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    found = _COUNT_TEXT.fullmatch(said)
+    if found is None:
+        raise SeedBookDamaged(
+            f"{path}: damaged; restore it from a copy, or remove it if {path.name.removesuffix(COUNT)} has all its lines"
+        )
+    return _Count(int(found[1]), int(found[2], 16))
+
+
+def _line(seed: Seed, crc: int) -> tuple[bytes, int]:
+    """The line of a seed behind lines of this checksum, and the checksum of them all."""
+    fields = json.dumps({"url": seed.url, "source": seed.source, "via": seed.via}).encode()[:-1]
+    crc = crc32(fields, crc)
+    return b'%s, "crc": "%08x"}\n' % (fields, crc), crc
+
+
+def _parsed(line: bytes, crc: int, place: str, path: Path) -> tuple[Seed, int]:
+    """The seed of a line behind lines of this checksum, and the checksum of them all. Raises: SeedBookDamaged."""
     try:
         fields = json.loads(line)
         seed = Seed(url=fields["url"], source=fields["source"], via=fields["via"])
         is_sound = canonical(seed.url) == seed.url
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged from error
-    if not is_sound:
-        raise damaged
-    return seed
+        text, crc = (line + b"\n", crc32(line, crc)) if len(fields) == len(_OLD_FIELDS) else _line(seed, crc)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(place, path) from error
+    if not is_sound or text != line + b"\n":
+        raise _damaged(place, path)
+    return seed, crc
+
+
+def _damaged(what: str, path: Path) -> SeedBookDamaged:
+    return SeedBookDamaged(
+        f"{what}; restore the file from a copy, or remove it and {path.name}{COUNT} and name every seed again"
+    )

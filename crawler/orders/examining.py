@@ -16,8 +16,8 @@ from pydantic_core import ErrorDetails
 
 from crawler.orders.complaints import line_of, named, unknown_keys
 from crawler.orders.keys import ENTRIES, KEYS, keys_of
-from crawler.orders.layers import Layer, merged
-from crawler.orders.order import CrawlOrder
+from crawler.orders.layers import Layer, folder_of, merged
+from crawler.orders.order import CrawlOrder, with_modules
 
 #: Section, number of the entry (from 0; -1 in a section), key.
 _Place = tuple[str, int, str]
@@ -49,7 +49,7 @@ def examine(layers: Sequence[Layer]) -> Examined:
         for place in places:
             _leave_out(tables, place)
         wrong |= places
-    order = CrawlOrder.model_validate(tables)
+    order = with_modules(CrawlOrder.model_validate(tables), folder_of(layers))
     left_out = frozenset((section, key) for section, _, key in wrong)
     return Examined(order=_without_entries(order, wrong), layers=layers, faults=tuple(lines), left_out=left_out)
 

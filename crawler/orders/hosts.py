@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from crawler.network.addresses import ip_literal
 from crawler.network.lookups import MAX_TTL_S, MIN_TTL_S, ResolverOptions
 from crawler.orders.quantities import exact_duration
 from crawler.orders.types import Duration, Endpoint, Name, Section
+from crawler.urls.parsing import canonical, host_of
 
 #: RFC 9309 section 2.4: rules should not be used for longer.
 _DAY_S = 24 * 3600.0
+
+
+def _matching(name: str) -> str:
+    """A name of the table, if a URL's host can be it: a wildcard is `*.` and a name, nothing else has a star."""
+    star, bare = ("*.", name[2:]) if name.startswith("*.") else ("", name)
+    if "*" in bare or not bare:
+        raise ValueError("would match no host; write *. and a name, like *.example.org")
+    tried = f"x.{bare}" if star else bare
+    url = canonical(f"http://{tried}/")
+    if ip_literal(tried) is not None or (url is not None and host_of(url) == tried.lower()):
+        return name
+    if url is None or "//" in bare:
+        raise ValueError("would match no host; write a host's name, or *. and a name, like *.example.org")
+    raise ValueError(f"would match no host; write {star}{host_of(url).removeprefix('x.' if star else '')}")
+
+
+#: What the table of fixed answers is asked by.
+_HostName = Annotated[Name, AfterValidator(_matching)]
 
 
 class RobotsSection(Section):
@@ -34,7 +54,9 @@ class DnsSection(Section):
     """Where names are looked up, and for how long an answer holds."""
 
     servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
-    hosts: dict[Name, Endpoint] = Field(default_factory=dict)  #: fixed answers: name -> `ip[:port]`
+    hosts: dict[_HostName, Endpoint] = Field(
+        default_factory=dict
+    )  #: fixed answers: name -> `ip[:port]`; `*.NAME` is every name below NAME
     timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
     min_ttl_s: Duration = Field(default=MIN_TTL_S, alias="min_ttl")  #: an answer is kept at least so long
     max_ttl_s: Duration = Field(default=MAX_TTL_S, alias="max_ttl")  #: and at most so long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from crawler.orders.keys import ENTRIES, FLAG_OF
@@ -19,6 +20,7 @@ class Layer:
     key_form: str
     origin_form: str  #: how the origin of a key is told; `{line}` is `:12` where a file's line is known
     text: str = ""  #: of a file
+    folder: Path | None = None  #: of a file that the operator names: own functions stand beside it
     is_command: bool = False  #: it stands on the command line
     lines: dict[tuple[str, str], int] = field(default_factory=dict)  #: filled when an origin is asked for
 
@@ -44,6 +46,11 @@ class Layer:
     def _form(self, form: str, section: str, key: str, **more: str) -> str:
         flag = FLAG_OF.get((section, key), key).replace("_", "-")
         return form.format(section=section, key=key, flag=flag, SECTION=section.upper(), KEY=key.upper(), **more)
+
+
+def folder_of(layers: Sequence[Layer]) -> Path | None:
+    """The folder of the order file that the operator names."""
+    return next((layer.folder for layer in layers if layer.folder is not None), None)
 
 
 def merged(layers: Sequence[Layer]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from crawler.orders.hosts import DnsSection, RobotsSection
 from crawler.orders.limits import LimitsSection
 from crawler.orders.reporting import LogsSection, ReportSection
 from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, FolderName, OwnFunction, Positive, Section, SeedFile
+from crawler.orders.types import Connections, FolderName, OwnFolder, OwnFunction, Positive, Section, SeedFile
 from crawler.orders.write import WriteSection
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
@@ -48,6 +48,7 @@ class JobSection(Section):
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
     source_tags: bool = True  #: crawl.log says which seed led to a URL
     processors: tuple[OwnFunction, ...] = ()  #: own processors, package.module:function, before a page is written
+    modules: OwnFolder | None = None  #: folder that own functions are imported from; None: that of the -c file
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -60,18 +61,30 @@ class JobSection(Section):
         return tuple(str(path.absolute()) for path in self.seed_files)
 
 
+_OURS = "anabranch"
+
+
 class AgentSection(Section):
     """Who crawls, as servers see it."""
 
-    #: The name in the User-Agent, and the one that robots.txt is read for.
-    product: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+$")] = "anabranch"
+    #: The name in the User-Agent, with a version if it has one: `mybot/2.0`.
+    product: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$")] = _OURS
     #: A page or a mail address for those who run the servers.
     contact: Annotated[str, StringConstraints(pattern=r"^[!-'*-~]*$")] = ""
 
     @property
     def user_agent(self) -> str:
-        """The User-Agent field: `product/version (+contact)`."""
-        return f"{self.product}/{VERSION}" + (f" (+{self.contact})" if self.contact else "")
+        """The User-Agent field: `anabranch/VERSION (+contact)`; for others `mybot/2.0 (+contact; anabranch/VERSION)`."""
+        ours = f"{_OURS}/{VERSION}"
+        contact = f"+{self.contact}" if self.contact else ""
+        if self.product == _OURS:
+            return f"{ours} ({contact})" if contact else ours
+        return f"{self.product} ({'; '.join(filter(None, (contact, ours)))})"
+
+    @property
+    def token(self) -> str:
+        """The name without version, which robots.txt is read for."""
+        return self.product.partition("/")[0]
 
 
 class CrawlSection(Section):
@@ -128,6 +141,13 @@ class CrawlOrder(BaseSettings):
 def dump_order(order: CrawlOrder) -> str:
     """The order as TOML, all keys, paths in full; `load_order` reads the same order out of it."""
     return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def with_modules(order: CrawlOrder, folder: Path | None) -> CrawlOrder:
+    """The order; own functions are imported from this folder if it names none. A folder that is dumped is the same later."""
+    if folder is None or order.job.modules is not None:
+        return order
+    return order.model_copy(update={"job": order.job.model_copy(update={"modules": folder.absolute()})})
 
 
 def with_sources(order: CrawlOrder, sources: Sequence[str]) -> CrawlOrder:

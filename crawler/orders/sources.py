@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -13,28 +14,32 @@ from pydantic_settings import EnvSettingsSource
 
 from crawler.orders.complaints import at_fault, hint, in_words, unknown_keys
 from crawler.orders.keys import ENTRIES, FLAGS, KEYS
-from crawler.orders.layers import Layer, merged
-from crawler.orders.order import ENVIRONMENT, CrawlOrder, JobSection
+from crawler.orders.layers import Layer, folder_of, merged
+from crawler.orders.order import ENVIRONMENT, CrawlOrder, JobSection, with_modules
 from crawler.outcomes.errors import BadArgument, OrderError, UsageError
+from crawler.outcomes.ownfunctions import import_first_from
 
 
 def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> CrawlOrder:
     """The order of a file, the environment, settings (`section.key=value`) and flags (key -> value; None: not given).
 
-    The latter win. Raises: OrderError, one line that names the source and the key, says what is wrong and what would be right.
+    The latter win. Own functions are found beside the file from then on. Raises: OrderError, one line that names the source and
+    the key, says what is wrong and what would be right.
     """
-    return order_of(read_layers(file, flags, settings))
+    order = order_of(read_layers(file, flags, settings))
+    import_first_from(order.job.modules)
+    return order
 
 
 def read_layers(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> list[Layer]:
     """What each source says, the strongest first; only that it can be read is checked. Raises: OrderError, UsageError."""
     layers = [_flag_layer(flags), _settings_layer(settings), _environment_layer()]
-    return [*layers, file_layer(file)] if file else layers
+    return [*layers, replace(file_layer(file), folder=file.parent)] if file else layers
 
 
 def order_of(layers: Sequence[Layer]) -> CrawlOrder:
     """The order that the sources make together. Raises: OrderError, as `load_order`."""
-    return _validated(layers, merged(layers))
+    return with_modules(_validated(layers, merged(layers)), folder_of(layers))
 
 
 def job_of(layers: Sequence[Layer]) -> JobSection:
@@ -133,7 +138,7 @@ def _value(section: str, key: str, text: str) -> object:
 
 
 def file_layer(file: Path) -> Layer:
-    """What a file says; seed files are relative to its folder. Raises: OrderError."""
+    """What a file says; seed files and modules are relative to its folder. Raises: OrderError."""
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")
@@ -149,6 +154,8 @@ def file_layer(file: Path) -> Layer:
     if isinstance(job, dict) and isinstance(job.get("seed_files"), list):
         names = job["seed_files"]
         job["seed_files"] = [file.parent / name if isinstance(name, str) else name for name in names]
+    if isinstance(job, dict) and isinstance(job.get("modules"), str):
+        job["modules"] = file.parent / job["modules"]
     name = str(file).replace("{", "{{").replace("}", "}}")
     return Layer(
         tables=tables,

@@ -59,6 +59,7 @@ Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
 # The folder of an order that was dumped is another one, so paths are dumped in full.
 SeedFile = Annotated[Path, PlainSerializer(lambda path: str(path.absolute()))]
+OwnFolder = SeedFile
 
 
 def _own(name: str) -> str:

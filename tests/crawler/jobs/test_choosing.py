@@ -10,8 +10,7 @@ import pytest
 
 from crawler.jobs.choosing import Chosen, Wanted, choose, sources_of
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import SEED_BOOK
-from crawler.jobs.seeds import COMMAND_LINE, ORDER, Seed, SeedBook
+from crawler.jobs.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook
 from crawler.orders.order import dump_order
 from crawler.outcomes.errors import BadArgument, ForeignJobFormat, OrderError
 
@@ -165,7 +164,7 @@ def test_a_job_of_another_format_is_refused_before_its_order_is_read() -> None:
         chosen()
 
 
-@pytest.mark.parametrize("text", ["[crawl]\nworkers = 0", "[nosuch]\nx = 1", "[", "[job]\nseeds = 3"])
+@pytest.mark.parametrize("text", ["[crawl]\nworkers = 0", "[nosuch]\nx = 1", "[job]\nseeds = 3"])
 def test_a_damaged_order_of_the_job_is_told_with_the_ways_out(text: str) -> None:
     """Another order is one of them."""
     crawled(SEED)
@@ -177,3 +176,15 @@ def test_a_damaged_order_of_the_job_is_told_with_the_ways_out(text: str) -> None
     assert not isinstance(raised.value, BadArgument)
     Path("x.toml").write_text("")
     assert chosen(order_file=Path("x.toml")).has_seeds
+
+
+def test_an_edited_order_of_the_job_is_gone_on_by_and_told() -> None:
+    """What people change counts."""
+    crawled(SEED)
+    file = JOB / "order.toml"
+    before = chosen().order.crawl.workers
+    file.write_text(file.read_text().replace(f"workers = {before}", "workers = 7"))
+    found = chosen()
+    assert found.order.crawl.workers == 7
+    assert list(found.edits) == [f"job/order.toml: edited: [crawl] workers: {before} is now 7"]
+    assert chosen(order_file=file).edits == ()

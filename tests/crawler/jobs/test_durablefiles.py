@@ -199,3 +199,48 @@ def test_closing_twice_closes_once(path: Path) -> None:
 def test_what_is_being_written_has_the_same_ending_in_a_crawls_job_and_in_a_hosts() -> None:
     """By it a folder is known whose job was never finished."""
     assert UNFINISHED == folder.UNFINISHED
+
+
+@pytest.mark.parametrize("then", ["gone", "new", "cut", "cut in a line"])
+def test_a_file_that_was_rotated_is_followed(path: Path, then: str) -> None:
+    """What counts stays whole where it was moved to, and nothing but whole lines stands in the file of that name."""
+    file = AppendOnlyFile(path)
+    file.append(b"one\ntwo\n")
+    file.keep()
+    moved = path.with_name("a.log.1")
+    if then.startswith("cut"):
+        moved.write_bytes(path.read_bytes())
+        os.truncate(path, 6 if then == "cut in a line" else 0)
+    else:
+        path.rename(moved)
+        if then == "new":
+            path.write_bytes(b"")
+    file.follow()
+    file.append(b"three\n")
+    file.keep()
+    file.follow()
+    file.append(b"taken back\n")
+    file.take_back()
+    assert moved.read_bytes() == b"one\ntwo\n"
+    assert path.read_bytes() == (b"one\nthree\n" if then == "cut in a line" else b"three\n")
+    file.close()
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_cut_in_the_middle_of_a_group_leaves_no_hole(path: Path, *, is_late: bool) -> None:
+    """Taking a group back must not stretch a file that somebody cut meanwhile: it would be filled with zeros."""
+    file = AppendOnlyFile(path)
+    file.append(b"kept\n")
+    file.keep()
+    file.follow()
+    if not is_late:
+        os.truncate(path, 0)
+    file.append(b"taken back\n")
+    if is_late:
+        os.truncate(path, 0)
+    file.take_back()
+    assert path.read_bytes() == b""
+    file.append(b"next\n")
+    file.keep()
+    assert path.read_bytes() == b"next\n"
+    file.close()

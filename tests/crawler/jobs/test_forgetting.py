@@ -44,6 +44,6 @@ def test_a_job_that_begins_anew_has_no_mark(tmp_path: Path, how: str) -> None:
     with JobFolder.open(tmp_path / "job") as job:
         note_forgetting(job.state)
         job.mark_finished()
-    JobFolder.open(tmp_path / "job", fresh=how == "fresh", again=how == "again", even_unfinished=False).close()
+    JobFolder.open(tmp_path / "job", delete_old=how == "fresh", again=how == "again", even_unfinished=False).close()
     assert not (job.state / FORGETS_MARK).exists()
     assert not is_finished(job.state)

@@ -41,7 +41,7 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first(directory: Path) 
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(JobInUse, match=f"^{directory}: in use by process {process.pid}; ") as raised:
-            JobFolder.open(directory, fresh=True)
+            JobFolder.open(directory, delete_old=True)
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert raised.value.pid == process.pid

@@ -22,6 +22,7 @@ from crawler.outcomes.errors import (
     NotPermitted,
 )
 from crawler.outcomes.exits import ExitCode
+from frontier.embedding.folder import VERSION
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,7 +69,10 @@ def test_a_new_job_has_its_folders_and_says_so(directory: Path) -> None:
         assert tree(directory) == NEW
         assert (job.directory, job.state, job.reports) == (directory, directory / "state", directory / "reports")
         assert (job.crawl_log, job.pages) == (directory / "logs" / "crawl.log", directory / "pages.jsonl")
-    assert json.loads((directory / "state" / "format.json").read_text()) == {"format": "anabranch job", "version": 1}
+    assert json.loads((directory / "state" / "format.json").read_text()) == {
+        "format": "anabranch job",
+        "version": VERSION,
+    }
     (directory.parent / "empty").mkdir()
     JobFolder.open(directory.parent / "empty").close()
 
@@ -88,7 +92,7 @@ def test_the_order_is_replaced_as_a_whole(directory: Path) -> None:
         job.write_order("old")
         job.write_order("ne\u00fc")
     assert (directory / "order.toml").read_text("utf-8") == "ne\u00fc"
-    assert tree(directory) == NEW | {"order.toml"}
+    assert tree(directory) == NEW | {"order.toml", "state/order.toml"}
 
 
 def test_fresh_removes_what_the_job_wrote_and_nothing_else(directory: Path) -> None:
@@ -101,7 +105,7 @@ def test_fresh_removes_what_the_job_wrote_and_nothing_else(directory: Path) -> N
     (elsewhere / "mine.txt").write_text("mine")
     shutil.rmtree(directory / "reports")
     (directory / "reports").symlink_to(elsewhere)
-    with JobFolder.open(directory, fresh=True) as job:
+    with JobFolder.open(directory, delete_old=True) as job:
         assert not job.existed
     assert tree(directory) == NEW | {"notes.txt", "warcs"}
     assert (elsewhere / "mine.txt").exists()
@@ -109,7 +113,7 @@ def test_fresh_removes_what_the_job_wrote_and_nothing_else(directory: Path) -> N
 
 def test_fresh_on_a_new_folder_is_a_new_job(directory: Path) -> None:
     """It need not be known whether there is one."""
-    with JobFolder.open(directory, fresh=True, even_unfinished=False) as job:
+    with JobFolder.open(directory, delete_old=True, even_unfinished=False) as job:
         assert not job.existed
     assert tree(directory) == NEW
 
@@ -119,17 +123,17 @@ def test_an_unfinished_job_is_removed_only_if_that_is_meant(directory: Path) -> 
     make(directory)
     before = tree(directory)
     with pytest.raises(JobUnfinished, match="add --yes") as raised:
-        JobFolder.open(directory, fresh=True, even_unfinished=False)
+        JobFolder.open(directory, delete_old=True, even_unfinished=False)
     assert raised.value.exit_code is ExitCode.USAGE
     assert tree(directory) == before
     with JobFolder.open(directory) as job:
         job.mark_finished()
     JobFolder.open(directory).close()
     with pytest.raises(JobUnfinished):
-        JobFolder.open(directory, fresh=True, even_unfinished=False)
+        JobFolder.open(directory, delete_old=True, even_unfinished=False)
     with JobFolder.open(directory) as job:
         job.mark_finished()
-    JobFolder.open(directory, fresh=True, even_unfinished=False).close()
+    JobFolder.open(directory, delete_old=True, even_unfinished=False).close()
     assert tree(directory) == NEW
 
 
@@ -145,7 +149,7 @@ def test_a_removal_that_was_broken_off_is_gone_on_with(directory: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", die)
         with pytest.raises(KeyboardInterrupt):
-            JobFolder.open(directory, fresh=True)
+            JobFolder.open(directory, delete_old=True)
     assert (directory / "pages.jsonl").exists()
     with JobFolder.open(directory) as job:
         assert not job.existed
@@ -170,7 +174,7 @@ def test_a_folder_with_other_things_is_refused_and_left_alone(name: str, fresh: 
     (directory / name).write_text("mine")
     before = tree(directory)
     with pytest.raises(NotAJobFolder, match=f"^{directory}: is not a job folder; choose another --job$") as raised:
-        JobFolder.open(directory, fresh=fresh)
+        JobFolder.open(directory, delete_old=fresh)
     assert raised.value.exit_code is ExitCode.BAD_ORDER
     assert tree(directory) == before
 
@@ -184,17 +188,20 @@ def test_a_file_is_no_job_folder(tmp_path: Path) -> None:
         JobFolder.open(tmp_path / "seeds.txt" / "below" / "it")
 
 
-def test_a_job_of_another_version_is_refused_and_can_be_started_afresh(directory: Path) -> None:
-    """The line names both versions and both ways out."""
+def test_a_job_of_a_newer_version_is_refused_and_can_be_started_afresh(directory: Path) -> None:
+    """The line names both versions, and no way that would move or delete the job."""
     make(directory)
-    (directory / "state" / "format.json").write_text('{"format": "anabranch job", "version": 2}')
-    with pytest.raises(ForeignJobFormat, match="written in job format 2, this version reads 1; use --fresh") as raised:
+    (directory / "state" / "format.json").write_text('{"format": "anabranch job", "version": 99}')
+    with pytest.raises(
+        ForeignJobFormat,
+        match=r"99 by a newer version, this one reads up to \d+; go on with the newer version, or choose another --job$",
+    ) as raised:
         JobFolder.open(directory)
     assert raised.value.exit_code is ExitCode.BAD_ORDER
     assert (directory / "pages.jsonl").exists()
-    with JobFolder.open(directory, fresh=True) as job:
+    with JobFolder.open(directory, delete_old=True) as job:
         assert not job.existed
-    assert json.loads((directory / "state" / "format.json").read_text())["version"] == 1
+    assert json.loads((directory / "state" / "format.json").read_text())["version"] == VERSION
 
 
 @pytest.mark.parametrize(
@@ -206,7 +213,7 @@ def test_a_format_that_is_not_ours_is_refused_even_with_fresh(text: str, directo
     (directory / "state" / "format.json").write_text(text, "latin-1")
     before = tree(directory)
     with pytest.raises(ForeignJobFormat, match=f"^{directory}/state/format.json: "):
-        JobFolder.open(directory, fresh=True)
+        JobFolder.open(directory, delete_old=True)
     assert tree(directory) == before
     with pytest.raises(ForeignJobFormat):  # and not JobInUse: the lock was given back
         JobFolder.open(directory)
@@ -292,3 +299,29 @@ def test_a_folder_is_a_job_if_it_says_so(tmp_path: Path) -> None:
     JobFolder.open(tmp_path / "job").close()
     assert is_job(tmp_path / "job")
     assert not any(map(is_job, (tmp_path, tmp_path / "nosuch", tmp_path / ("x" * 5000), Path("/dev/null"), Path("\0"))))
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_a_job_is_its_owners_alone(directory: Path, umask: int) -> None:
+    """Its folder, its state, its order and its lock: nobody else can hold it, whatever the umask."""
+    before = os.umask(umask)
+    try:
+        make(directory)
+    finally:
+        os.umask(before)
+    for path in (directory, directory / "state"):
+        assert path.stat().st_mode & 0o777 == 0o700
+    for name in ("order.toml", "state/lock", "state/format.json"):
+        assert (directory / name).stat().st_mode & 0o777 == 0o600
+    assert directory.parent.stat().st_mode & 0o777 == 0o777 & ~umask
+
+
+def test_a_folder_that_its_owner_opened_stays_open(directory: Path) -> None:
+    """Modes of what exists are not touched, and an older job with wider ones goes on."""
+    make(directory)
+    directory.chmod(0o755)
+    (directory / "state").chmod(0o755)
+    (directory / "state" / "lock").chmod(0o644)
+    with JobFolder.open(directory) as job:
+        assert job.existed
+    assert [path.stat().st_mode & 0o777 for path in (directory, directory / "state")] == [0o755, 0o755]

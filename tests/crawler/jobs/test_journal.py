@@ -41,6 +41,14 @@ def put(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
+def move(path: Path, to: Path) -> None:
+    path.rename(to)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
 def journal_of(log: Path, pages: Path | None = None) -> Journal:
     """A journal of one log or two."""
     return Journal(LineFile(log, "crawl_log"), *([] if pages is None else [LineFile(pages, "pages")]))
@@ -453,3 +461,30 @@ def test_after_a_kill_every_acknowledged_line_is_there_and_none_is_torn(log: Pat
     assert set(acknowledged) <= set(written)
     assert {line for line in acknowledged if int(line.split()[1]) % 2} <= set(content(pages).splitlines(keepends=True))
     assert len(written) == len(set(written)) <= len(acknowledged) + 64
+
+
+async def test_each_group_goes_to_the_files_that_have_the_names_then(log: Path, pages: Path) -> None:
+    """Somebody moved one and removed the other."""
+    journal = journal_of(log, pages)
+    await journal.write(lines(b"1\n", b"a\n"))
+    moved = log.with_name("crawl.log.1")
+    move(log, moved)
+    remove(pages)
+    await journal.write(lines(b"2\n", b"b\n"))
+    await journal.close()
+    assert (content(moved), content(log), content(pages)) == (b"1\n", b"2\n", b"b\n")
+
+
+async def test_files_are_followed_though_nothing_is_written(log: Path) -> None:
+    """A file that was removed holds its room on the disk as long as it is open. A journal that is over follows none."""
+    journal = journal_of(log)
+    await journal.write(lines(b"1\n"))
+    remove(log)
+    journal.follow()
+    await journal.write(Entry())  # behind it
+    assert content(log) == b""
+    await journal.close()
+    remove(log)
+    journal.follow()
+    with pytest.raises(FileNotFoundError):
+        content(log)

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import make_url
 
 from crawler.jobs.forgetting import FINISHED_MARK, forgets
-from crawler.jobs.opening import SEED_BOOK, frontier_order, has_seeds, is_over, open_job
+from crawler.jobs.opening import frontier_order, has_seeds, is_over, open_job
 from crawler.jobs.rounds import AGAIN_MARK
-from crawler.jobs.seeds import Seed
+from crawler.jobs.seeds import SEED_BOOK, Seed
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.errors import QueueForgotten, StoreLost
 from dedup.uniq import UniqParameters
@@ -166,7 +166,7 @@ def test_a_job_whose_rows_are_gone_is_refused(tmp_path: Path) -> None:
     """Going on would silently crawl nothing."""
     state = tmp_path / "state"
     a_seed_is_noted(state)
-    with pytest.raises(StoreLost, match=r"frontier\.db is missing or empty.*start over with --fresh --yes"):
+    with pytest.raises(StoreLost, match=r"frontier\.db is missing or empty.*start over with --fresh"):
         open_job(state, order_of())
     assert not (state / "frontier.db").exists()
 
@@ -273,7 +273,8 @@ def test_a_job_whose_queue_was_in_memory_does_not_go_on(tmp_path: Path, text: st
     open_job(state, order_of(IN_MEMORY)).close()
     a_seed_is_noted(state)
     with pytest.raises(
-        QueueForgotten, match=r"queue was in memory and ended with its process; start over with --fresh --yes, or"
+        QueueForgotten,
+        match=r"queue was in memory and ended with its process; start over with --fresh, which moves it aside, or",
     ):
         open_job(state, order_of(text))
     (state / FINISHED_MARK).touch()

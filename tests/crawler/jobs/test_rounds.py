@@ -95,7 +95,7 @@ def test_a_new_job_has_its_first_round(tmp_path: Path) -> None:
 def test_starting_afresh_forgets_the_rounds(directory: Path) -> None:
     """Their number, and one that was ordered."""
     JobFolder.open(directory, again=True).close()
-    with JobFolder.open(directory, fresh=True) as job:
+    with JobFolder.open(directory, delete_old=True) as job:
         assert (job.existed, job.new_round) == (False, None)
     assert names(directory) == {"lock", "format.json"}
 
@@ -118,7 +118,7 @@ def test_a_damaged_number_of_the_round_is_told_in_one_line(directory: Path, text
     assert raised.value.exit_code is ExitCode.BAD_ORDER
     assert names(directory) == before
     JobFolder.open(directory).close()
-    JobFolder.open(directory, fresh=True).close()
+    JobFolder.open(directory, delete_old=True).close()
 
 
 @pytest.mark.parametrize("text", [b"", b"two", b"0", b"-1", b"1.5", b"\xff", b"9" * 9999])
@@ -136,4 +136,4 @@ def test_a_damaged_order_for_another_round_is_told_in_one_line(directory: Path, 
     with JobFolder.open(directory) as job:
         assert job.new_round == 2
     mark.write_bytes(text)
-    JobFolder.open(directory, fresh=True).close()
+    JobFolder.open(directory, delete_old=True).close()

@@ -85,7 +85,7 @@ async def test_a_fresh_job_has_no_warc_of_the_old_one(tmp_path: Path) -> None:
         writing = open_writing(job, WriteSection(warc=True, links=True), {}, clock)
         await writing.journal.write(ENTRY)
         await writing.journal.close()
-    with JobFolder.open(tmp_path / "job", fresh=True) as job:
+    with JobFolder.open(tmp_path / "job", delete_old=True) as job:
         assert not job.warc.exists()
         assert not job.links.exists()
 
@@ -111,4 +111,4 @@ async def test_the_first_record_says_who_crawled_and_how(tmp_path: Path) -> None
         told = read_by_warcio(warcs(job.warc)[0])[0].payload.decode()
     for line in ("isPartOf: portals", "operator: An Archive", "robots: obey", "format: WARC File Format 1.1"):
         assert line in told.splitlines()
-    assert "http-header-user-agent: bot/" in told
+    assert "http-header-user-agent: bot (+https://a.test/; anabranch/" in told

@@ -87,6 +87,27 @@ def test_sources_are_merged_key_by_key(file: Path, monkeypatch: pytest.MonkeyPat
     assert (politeness.min_delay_s, politeness.max_delay_s, politeness.delay_factor) == (1, 20, 0.5)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.test",
+        "A.Test",
+        "*.test",
+        "*.B.test",
+        "*.xn--bcher-kva.test",
+        "a_b.test",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "::1",
+    ],
+)
+def test_the_table_of_hosts_takes_names_wildcards_and_addresses(file: Path, name: str) -> None:
+    """In capitals, too: hosts are compared in small letters."""
+    file.write_text(f"[dns.hosts]\n'{name}' = '127.0.0.1'")
+    assert load_order(file, {}).dns.hosts == {name: "127.0.0.1"}
+
+
 def test_the_environment_writes_lists_as_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables hold text: words for lists, name=address for fixed hosts, numbers and truth values as they are."""
     monkeypatch.setenv("ANABRANCH_JOB__SEEDS", "http://a.test/ http://b.test/")
@@ -147,6 +168,24 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
         ),
         ("[dns.hosts]\n'a.test' = '[::1'", "FILE: [dns] hosts a.test must be ip or ip:port, like 127.0.0.1:5353 or "),
         ("[dns.hosts]\n'a b' = '1.2.3.4'", "FILE: [dns] hosts a b must be one word"),
+        *(
+            (f"[dns.hosts]\n'{name}' = '1.2.3.4'", f"FILE: [dns] hosts {name} would match no host; write {way}")
+            for name, way in {
+                "*": "*. and a name",
+                "*.": "*. and a name",
+                "a.*.test": "*. and a name",
+                "*test": "*. and a name",
+                "*.*.test": "*. and a name",
+                "*.a.*": "*. and a name",
+                "*.127.0.0.1": "a host's name, or *. and a name",
+                "http://a.test": "a host's name, or *. and a name",
+                "a.test/": "a.test",
+                "a.test:80": "a.test",
+                "u@a.test": "a.test",
+                "bücher.test": "xn--bcher-kva.test",
+                "*.bücher.test": "*.xn--bcher-kva.test",
+            }.items()
+        ),
         (
             "[politeness]\nmin_delay = 60",
             "FILE: [politeness] min_delay: max_delay (30s) is less than min_delay (1m); raise the one or lower the other",
@@ -364,6 +403,19 @@ def test_a_key_that_is_a_flag_is_in_one_section_only() -> None:
 def test_the_user_agent_says_who_crawls(contact: str, user_agent: str) -> None:
     """Those who run the sites find the contact in their logs."""
     assert load_order(None, {"contact": contact}).agent.user_agent == user_agent
+
+
+def test_another_product_has_its_own_version() -> None:
+    """Ours stands in the comment alone; robots.txt is read for the name."""
+    agents = {
+        ("mybot", ""): f"mybot (anabranch/{VERSION})",
+        ("mybot/2.0", ""): f"mybot/2.0 (anabranch/{VERSION})",
+        ("mybot/2.0", "https://a.test/"): f"mybot/2.0 (+https://a.test/; anabranch/{VERSION})",
+        ("anabranch", "https://a.test/"): f"anabranch/{VERSION} (+https://a.test/)",
+    }
+    for (product, contact), user_agent in agents.items():
+        agent = CrawlOrder.model_validate({"agent": {"product": product, "contact": contact}}).agent
+        assert (agent.user_agent, agent.token) == (user_agent, product.partition("/")[0])
 
 
 def test_the_version_is_the_distributions() -> None:

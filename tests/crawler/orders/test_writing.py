@@ -9,7 +9,7 @@ import pytest
 
 from crawler.orders.keys import ENTRIES, KEYS, SECTIONS, keys_of
 from crawler.orders.layers import origin
-from crawler.orders.order import CrawlOrder
+from crawler.orders.order import CrawlOrder, with_modules
 from crawler.orders.sources import load_order, read_layers
 from crawler.orders.words import title_of, words_of
 from crawler.orders.writing import default_order, effective_order, order_schema
@@ -46,10 +46,11 @@ def test_the_default_order_has_every_key_and_says_nothing_but_the_defaults(file)
     """Whoever runs by it as it stands runs by the defaults."""
     text = default_order()
     file.write_text(text)
-    assert load_order(file, {}) == CrawlOrder()
+    assert load_order(file, {}) == with_modules(CrawlOrder(), file.parent)
     written = {section: set(table) for section, table in tomllib.loads(text).items()}
-    written["job"].add("name")  # it has no default, and stands there as a comment
+    written["job"] |= {"name", "modules"}  # they have no default, and stand there as comments
     assert "\n# name =" in text
+    assert "\n# modules =" in text
     assert written == {section: set(keys) for section, keys in KEYS.items()}
     for name, model in ENTRIES.items():
         assert f"# [[{name}]]" in text

@@ -1,0 +1,80 @@
+"""Moves an old job aside so that a new one can begin in its place (`crawl --fresh`). Nothing is deleted or copied."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.jobs.durablefiles import sync_folder
+from crawler.jobs.holding import take_job_lock
+from crawler.jobs.job import order_to_go_on_by, refuse_embedded
+from crawler.orders.frontier import MEMORY
+from crawler.orders.order import CrawlOrder
+from crawler.orders.sources import file_layer, order_of
+from crawler.outcomes.errors import ForeignJobFormat, OrderDamaged, OrderError, UsageError, storage_errors
+from frontier.embedding.folder import is_job
+
+
+class MovedAside(NamedTuple):
+    """What became of the old job."""
+
+    place: Path  #: its folder now
+    leaves: tuple[str, ...]  #: servers of its shared filter, which keep what they know
+
+
+def move_aside(directory: Path, now_s: float) -> MovedAside | None:
+    """Rename a job's folder to `JOB.previous-TIMESTAMP` (UTC), beside it; None if there is no job.
+
+    One rename, made durable. The lock moves with the folder: a run that waits for it finds that out. A process that is killed
+    leaves the old job or the moved one; the same command goes on from either.
+
+    Raises: JobInUse, HostsJob; UsageError if the job cannot be moved, with nothing changed; StorageError.
+    """
+    refuse_embedded(directory)
+    if not is_job(directory):
+        return None
+    order = _order_of(directory)
+    store = "" if order is None else order.frontier.store
+    if store not in {"", MEMORY}:
+        raise UsageError(
+            f"{directory}: the queue of the job is in a database, which does not move with the folder; name another job "
+            "and another database or schema (--name OTHER --store URL), or delete both: drop the tables, then "
+            "add --delete-old --yes"
+        )
+    if directory.resolve() in {Path.cwd(), *Path.cwd().parents}:
+        raise UsageError(f"{directory}: the job's folder is the current folder, or holds it; run the command elsewhere")
+    with storage_errors(directory):
+        lock = take_job_lock(directory)
+        try:
+            place = _free_name(directory, now_s)
+            try:
+                directory.rename(place)
+            except OSError as error:
+                raise UsageError(
+                    f"{directory}: cannot be moved aside to {place.name}: {os.strerror(error.errno or 0)}; "
+                    "choose another --job or --name"
+                ) from error
+            sync_folder(place.parent)
+        finally:
+            os.close(lock)
+    return MovedAside(place, () if order is None else tuple(order.dedup.leaves))
+
+
+def _order_of(directory: Path) -> CrawlOrder | None:
+    """The job's own order; None if it has none that can be read here: then it is moved like any folder."""
+    try:
+        file = order_to_go_on_by(directory)
+        return None if file is None else order_of([file_layer(file)])
+    except (OrderError, OrderDamaged, ForeignJobFormat):
+        return None
+
+
+def _free_name(directory: Path, now_s: float) -> Path:
+    """A name beside the folder that nothing has."""
+    stem = f"{directory.name}.previous-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}"
+    place, number = directory.with_name(stem), 2
+    while os.path.lexists(place):
+        place, number = directory.with_name(f"{stem}-{number}"), number + 1
+    return place
