@@ -50,7 +50,9 @@ PROCESSOR = Table(
 )
 #: When each run of the job began, and until when it is known to have run.
 RUN = Table("run", METADATA, Column("started_s", Double, primary_key=True), Column("until_s", Double, nullable=False))
-#: One row, number 0: how much of crawl.log is counted.
+#: One row, number 0: up to which place of the journal the rows count. None in accounts that were never opened with one.
+PLACE = Table("place", METADATA, Column("id", Integer, primary_key=True), Column("place", Integer, nullable=False))
+#: One row, number 0: how much of crawl.log was counted before there was a journal.
 COVERED = Table("covered", METADATA, Column("id", Integer, primary_key=True), Column("bytes", Integer, nullable=False))
 
 

@@ -1,22 +1,26 @@
 """The job's totals, across runs and crashes: by host, media type, status, source and processor.
 
-`state/accounts.sqlite` holds them, and up to which byte of `crawl.log` they count. What is written to the log is added in
-memory and written back every few seconds; whatever a crash took is counted again from the log when the accounts are opened.
-So no line is lost and none counts twice, and a job whose accounts were removed gets them back.
+`state/accounts.sqlite` holds them. What is logged is written to `state/accounts.journal` with its group, and added in memory;
+every few seconds it is added to the rows, which say up to which place of the journal they count. Whatever a crash took from
+memory is counted from the journal when the accounts are opened. So no line is lost, none counts twice, and none is read from
+crawl.log, which an operator may move; only accounts of before there was a journal are brought up to date from it, once.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
 import structlog
 
+from crawler.jobs.databases import is_damaged
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
+from crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, SumDamaged
 from crawler.reporting.accounting import MAX_TYPES, Additions, Line, Totals, line_of
 from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
 
@@ -26,6 +30,8 @@ log = structlog.get_logger(__name__)
 MAX_WAITING = 10_000
 COMMIT_S = 5.0
 MAX_KNOWN = 10_000
+#: A journal of so many bytes is begun anew when the rows count all of it.
+MAX_JOURNAL_BYTES = 1 << 20
 #: How much of crawl.log is read at a time.
 _CHUNK_BYTES = 1 << 20
 
@@ -61,8 +67,9 @@ class Sink(Protocol):
 class Accounts:
     """The totals of one job; a `Sink` for what a journal writes.
 
-    Opening counts what of the log is not counted yet (some 50,000 lines a second). Cost of a line: 12 to 15 µs, in the
-    journal's thread; memory: at most `MAX_WAITING` rows and `MAX_KNOWN` hosts, however many there are. Raises: StorageError.
+    Opening counts what of the journal is not counted yet (some 50,000 lines a second). Cost of a line: 12 to 15 µs, in the
+    journal's thread, and a sync for each group; memory: at most `MAX_WAITING` rows and `MAX_KNOWN` hosts, however many there
+    are. Raises: StorageError, AccountsDamaged.
     """
 
     def __init__(self, state: Path, crawl_log: Path, now_s: Callable[[], float]) -> None:
@@ -71,23 +78,29 @@ class Accounts:
         self._started_s = now_s()
         self._types: set[str] = set()  # media types that are counted apart
         self._pending: list[Line] = []  # of the group
-        self._pending_bytes = 0
         self._changing = threading.Lock()  # guards the five below; never held while the disk is asked
         self._added = self._none()  # not written yet
-        self._added_to = 0  # the log's length with them
-        self._committing: tuple[Additions, int] | None = None  # being written, and the log's length with it
+        self._added_to = 0  # the journal's place with them
+        self._committing: tuple[Additions, int] | None = None  # being written, and the journal's place with it
         self._committed_to = 0
         self._known: dict[str, Totals] = {}  # complete totals of hosts that were asked for
         self._writing = threading.Lock()  # one transaction at a time
         self._last_commit = monotonic()
         with storage_errors(self._file):
-            self._rows = AccountsFile(self._file)
+            self._journal = AccountsJournal(state / JOURNAL_FILE, self._file)
+            if self._journal.is_sealed:
+                self._journal.begin(self._journal.base)  # whatever changes the rows comes after the seal is broken
             try:
-                self._committed_to = self._added_to = self._rows.read("")[0]
-                self._types.update(self._rows.types(MAX_TYPES))
-                self._catch_up(crawl_log)
+                self._rows = self._opened()
+                try:
+                    self._types.update(self._rows.types(MAX_TYPES))
+                    self._catch_up(crawl_log)
+                    self._journal.begin(self._committed_to)
+                except BaseException:
+                    self._rows.close()
+                    raise
             except BaseException:
-                self._rows.close()
+                self._journal.close()
                 raise
 
     # For the journal
@@ -98,42 +111,48 @@ class Accounts:
         return self._file
 
     def append(self, entries: Sequence[Logged]) -> None:
-        """Take a group's lines of crawl.log; first write back what has waited long enough. Raises: OSError."""
+        """Write a group's lines of crawl.log to the journal; first write back what has waited long enough. Raises: OSError."""
         if self._added.size >= MAX_WAITING or monotonic() - self._last_commit >= COMMIT_S:
             self.sync()
-        for entry in entries:
-            for line in (entry.crawl_log or b"").splitlines(keepends=True):
-                self._pending_bytes += len(line)
-                if (read := _read(line)) is not None:
-                    self._pending.append(read)
-                else:
-                    log.error("a line of crawl.log cannot be counted", line=line)
+            if self._journal.size_bytes >= MAX_JOURNAL_BYTES:  # nobody but this thread adds to it, so all of it counts
+                self._journal.begin(self._committed_to)
+        lines = [line for entry in entries for line in (entry.crawl_log or b"").splitlines(keepends=True)]
+        for line in lines:
+            if (read := _read(line)) is not None:
+                self._pending.append(read)
+            else:
+                log.error("a line of crawl.log cannot be counted", line=line)
+        self._journal.append(lines)
 
     def keep(self) -> None:
         """The group counts from now on."""
-        pending, size = self._pending, self._pending_bytes
-        self.take_back()
+        pending, self._pending = self._pending, []
+        self._journal.keep()
         with self._changing:
             for line in pending:
                 self._added.count(line)
                 if line.host in self._known:
                     self._known[line.host].add(line.totals)
-            self._added_to += size
+            self._added_to = self._journal.place
 
     def take_back(self) -> None:
         """The group never was."""
-        self._pending, self._pending_bytes = [], 0
+        self._pending = []
+        self._journal.take_back()
 
     def close(self) -> None:
-        """Write back what waits; what cannot be written is counted again when the job is opened. A second call does nothing."""
+        """Write back what waits, and seal it; without that it is counted when the job is opened. A second call does nothing."""
         if self._rows.is_closed:
             return
         try:
             self.sync()
             self._rows.fold()
+            self._rows.close()
+            self._journal.seal(self._committed_to)
         except OSError as error:
-            log.warning("the accounts are behind; they are counted again when the job goes on", reason=str(error))
+            log.warning("the accounts are behind; they catch up when the job goes on", reason=str(error))
         self._rows.close()
+        self._journal.close()
 
     # For everybody
 
@@ -168,11 +187,6 @@ class Accounts:
             pass  # a commit came in between; there is one in some seconds
         return totals
 
-    @property
-    def covered_bytes(self) -> int:
-        """How much of crawl.log counts, written back or not."""
-        return self._added_to
-
     def _complete(self, host: str, covered: int, totals: Totals) -> Totals | None:
         """What was read of a host with what is not written; None if something was written after it was read."""
         with self._changing:
@@ -192,29 +206,99 @@ class Accounts:
     def _none(self) -> Additions:
         return Additions(types=self._types)
 
-    def _write(self, added: Additions, end: int) -> None:
-        self._rows.write(added, end, run=(self._started_s, max(self._now_s(), self._started_s)))
+    def _write(self, added: Additions, place: int) -> None:
+        self._rows.write(added, self._lasting, place=place)
+
+    @property
+    def _lasting(self) -> tuple[float, float]:
+        return self._started_s, max(self._now_s(), self._started_s)
+
+    def _opened(self) -> AccountsFile:
+        """The rows; what an orderly end has not sealed is examined. Raises: OSError, AccountsDamaged."""
+        rows: AccountsFile | None = None
+        try:
+            rows = AccountsFile(self._file)
+            if self._journal.is_sealed or rows.is_sound():
+                return rows
+        except OSError as error:
+            if not is_damaged(error):
+                raise
+        if rows is not None:
+            rows.close()
+        raise AccountsDamaged(self._file, "damaged")
 
     def _catch_up(self, crawl_log: Path) -> None:
-        """Count what of the log is not counted. A log that is shorter than what was counted is another one."""
+        """Count what of the journal is not counted; if there never was one, what of crawl.log is not."""
+        place, covered = self._rows.places()
+        if not self._journal.exists:
+            if place is None:
+                place = self._count_log(crawl_log, covered)
+            elif place != covered:
+                raise AccountsDamaged(self._file.with_name(JOURNAL_FILE), "missing")
+            self._added_to = place
+        else:
+            self._added_to = place or 0
+            for lines, end in self._journal.uncounted(self._added_to):
+                for read in filter(None, map(_read, lines)):
+                    self._added.count(read)
+                self._added_to = end
+                if self._added.size >= MAX_WAITING:
+                    self.sync()
+        self.sync()
+
+    def _count_log(self, crawl_log: Path, covered: int) -> int:
+        """Count what of crawl.log is not counted; up to where it is then. Of a log that is shorter all is new: it was moved."""
         size = crawl_log.stat().st_size if crawl_log.exists() else 0
-        if size < self._committed_to:
-            log.warning("crawl.log is shorter than what was counted of it: it is counted anew", file=str(crawl_log))
-            self._rows.forget()
-            self._types.clear()
-            self._committed_to = self._added_to = 0
-        unknown = 0
-        for line in _whole_lines(crawl_log, self._committed_to):
+        start = covered if covered <= size else 0
+        counted = unknown = 0
+        for line in _whole_lines(crawl_log, start):
+            start += len(line)
             if (read := _read(line)) is None:
                 unknown += 1
-            else:
-                self._added.count(read)
-            self._added_to += len(line)
+                continue
+            self._added.count(read)
+            counted += 1
             if self._added.size >= MAX_WAITING:
-                self.sync()
-        self.sync()
-        if unknown:
-            log.warning("lines of crawl.log that are none were left out", lines=unknown, file=str(crawl_log))
+                self._rows.write(self._added, self._lasting, covered=start)
+                self._added = self._none()
+        self._rows.write(self._added, self._lasting, covered=start)
+        self._added = self._none()
+        if counted or unknown:
+            log.warning("the accounts were brought up to date from crawl.log", lines=counted, left_out=unknown)
+        return start
+
+
+def sum_accounts(state: Path, parts: Sequence[Path], run: tuple[float, float]) -> None:
+    """Make a job's accounts the sum of those in other state folders, which nobody writes to; `run` is when the job's run began
+    and is now. What a crash took from a part is counted first. Cost: linear in the rows. Raises: StorageError, AccountsDamaged.
+    """
+    for part in parts:
+        Accounts(part, part.parent / "logs" / "crawl.log", lambda: run[1]).close()
+    with _summed(state) as rows:
+        rows.sum_up([part / ACCOUNTS_FILE for part in parts], run)
+        rows.fold()
+
+
+def check_sum(state: Path) -> None:
+    """Raises: StorageError, SumDamaged if `sum_accounts` would."""
+    with _summed(state) as rows:
+        rows.places()
+
+
+@contextmanager
+def _summed(state: Path) -> Iterator[AccountsFile]:
+    file = state / ACCOUNTS_FILE
+    with storage_errors(file):
+        try:
+            rows = AccountsFile(file)
+            try:
+                yield rows
+            finally:
+                rows.close()
+        except OSError as error:
+            if not is_damaged(error):
+                raise
+            raise SumDamaged(file) from error
 
 
 def _read(line: bytes) -> Line | None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 
+#: Bytes came behind the answer, on the same connection; they are not kept.
+SURPLUS = "surplusBytes"
 #: A page that was excluded by its host's robots.txt.
 ROBOTS_EXCLUDED = "robotExcluded"
 #: The body was met before under this or another URL.
@@ -22,6 +24,7 @@ class Noted(NamedTuple):
 
     attempts: int = 0  #: tries that counted before this one
     cuts: tuple[str, ...] = ()  #: what of the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, headerTrunc, decTrunc
+    has_surplus: bool = False  #: bytes came behind the answer
     robots_excluded: bool = False
     duplicate: str = ""  #: DUPLICATE_DIGEST, NOT_MODIFIED, or nothing
     revisit: str = ""  #: profile of the revisit record: digest, notModified
@@ -34,8 +37,8 @@ class Noted(NamedTuple):
 
 
 def annotations_of(noted: Noted) -> tuple[str, ...]:
-    """The notes, as `Nt`, cuts, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `fol:N`, `err=Class`,
-    `stopped=NAME`, others.
+    """The notes, as `Nt`, cuts, `surplusBytes`, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `fol:N`,
+    `err=Class`, `stopped=NAME`, others.
 
     The name of a function of the operator's own follows its `err=OwnFunctionFailed`: `rule=…`, `key=…`, `processor=…`.
     """
@@ -46,6 +49,8 @@ def _notes(noted: Noted) -> Iterable[str]:
     if noted.attempts:
         yield f"{noted.attempts + 1}t"
     yield from noted.cuts
+    if noted.has_surplus:
+        yield SURPLUS
     if noted.robots_excluded:
         yield ROBOTS_EXCLUDED
     yield noted.duplicate

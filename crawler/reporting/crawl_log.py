@@ -33,6 +33,8 @@ MISSING = "-"
 NO_TYPE = "no-type"
 UNKNOWN_TYPE = "unknown"
 
+#: DEL, C1 controls, and what some readers end a line at.
+_OBEYED = re.compile("[\x7f-\x9f\u2028\u2029]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNFIT = re.compile(r"[^!-~]")
 _UNFIT_IN_LIST = re.compile(r"[^!-+\--~]")
@@ -102,6 +104,13 @@ def page_line(**page: Unpack[PageFields]) -> bytes:
         f'"hops":{encode_basestring(page["hops"])},"via":{_text_or_null(page["via"])},'
         f'"fetch_time":"{_iso(page["fetched_s"])}","digest":{_text_or_null(page["digest"])}}}\n'
     )
+    return json_line(text)
+
+
+def json_line(text: str) -> bytes:
+    """A line of JSON as UTF-8. What a terminal would obey (DEL, C1 controls) or take for a line's end is escaped."""
+    if _OBEYED.search(text) is not None:
+        text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return text.encode("utf-8", "replace")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from json.encoder import encode_basestring
 
 from crawler.archiving.exchanges import Outlink
+from crawler.reporting.crawl_log import json_line
 
 
 def links_line(url: str, hops: str, links: Sequence[Outlink]) -> bytes:
@@ -18,4 +19,4 @@ def links_line(url: str, hops: str, links: Sequence[Outlink]) -> bytes:
         for link, hop, context in links
     )
     text = f'{{"url":{encode_basestring(url)},"hops":{encode_basestring(hops)},"links":[{listed}]}}\n'
-    return text.encode("utf-8", "replace")
+    return json_line(text)

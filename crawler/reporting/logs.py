@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import structlog
 
+from crawler.jobs.durablefiles import append_to
 from crawler.outcomes.errors import storage_errors
 
 #: Least level shown, by the number of -v flags (quiet is -1).
@@ -59,15 +60,47 @@ def _renderers(style: LogFormat, *, is_terminal: bool) -> list[structlog.typing.
     if style == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
     return [
+        _escape,
         structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=structlog.dev.plain_traceback),
     ]
+
+
+def _escape(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Escape what a terminal would obey: an event may quote a site."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "".join(
+                char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
+                for char in value
+            )
+    return event
+
+
+class _Appended(io.TextIOBase):
+    """Writes a file, each flushed text to the one that has the name then, so that an operator may move it. What cannot be
+    written is lost, and the crawl goes on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = ""
+        append_to(path, b"")
+
+    def write(self, text: str) -> int:
+        self._text += text
+        return len(text)
+
+    def flush(self) -> None:
+        text, self._text = self._text, ""
+        if text:
+            with suppress(OSError):
+                append_to(self._path, text.encode("utf-8", "backslashreplace"))
 
 
 def _opened(file: Path) -> TextIO:
     """The file, for text by lines; a process that was killed leaves whole lines."""
     with storage_errors(file, other="[logs] file"):
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        return cast(TextIO, _Appended(file))
 
 
 def _to(stream: TextIO | None) -> structlog.typing.WrappedLogger:

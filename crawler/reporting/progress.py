@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from crawler.orders.quantities import format_bytes
 from crawler.reporting.statistics import Rates, RateWindow
+from crawler.reporting.troubles import Trouble
 from frontier.models import WaitsFor
 from frontier.operating.timewords import duration_words
 
@@ -25,22 +26,22 @@ WINDOW_S = 10.0
 
 
 class CrawlSnapshot(NamedTuple):
-    """One moment of a crawl."""
+    """One moment of a crawl. What is not given is as it is while nothing runs."""
 
-    elapsed_s: float  #: since this run began
-    pages: int  #: answered in this run
-    failed: int
-    excluded: int
-    retries: int
-    fetched_bytes: int
-    active: int  #: workers that hold a URL
-    workers: int
-    pending: int  #: URLs queued, waiting ones included
-    waiting: int  #: of these, waiting for a retry
-    gates: int
-    queues: int  #: work queues that the job has had so far
-    wakes_in_s: float | None  #: until a gate opens or a retry comes due
-    waits_for: WaitsFor
+    elapsed_s: float = 0.0  #: since this run began
+    pages: int = 0  #: answered in this run
+    failed: int = 0
+    excluded: int = 0
+    retries: int = 0
+    fetched_bytes: int = 0
+    active: int = 0  #: workers that hold a URL
+    workers: int = 0
+    pending: int = 0  #: URLs queued, waiting ones included
+    waiting: int = 0  #: of these, waiting for a retry
+    gates: int = 0
+    queues: int = 0  #: work queues that the job has had so far
+    wakes_in_s: float | None = None  #: until a gate opens or a retry comes due
+    waits_for: WaitsFor = WaitsFor.NOTHING
     job: str = ""
     ready: int = 0  #: queues that may be served, parked ones included
     parked: int = 0  #: of these, those whose gates are all closed
@@ -50,6 +51,18 @@ class CrawlSnapshot(NamedTuple):
     free_bytes: int | None = None  #: of the disk the job is on
     trouble: str = ""  #: what the store waits for, if it cannot write now
     paused: str = ""  #: who paused the crawl and why; empty if it is not paused
+    failing: int = 0  #: URLs that are still queued, and whose last try in this run failed; 0 once a page was answered
+    untried: int = 0  #: URLs that are queued or leased, and are not among these
+    answered: int = 0  #: pages that were answered, earlier runs included
+    last_trouble: Trouble | None = None  #: of a host that has not answered since
+    shared_left: int | None = None  #: links left to other crawls with which the job shares a filter
+    shared_twice: int | None = None  #: URLs that one of them took, too
+    totals: Mapping[str, Any] | None = None  #: as `operating.verbs.totals`; None before the queue was opened
+
+    @property
+    def is_unanswered(self) -> bool:
+        """All that is queued was tried in this run, and no page was ever answered."""
+        return bool(self.failing) and not self.untried and not self.answered
 
 
 def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> str:
@@ -67,9 +80,7 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
     ]
     troubles = {"failed": now.failed, "excluded": now.excluded, "waiting for a retry": now.waiting}
     parts += [f"{number} {word}" for word, number in troubles.items() if number]
-    if reason := why_idle(now):
-        parts.append(reason)
-    return " · ".join(parts)
+    return " · ".join([*parts, *_troubled(now)])
 
 
 def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
@@ -90,11 +101,22 @@ def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
     }
     head = " · ".join(filter(None, [now.job, duration_words(now.elapsed_s), *disk]))
     lines = [head, *(f"  {name:<9}{words}" for name, words in rows.items())]
-    return [*lines, f"  {reason}"] if (reason := why_idle(now)) else lines
+    return [*lines, *(f"  {words}" for words in _troubled(now))]
 
 
 def _speed(rate: float) -> str:
     return f"{format_bytes(int(rate))}/s"
+
+
+def _troubled(now: CrawlSnapshot) -> Iterator[str]:
+    """What keeps the crawl from going on: why nobody works, whether any seed has answered, and the last trouble."""
+    idle = why_idle(now)
+    if idle:
+        yield idle
+    if now.is_unanswered:
+        yield "no seed has answered so far"
+    if now.last_trouble is not None and (now.is_unanswered or (idle and not (now.active or now.paused))):
+        yield f"last trouble, {duration_words(now.last_trouble.ago_s)} ago: {now.last_trouble.words()}"
 
 
 def why_idle(now: CrawlSnapshot) -> str:

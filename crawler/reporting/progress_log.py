@@ -8,15 +8,15 @@ number.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import structlog
 
+from crawler.jobs.durablefiles import append_to
 from crawler.outcomes.errors import storage_errors
 from crawler.reporting.statistics import Rates
 
@@ -31,6 +31,7 @@ LEGEND = (
     "           timestamp  discovered      queued   downloaded       doc/s(avg)  KB/s(avg)   dl-failures   busy-thread"
     "   mem-use-KB  heap-size-KB   congestion   max-depth   avg-depth"
 )
+_HEAD = f"{LEGEND}\n".encode()
 #: Where each column behind the time ends, counted from the line's begin.
 COLUMN_ENDS = (32, 44, 57, 74, 85, 99, 113, 126, 140, 153, 165, 177)
 
@@ -124,25 +125,17 @@ def memory_of_process(status: Path = _PROC_STATUS) -> Memory:
 
 
 class ProgressLog:
-    """Writes the file, from one event loop; a new one begins with the legend, as Heritrix's. Raises: StorageError on opening.
+    """Writes the file; an empty one gets first the legend, as Heritrix's does. Raises: StorageError on opening.
 
-    A line is handed to the system, not synced: a power cut may take the last ones. A line that cannot be written later costs a
-    warning, never the crawl.
+    A line is handed to the system, not synced: a power cut may take the last ones. Each goes to the file that has the name
+    then, whatever an operator did with the one before. A line that cannot be written costs a warning, never the crawl.
     """
 
     def __init__(self, path: Path, now_s: Callable[[], float]) -> None:
         self._path = path
         self._now_s = now_s
         with storage_errors(path):
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-            if not os.fstat(self._fd).st_size:
-                self._write(LEGEND)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            append_to(path, b"")
 
     def note(self, event: CrawlEvent, words: str) -> None:
         """Write the line of an event at once."""
@@ -158,15 +151,10 @@ class ProgressLog:
         """Write a line of statistics now."""
         self._write(progress_statistics_line(facts))
 
-    def close(self) -> None:
-        """Close the file. A second call does nothing."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
     def _write(self, line: str) -> None:
+        """To the file that has the name now, whatever an operator did with the one before."""
         try:
-            os.write(self._fd, line.encode("utf-8", "backslashreplace") + b"\n")
+            append_to(self._path, line.encode("utf-8", "backslashreplace") + b"\n", _HEAD)
         except OSError as error:
             log.warning("progress-statistics.log cannot be written", file=str(self._path), reason=error.strerror)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crawler.reporting.accounting import type_counted
 from crawler.reporting.crawl_log import NO_TYPE
+from crawler.reporting.troubles import Troubles
 from crawler.visit import Visit
 from frontier.models import OutcomeKind
 
@@ -33,6 +34,7 @@ class CrawlStatistics:
     by_status: Counter[int] = field(default_factory=Counter)
     by_mime: Counter[str] = field(default_factory=Counter)
     seed_failures: dict[str, str] = field(default_factory=dict)  #: seed -> why its last try failed
+    troubles: Troubles = field(default_factory=Troubles, compare=False)  #: why tries failed
 
     def count(self, visit: Visit, kind: OutcomeKind) -> None:
         """Count one ended visit."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from crawler.reporting.troubles import printable
+
 Cell = str | int | float | None
 
 
@@ -61,8 +63,4 @@ def _shown(cell: Cell) -> str:
     if isinstance(cell, float):
         return f"{cell:.2f}"
     text = str(cell)
-    return text if text.isprintable() else "".join(map(_printable, text))
-
-
-def _printable(char: str) -> str:
-    return char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
+    return printable(text)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
 import threading
 from collections import Counter
+from itertools import product
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from crawler.outcomes.errors import StorageError
 from crawler.reporting import accounts as accounts_module
 from crawler.reporting.account_file import ACCOUNTS_FILE
+from crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounting import Additions, Totals, line_of
 from crawler.reporting.accounts import Accounts
@@ -57,6 +61,10 @@ class Job:
             file.write(b"".join(lines))
         accounts.keep()
 
+    @property
+    def journal(self):
+        return self.state / JOURNAL_FILE
+
 
 @pytest.fixture
 def job(tmp_path):
@@ -83,7 +91,6 @@ def test_what_is_taken_back_never_counts(job) -> None:
     accounts.take_back()
     job.write(accounts, line("http://b.test/"))
     assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (0, 1)
-    assert accounts.covered_bytes == job.log.stat().st_size
     accounts.close()
 
 
@@ -93,7 +100,6 @@ def test_an_entry_may_have_several_lines_or_none(job) -> None:
     accounts.append(entries(line() + line("http://b.test/"), None))
     accounts.keep()
     assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (1, 1)
-    assert accounts.covered_bytes == len(line()) + len(line("http://b.test/"))
     assert accounts.path == job.state / ACCOUNTS_FILE
     accounts.close()
 
@@ -111,51 +117,175 @@ def test_totals_go_on_in_the_next_run(job) -> None:
     accounts.close()
 
 
-def test_a_crash_loses_no_line_and_doubles_none(job) -> None:
-    """What was not written back is counted again from the log: some lines written back, some not, one torn."""
+def test_a_crash_loses_no_count_and_doubles_none(job) -> None:
+    """Some lines were written back, some not; one group was never told of, and one is torn."""
     accounts = job.open()
     job.write(accounts, line())
     accounts.sync()
-    job.write(accounts, line("http://a.test/2"))
-    with job.log.open("ab") as file:
-        file.write(
-            line("http://a.test/never acknowledged") + b"2026-"
-        )  # killed between the log and `keep`, and in a line
+    job.write(accounts, line("http://a.test/2"), line("http://b.test/"))
+    accounts.append(entries(line("http://a.test/durable, and nobody was told")))
+    with job.journal.open("ab") as file:
+        file.write(b"0000")
     again = job.open()  # the first one was never closed
-    assert again.of_host("a.test").urls == 3
-    assert again.covered_bytes == job.log.read_bytes().rfind(b"\n") + 1
+    assert (again.of_host("a.test").urls, again.of_host("b.test").urls) == (3, 1)
+    again.close()
+    again = job.open()
+    assert (again.of_host("a.test").urls, again.of_host("b.test").urls) == (3, 1)
     again.close()
 
 
-def test_accounts_that_are_gone_or_broken_are_counted_again(job) -> None:
-    """The log has it all."""
-    accounts = job.open()
-    job.write(accounts, line(), line("http://b.test/"))
-    accounts.close()
-    (job.state / ACCOUNTS_FILE).write_bytes(b"this is no database" * 1000)
-    accounts = job.open()
-    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (1, 1)
-    accounts.close()
-
-
-def test_another_log_is_counted_anew(job) -> None:
-    """A log that is shorter than what was counted cannot be the one that was counted."""
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("left", [None, b"", line("http://later.test/")])
+def test_totals_do_not_hang_on_the_log(job, left, *, is_killed: bool) -> None:
+    """An operator may move it, cut it, or have another one begun, while the job is stopped or was killed."""
     accounts = job.open()
     job.write(accounts, line(), line())
+    accounts.sync()
+    job.write(accounts, line())
+    if not is_killed:
+        accounts.close()
+    job.log.rename(job.log.with_name("crawl.log.1"))
+    if left is not None:
+        job.log.write_bytes(left)
+    accounts = job.open()
+    assert (accounts.of_host("a.test").urls, accounts.of_host("later.test").urls) == (3, 0)
     accounts.close()
+
+
+def legacy(job, lines, counted) -> None:
+    """What a version without a journal left: rows of the first lines of crawl.log, and how many bytes these are."""
+    job.log.write_bytes(b"".join(lines))
+    accounts = job.open()
+    accounts.close()
+    job.journal.unlink()
+    rows = sqlite3.connect(job.state / ACCOUNTS_FILE)
+    rows.execute("DELETE FROM place")
+    rows.execute("UPDATE covered SET bytes = ?", [counted])
+    rows.commit()
+    rows.close()
+
+
+def test_older_accounts_catch_up_with_the_log_once(job) -> None:
+    """What a version without a journal did not write back; from then on the log is not asked."""
+    legacy(job, [line()], len(line()))
+    with job.log.open("ab") as log:
+        log.write(b"a remark of the operator's\n" + line("http://b.test/") + line("http://b.test/torn")[:-1])
+    for _ in range(2):
+        accounts = job.open()
+        assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (1, 1)
+        accounts.close()
+        with job.log.open("ab") as log:
+            log.write(b"\n" + line("http://b.test/3"))
+
+
+def test_older_accounts_whose_log_was_moved_keep_what_they_have(job) -> None:
+    """A log that is shorter than what was counted of it is another one: all of it is new."""
+    legacy(job, [line(), line()], 2 * len(line()))
     job.log.write_bytes(line("http://b.test/"))
     accounts = job.open()
-    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (0, 1)
+    assert (accounts.of_host("a.test").urls, accounts.of_host("b.test").urls) == (2, 1)
     accounts.close()
 
 
-def test_lines_that_are_none_are_left_out(job) -> None:
-    """An operator's remark in the log does not end a crawl."""
-    job.log.write_bytes(b"hello\n" + line())
+def test_a_first_opening_that_was_killed_counts_nothing_twice(job, monkeypatch) -> None:
+    """Between the rows and the first journal."""
+    job.log.write_bytes(line())
+    with monkeypatch.context() as broken:
+        broken.setattr(accounts_module.AccountsJournal, "begin", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            job.open()
     accounts = job.open()
     assert accounts.of_host("a.test").urls == 1
-    assert accounts.covered_bytes == job.log.stat().st_size
     accounts.close()
+
+
+def flipped(file) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+DAMAGES = {
+    "cut": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "emptied": lambda file: file.write_bytes(b""),
+    "zeroed": lambda file: file.write_bytes(bytes(file.stat().st_size)),
+    "flipped": flipped,
+    "deleted": lambda file: file.unlink(),
+    "another file": lambda file: file.write_bytes(b"this is no file of ours" * 1000),
+}
+
+
+FILES = (ACCOUNTS_FILE, JOURNAL_FILE)
+#: Of a job that was killed a byte may be one that nobody reads any more.
+CASES = [case for case in product([True, False], FILES, DAMAGES) if case[0] is False or case[2] != "flipped"]
+
+
+@pytest.mark.parametrize(("is_killed", "name", "damage"), CASES)
+def test_damaged_accounts_end_the_run_and_say_the_remedy(job, monkeypatch, name, damage, *, is_killed) -> None:
+    """No total is made of what is left; the remedy works, and says so."""
+    monkeypatch.setattr(accounts_module, "COMMIT_S", 0.0)
+    monkeypatch.setattr(accounts_module, "MAX_JOURNAL_BYTES", 1)
+    accounts = job.open()
+    for number in range(3):
+        job.write(accounts, line(), line(f"http://{number}.test/"))
+    accounts.sync()
+    if is_killed:  # what no log beside it makes good
+        accounts._rows.fold()
+        accounts._rows.close()
+    else:
+        accounts.close()
+    DAMAGES[damage](job.state / name)
+    for _ in range(2):
+        with pytest.raises(AccountsDamaged, match=r"accounts\..*; restore .* or remove them") as caught:
+            job.open()
+        assert caught.value.exit_code == 4
+    for file in job.state.glob("accounts.*"):
+        file.unlink()
+    with capture_logs() as events:
+        accounts = job.open()
+    assert [event["lines"] for event in events] == [6]
+    assert accounts.of_host("a.test").urls == 3
+    accounts.close()
+
+
+def test_a_group_that_is_not_as_it_was_written_is_damage(job) -> None:
+    """A line that has its end was told of: it is not left out."""
+    accounts = job.open()
+    job.write(accounts, line("http://b.test/"))
+    job.write(accounts, line())
+    job.journal.write_bytes(job.journal.read_bytes().replace(b"b.test", b"c.test"))
+    with pytest.raises(AccountsDamaged, match=JOURNAL_FILE):
+        job.open()
+
+
+def test_a_copy_of_another_time_is_damage(job) -> None:
+    """Rows and journal belong together."""
+    accounts = job.open()
+    job.write(accounts, line())
+    accounts.close()
+    old = (job.state / ACCOUNTS_FILE).read_bytes()
+    accounts = job.open()
+    job.write(accounts, line())
+    accounts.close()
+    new = (job.state / ACCOUNTS_FILE).read_bytes()
+    (job.state / ACCOUNTS_FILE).write_bytes(old)
+    with pytest.raises(AccountsDamaged):
+        job.open()
+    (job.state / ACCOUNTS_FILE).write_bytes(new)
+    accounts = job.open()
+    assert accounts.of_host("a.test").urls == 2
+    accounts.close()
+
+
+def test_what_looks_at_the_accounts_breaks_no_seal(job) -> None:
+    """A report of a stopped job opens them, too, and more than once."""
+    accounts = job.open()
+    job.write(accounts, line())
+    accounts.close()
+    for _ in range(3):
+        with AccountsView(job.state) as view:
+            assert view.total().urls == 1
+        job.open().close()
 
 
 def test_memory_holds_a_bounded_number_of_rows(job, monkeypatch) -> None:

@@ -225,7 +225,7 @@ def test_the_short_ways_of_a_log_line_lead_where_the_long_ones_do(
 def test_a_page_line_is_what_the_library_makes_of_its_fields(
     url: str, mime: str, via: str | None, fetched_s: float
 ) -> None:
-    """Byte for byte."""
+    """Byte for byte, but for controls that it leaves raw."""
     line = page_line(
         url=url, status=-2, mime=mime, size_bytes=3, hops="LE", via=via, fetched_s=fetched_s, digest="sha1:A"
     )
@@ -233,4 +233,13 @@ def test_a_page_line_is_what_the_library_makes_of_its_fields(
     fields = {"url": url, "status": -2, "mime": kind, "size": 3, "hops": "LE", "via": via}
     fields |= {"fetch_time": iso(fetched_s), "digest": "sha1:A"}
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    text = re.sub("[\x7f-\x9f\u2028\u2029]", lambda raw: f"\\u{ord(raw[0]):04x}", text)
     assert line == f"{text}\n".encode("utf-8", "replace")
+
+
+def test_nothing_in_a_page_line_is_obeyed_by_a_terminal() -> None:
+    """C1 controls, of which U+009B begins a command, and DEL are escaped; the text reads back as it was."""
+    odd = "".join(map(chr, range(0xA0))) + "\u2028"
+    line = page_line(url="u", status=200, mime="", size_bytes=1, hops="", via=odd, fetched_s=1.0, digest=None)
+    assert line.decode().removesuffix("\n").isprintable()
+    assert json.loads(line)["via"] == odd

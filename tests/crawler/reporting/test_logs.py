@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from crawler.outcomes.errors import StorageError
-from crawler.reporting.logs import configure_logs
+from crawler.reporting.logs import closing_logs, configure_logs
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,28 @@ def test_events_may_go_to_a_file_which_is_added_to(tmp_path, capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
+def test_a_file_of_events_may_be_moved(tmp_path) -> None:
+    """The next event goes to the file that has the name then."""
+    path = tmp_path / "events.log"
+    with closing_logs(configure_logs(0, file=path)):
+        structlog.get_logger().warning("first")
+        path.rename(tmp_path / "events.log.1")
+        structlog.get_logger().warning("second")
+    assert "first" in (tmp_path / "events.log.1").read_text()
+    assert path.read_text().count("\n") == 1
+    assert "second" in path.read_text()
+
+
 def test_a_file_that_cannot_be_opened_is_one_clear_line(tmp_path) -> None:
     """It names the key that is to be changed."""
     with pytest.raises(StorageError, match=r"choose another \[logs\] file"):
         configure_logs(0, file=tmp_path / "missing" / "events.log")
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_an_event(capsys) -> None:
+    """An event may quote a site."""
+    configure_logs(0)
+    structlog.get_logger().warning("odd", host="a\x9b2Jb\x1b[0m")
+    assert "\\x9b2Jb" in (err := capsys.readouterr().err)
+    assert "\x9b" not in err
+    assert "\x1b[0m" not in err

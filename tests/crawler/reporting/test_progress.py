@@ -17,6 +17,7 @@ from crawler.reporting.progress import (
     why_idle,
 )
 from crawler.reporting.statistics import Rates
+from crawler.reporting.troubles import Trouble
 from frontier.models import WaitsFor
 
 NOW = CrawlSnapshot(
@@ -35,6 +36,7 @@ NOW = CrawlSnapshot(
     wakes_in_s=1.5,
     waits_for=WaitsFor.TIME,
 )
+REFUSED = Trouble("http://a.test/", "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
 RATES = Rates(1.0, 2.0, 1024.0, 1024.0**2)
 
 
@@ -100,6 +102,28 @@ def test_the_line_ends_with_why_nobody_works() -> None:
 def test_every_reason_to_be_idle_has_its_words(changed, reason) -> None:
     """What is waited for, and for how long if that is known."""
     assert why_idle(now(**{"active": 0, **changed})) == reason
+
+
+def test_while_it_idles_the_last_trouble_is_named() -> None:
+    """In the plain line and on a terminal; not while somebody works, or the operator has paused it."""
+    words = "last trouble, 20s ago: http://a.test/: connection refused, tried again in 40s"
+    idle = now(active=0, last_trouble=REFUSED)
+    assert progress_line(idle).endswith(f" · idle: all gates are closed, next in 1.5s · {words}")
+    assert progress_lines(idle, RATES)[-1] == f"  {words}"
+    for other in (now(last_trouble=REFUSED), now(active=0, last_trouble=REFUSED, paused="paused by the operator")):
+        assert words not in progress_line(other)
+        assert f"  {words}" not in progress_lines(other, RATES)
+
+
+def test_a_crawl_none_of_whose_seeds_has_answered_says_so_after_the_first_round() -> None:
+    """Also while some are tried again; not before each was tried, nor once a page was answered."""
+    words = "no seed has answered so far"
+    unanswered = now(pages=0, failing=2, last_trouble=REFUSED)
+    for one in (unanswered, unanswered._replace(active=0)):
+        assert f" · {words} · last trouble, 20s ago: http://a.test/: " in progress_line(one)
+        assert f"  {words}" in progress_lines(one, RATES)
+    for changed in ({"untried": 1}, {"answered": 1}, {"failing": 0}):
+        assert words not in progress_line(unanswered._replace(**changed))
 
 
 class Crawl:

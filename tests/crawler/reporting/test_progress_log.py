@@ -86,11 +86,22 @@ def test_the_file_begins_with_the_legend_once(tmp_path) -> None:
     """A second run goes on with the file."""
     path = tmp_path / "p.log"
     for _ in range(2):
-        with ProgressLog(path, lambda: AT_S) as log:
-            log.note(CrawlEvent.RUNNING, "Running")
-            log.tell(FACTS)
+        log = ProgressLog(path, lambda: AT_S)
+        log.note(CrawlEvent.RUNNING, "Running")
+        log.tell(FACTS)
     lines = path.read_text().splitlines()
     assert lines == [LEGEND, *[event_line(AT_S, CrawlEvent.RUNNING, "Running"), progress_statistics_line(FACTS)] * 2]
+
+
+def test_a_file_that_was_moved_is_begun_anew(tmp_path) -> None:
+    """With its legend; the lines before stay where they are."""
+    path = tmp_path / "p.log"
+    log = ProgressLog(path, lambda: AT_S)
+    log.tell(FACTS)
+    path.rename(tmp_path / "p.log.1")
+    log.note(CrawlEvent.RUNNING, "Running")
+    assert path.read_text().splitlines() == [LEGEND, event_line(AT_S, CrawlEvent.RUNNING, "Running")]
+    assert (tmp_path / "p.log.1").read_text().splitlines() == [LEGEND, progress_statistics_line(FACTS)]
 
 
 async def test_a_line_is_written_each_interval(tmp_path) -> None:
@@ -104,12 +115,11 @@ async def test_a_line_is_written_each_interval(tmp_path) -> None:
             enough.set()
         return FACTS
 
-    with ProgressLog(tmp_path / "p.log", lambda: AT_S) as log:
-        task = asyncio.create_task(log.run(take, interval_s=0.0))
-        await enough.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    task = asyncio.create_task(ProgressLog(tmp_path / "p.log", lambda: AT_S).run(take, interval_s=0.0))
+    await enough.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert (tmp_path / "p.log").read_text().count("\n") >= 3
 
 
@@ -121,8 +131,7 @@ def test_a_file_that_cannot_be_opened_is_one_clear_line(tmp_path) -> None:
 
 def test_a_full_disk_costs_the_line_not_the_crawl() -> None:
     """`/dev/full` takes nothing."""
-    with ProgressLog(__import__("pathlib").Path("/dev/full"), lambda: AT_S) as log:
-        log.note(CrawlEvent.ENDED, "Finished")
+    ProgressLog(__import__("pathlib").Path("/dev/full"), lambda: AT_S).note(CrawlEvent.ENDED, "Finished")
 
 
 def test_memory_is_this_process(tmp_path) -> None:

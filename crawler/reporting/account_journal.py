@@ -1,0 +1,164 @@
+"""`state/accounts.journal`: what was logged and is not in `accounts.sqlite` yet, so that no count hangs on a log.
+
+A line is `CRC-32 in hex, a space, text`. The text of the first line is JSON: the file's `base`, and of accounts that were
+closed in order the size and CRC-32 of `accounts.sqlite`, their `seal`. Every other line is one group of a journal: its lines
+of crawl.log, parted by tabs. A place is counted from the job's first group on, across all files that the journal has had:
+`base` and the bytes behind the first line. The rows of accounts.sqlite say up to which place they count.
+
+So a kill leaves whole lines, of which those behind that place are counted when the accounts are opened, and maybe a torn one
+that nobody was told of. Anything else was done by somebody else, and is damage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from zlib import crc32
+
+from crawler.jobs.durablefiles import AppendOnlyFile, replace_file
+from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.exits import ExitCode
+
+#: The file's name in the state folder.
+JOURNAL_FILE = "accounts.journal"
+_CHUNK_BYTES = 1 << 20
+
+
+class AccountsDamaged(CrawlerError):
+    """The job's totals cannot be trusted: someone else wrote to their files, or the disk failed. Nothing is counted anew."""
+
+    exit_code: ExitCode = ExitCode.BAD_ORDER
+
+    def __init__(self, file: Path, what: str) -> None:
+        both = file.with_name("accounts.*")
+        super().__init__(
+            f"{file}: {what}; restore {both} from one copy, or remove them: the totals are counted anew from what "
+            "logs/crawl.log has then (put what was rotated away back in front of it first)"
+        )
+
+
+class SumDamaged(AccountsDamaged):
+    """The totals of a job of several processes, which are those of its shares together, cannot be read."""
+
+    def __init__(self, file: Path) -> None:
+        CrawlerError.__init__(
+            self, f"{file}: damaged; remove it: it is the sum of shares/*/state/{file.name}, apart from the duration"
+        )
+
+
+class AccountsJournal:
+    """The journal of accounts that are open. Raises: OSError, as for every file."""
+
+    def __init__(self, path: Path, rows: Path) -> None:
+        """Read the first line, and check the seal of `rows` if there is one. Raises: AccountsDamaged."""
+        self._path = path
+        self._rows = rows
+        self._file: AppendOnlyFile | None = None
+        self._head_bytes = 0
+        self.base = 0  #: the place of the first group
+        self.is_sealed = False  #: the rows are those that an orderly end left
+        self.exists = path.exists()
+        if not self.exists:
+            return
+        try:
+            with path.open("rb") as lines:
+                head = lines.readline()
+            said = json.loads(_text(head))
+            self.base, seal = int(said["base"]), said["seal"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise AccountsDamaged(path, "damaged") from error
+        self._head_bytes = len(head)
+        if seal is not None and seal != _seal(rows):
+            raise AccountsDamaged(rows, "damaged: it is not what was written to it")
+        self.is_sealed = seal is not None
+
+    @property
+    def place(self) -> int:
+        """Behind the last group that counts."""
+        assert self._file is not None
+        return self.base + self._file.kept_bytes - self._head_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the groups in the file that count."""
+        return self.place - self.base
+
+    def uncounted(self, counted: int) -> Iterator[tuple[Sequence[bytes], int]]:
+        """The groups behind a place, and the place behind each. Raises: AccountsDamaged if it is not in this file."""
+        place = counted
+        with self._path.open("rb", buffering=_CHUNK_BYTES) as lines:
+            if not self.base <= counted <= self.base + self._path.stat().st_size - self._head_bytes:
+                raise AccountsDamaged(self._path, "damaged, or not of the same time as accounts.sqlite")
+            lines.seek(counted - self.base + self._head_bytes)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return  # torn: nobody was told that it counts
+                place += len(line)
+                try:
+                    yield [part + b"\n" for part in _text(line).split(b"\t")], place
+                except ValueError as error:
+                    raise AccountsDamaged(self._path, "damaged") from error
+
+    def begin(self, base: int) -> None:
+        """Begin a new file, without a seal, whose groups stand behind a place up to which the rows count durably."""
+        self.close()
+        head = _head(base, None)
+        replace_file(self._path, head)
+        self.base, self._head_bytes = base, len(head)
+        self._file = AppendOnlyFile(self._path)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Write a group durably."""
+        assert self._file is not None
+        self._file.append(_line(b"\t".join(line.rstrip(b"\n") for line in lines)) if lines else b"")
+
+    def keep(self) -> None:
+        """What was appended counts."""
+        assert self._file is not None
+        self._file.keep()
+
+    def take_back(self) -> None:
+        """Cut what does not count."""
+        assert self._file is not None
+        self._file.take_back()
+
+    def seal(self, base: int) -> None:
+        """Begin a new file, behind rows that are closed, and say what these are."""
+        self.close()
+        replace_file(self._path, _head(base, _seal(self._rows)))
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _seal(rows: Path) -> list[int] | None:
+    """Size and CRC-32 of a database whose log is empty; None if it has one. Cost: a second for some GB."""
+    log = Path(f"{rows}-wal")
+    if log.exists() and log.stat().st_size:
+        return None
+    crc = size = 0
+    if rows.exists():
+        with rows.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                crc, size = crc32(chunk, crc), size + len(chunk)
+    return [size, crc]
+
+
+def _head(base: int, seal: list[int] | None) -> bytes:
+    return _line(json.dumps({"base": base, "seal": seal}).encode())
+
+
+def _line(text: bytes) -> bytes:
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def _text(line: bytes) -> bytes:
+    """What a line says. Raises: ValueError if it is not as it was written."""
+    text = line[9:-1]
+    if line != _line(text):
+        raise ValueError("not as it was written")
+    return text
