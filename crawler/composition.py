@@ -19,15 +19,16 @@ from crawler.extracting.sandbox import Sandbox
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import SEED_BOOK, open_job
+from crawler.jobs.journal import Journal
+from crawler.jobs.opening import open_job
 from crawler.jobs.rounds import begin_round, current_round
 from crawler.jobs.seeding import Marks, Seeding
-from crawler.jobs.seeds import Book, SeedBook
+from crawler.jobs.seeds import SEED_BOOK, Book, SeedBook
 from crawler.jobs.sourcetags import SourceTags
 from crawler.jobs.writing import Writing, open_writing, warc_facts
 from crawler.network.descriptors import connections_within, raise_file_limit
 from crawler.network.dns import Resolver
-from crawler.operating.judging import Judge
+from crawler.operating.judging import Judge, RobotsWords
 from crawler.operating.limits import Limits
 from crawler.orders.fetch import fetch_options, site_of
 from crawler.orders.order import CrawlOrder, dump_order
@@ -39,12 +40,14 @@ from crawler.processors.write import Archivist
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from crawler.reporting.troubles import Trouble, last_logged
 from crawler.steps import Tools, robots_words, steps
 from crawler.workers import Dispose, WorkerPool
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import to_the_end
 from frontier.core import Frontier
 from frontier.division.aio import AsyncShare
+from frontier.models import GateKey
 
 _Part = TypeVar("_Part", Resolver, Fetcher, Sandbox)
 
@@ -69,6 +72,7 @@ class Parts:
     frontier: AsyncFrontier
     seeding: Seeding
     accounts: Accounts
+    journal: Journal
     fetched_bytes: int  #: what earlier runs of the job's round fetched
     pool: WorkerPool
     judge: Judge
@@ -86,10 +90,12 @@ async def open_parts(run: Run, opened: AsyncExitStack) -> Parts:
         frontier=tools.frontier,
         seeding=tools.seeding,
         accounts=tools.accounts,
+        journal=tools.writing.journal,
         fetched_bytes=await asyncio.to_thread(_begun_with, run.job.state),
         pool=_pool(run, tools.frontier, chain, dispose),
-        judge=Judge(admission.scope, admission.canonicalizer.key, book, admission.similar, robots_words(chain)),
+        judge=_judge(run, admission, book, robots_words(chain)),
     )
+    await asyncio.to_thread(_recall_trouble, run)
     if portion is not None:
         parts.seeding.mine = portion.owns
         portion.opened(parts)
@@ -142,6 +148,20 @@ def _fetcher(run: Run, resolver: Resolver) -> Fetcher:
     )
 
 
+def _judge(run: Run, admission: Admission, book: Book, robots: RobotsWords | None) -> Judge:
+    def trouble(url: str, gate: GateKey | None, now_s: float) -> Trouble | None:
+        known = None if gate is None else run.statistics.troubles.of(gate, now_s)
+        return known or last_logged(run.job.directory, now_s, url)
+
+    return Judge(admission.scope, admission.canonicalizer.key, book, admission.similar, robots, trouble)
+
+
+def _recall_trouble(run: Run) -> None:
+    """A gate that an earlier run has closed may be closed for an hour: the reason is told in this run, too."""
+    now_s = run.clock()
+    run.statistics.troubles.recall(last_logged(run.job.directory, now_s), now_s)
+
+
 def _seeding(run: Run, book: Book, admission: Admission, frontier: AsyncFrontier, tags: SourceTags) -> Seeding:
     return Seeding(
         book,
@@ -183,7 +203,7 @@ async def _open_writing(run: Run, opened: AsyncExitStack) -> tuple[Accounts, Wri
 
 
 def _open_files(run: Run) -> tuple[Accounts, Writing]:
-    """The accounts first: they count what of crawl.log a crash has taken from them before anything is added to it."""
+    """The accounts first: those of an older job count what of crawl.log they lack before anything is added to it."""
     order, job = run.order, run.job
     accounts = Accounts(job.state, job.crawl_log, run.clock)
     facts = warc_facts(order, order.write, job.directory.name)
@@ -195,7 +215,7 @@ def _begun_with(state: Path) -> int:
     with storage_errors(state), AccountsView(state) as view:
         total = view.total().bytes
         begin_round(state, total)
-        return max(total - current_round(state).bytes_before, 0)  # less than before: crawl.log was cut meanwhile
+        return max(total - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
 
 
 def _pool(run: Run, frontier: AsyncFrontier, chain: Sequence[Processor], dispose: Dispose) -> WorkerPool:

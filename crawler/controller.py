@@ -18,6 +18,8 @@ from typing import Any
 
 from crawler.composition import Parts, Run, open_parts
 from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import Journal
+from crawler.jobs.opening import has_seeds
 from crawler.jobs.seeding import Seeding
 from crawler.jobs.seeds import Seed
 from crawler.operating.control import Answer, Control
@@ -84,6 +86,7 @@ class CrawlController:
         self.facts: RunFacts | None = None  #: how the run was, when it has ended in order
         self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, course)
         self._status = Status(course, statistics, self._disk, order, job.directory.name, clock)
+        self._journal: Journal | None = None  # once it is open
         self._is_signalled = False
         self._unreported: StorageError | None = None  #: why there are no reports; the summary is said all the same
 
@@ -92,7 +95,7 @@ class CrawlController:
 
         Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
         """
-        with heeded(self._signalled, self._status.log, is_last=self._outside.is_last):
+        with heeded(self._signalled, self._status.log, self.reopen_logs, is_last=self._outside.is_last):
             facts = self.facts = await self._run_parts()
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._unreported is not None:
@@ -103,19 +106,29 @@ class CrawlController:
         """End the crawl in order; the first reason counts. `at_once`: what is being fetched is given up."""
         self._course.stop(ending, at_once=at_once)
 
+    def reopen_logs(self) -> None:
+        """Go on in the files that have the logs' names now; a log that is written seldom does so with its next line."""
+        if self._journal is not None:
+            self._journal.follow()
+
     async def _run_parts(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
             self._check_reports()
             parts = await open_parts(self._run, opened)
+            self._journal = parts.journal
             frontier, seeding = parts.frontier, parts.seeding
-            telling = self._telling(frontier, opened)
+            telling = self._telling(frontier)
             self._status.look_at(frontier.core, lambda: telling.looked)
             running = self._running(parts)
             report = partial(answer_report, running)
             verbs = CrawlVerbs(self._course, frontier, seeding, parts.judge, self._status.facts, report)
             async with self._outside.control(self._job.state, verbs.answer):
-                await seeding.begin(self._seeds)
+                try:
+                    await seeding.begin(self._seeds)
+                finally:
+                    if has_seeds(self._job.directory):
+                        self._job.begin()
                 self._outside.say(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
                 await self._disk.look()
                 self._limits.count_earlier(parts.fetched_bytes)
@@ -129,8 +142,8 @@ class CrawlController:
             await self._write_reports(running)
             return await self._facts(frontier, seeding)
 
-    def _telling(self, frontier: AsyncFrontier, opened: AsyncExitStack) -> Telling:
-        log = opened.enter_context(ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock))
+    def _telling(self, frontier: AsyncFrontier) -> Telling:
+        log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
         interval_s = self._order.report.statistics_interval_s
         telling = Telling(frontier, self._statistics, log, interval_s, self._clock)
         self._course.tell_phases(telling.phase)

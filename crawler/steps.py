@@ -76,7 +76,7 @@ def steps(order: CrawlOrder, tools: Tools) -> Iterator[Processor]:
 def robots_options(order: CrawlOrder) -> RobotsOptions:
     """How the order takes robots.txt."""
     return RobotsOptions(
-        product=order.agent.product,
+        product=order.agent.token,
         max_crawl_delay_s=order.robots.max_crawl_delay_s,
         cache_s=order.robots.cache_s,
         unreachable_s=order.robots.unreachable_s,
@@ -114,6 +114,6 @@ def _archive(tools: Tools) -> Archive | None:
 
 
 def _extraction(order: CrawlOrder, tools: Tools) -> ExtractPage:
-    options = order.extract.options(robot=order.agent.product, nofollow_links=order.robots.nofollow_links)
-    heed = heeding(order.agent.product, tools.clock) if order.robots.meta else None
+    options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)
+    heed = heeding(order.agent.token, tools.clock) if order.robots.meta else None
     return ExtractPage(Extractor(options, tools.sandbox), heed)

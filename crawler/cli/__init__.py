@@ -5,8 +5,18 @@ Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlche
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
+
+#: What the system says when a process may have no more of something -> what to do.
+_EXHAUSTED = {
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n) and run the same command again",
+    errno.ENFILE: "the system has too many open files; end what needs them and run the same command again",
+    errno.ENOMEM: "not enough memory; raise the limit (ulimit -v), or free some, and run the same command again",
+}
+#: What the loader says of a library that finds no room.
+_NO_ROOM = ("failed to map segment", "Cannot allocate memory")
 
 
 def main() -> None:
@@ -22,6 +32,33 @@ def main() -> None:
         app(prog_name="anabranch")
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        said = _exhausted(error)
+        if said is None:
+            raise
+        sys.stderr.write(f"anabranch: {said}\n")
+        sys.exit(1)
     finally:
         # The interpreter's own end takes up to half a second, in which a signal would put 143 in the place of the code.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _exhausted(error: BaseException | None) -> str | None:
+    """What to say of an error that comes of too few files or too little memory; None: it is a defect.
+
+    An error that another one brought about counts as that one. It opens and imports nothing.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        number = getattr(error, "errno", None)
+        if isinstance(error, MemoryError) or (
+            isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM)
+        ):
+            number = errno.ENOMEM
+        if number in _EXHAUSTED:
+            return _EXHAUSTED[number]
+        error = error.__cause__ or error.__context__
+    return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from crawler.cli.compare_options import compare
 from crawler.cli.config_options import config
@@ -41,7 +42,26 @@ _POLICIES = (
 )
 
 #: What `crawl` is told beside the keys of the crawl order; every other flag is a key.
-NO_KEYS = frozenset({"sources", "order_file", "job", "settings", "again", "fresh", "yes", "verbose", "quiet"})
+NO_KEYS = frozenset(
+    {"sources", "order_file", "job", "settings", "again", "fresh", "delete_old", "yes", "verbose", "quiet"}
+)
+
+
+#: Flags that no hint proposes for a slip: they put an old job out of the way, or consent to a loss.
+_NEVER_PROPOSED = frozenset({"--fresh", "--delete-old", "--yes"})
+
+
+class _Crawl(TyperCommand):
+    """`crawl`, whose hints for unknown flags leave some out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises: what the parser raises, with harmless hints alone."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # the parser's classes are private
+            if isinstance(hints := getattr(error, "possibilities", None), list):
+                hints[:] = [hint for hint in hints if hint not in _NEVER_PROPOSED]
+            raise
 
 
 def _version(wanted: bool) -> None:
@@ -66,7 +86,7 @@ def anabranch(
     """Set up what all verbs share."""
 
 
-@app.command()
+@app.command(cls=_Crawl)
 def crawl(
     ctx: typer.Context,
     sources: Annotated[
@@ -86,10 +106,13 @@ def crawl(
         bool, typer.Option("--again", help="Another round of a finished job.", rich_help_panel=_JOB)
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over: remove what the job has.", rich_help_panel=_JOB)
+        bool, typer.Option("--fresh", help="Start over; the old job is moved aside.", rich_help_panel=_JOB)
+    ] = False,
+    delete_old: Annotated[
+        bool, typer.Option("--delete-old", help="With --fresh --yes: delete the old job.", rich_help_panel=_JOB)
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Mean it with an unfinished job, too.", rich_help_panel=_JOB)
+        bool, typer.Option("--yes", help="Mean it: --again with work left, --delete-old.", rich_help_panel=_JOB)
     ] = False,
     contact: Annotated[Text, typer.Option(help="URL or mail of who runs the crawl.", rich_help_panel=_FETCH)] = None,
     policy: Annotated[Text, typer.Option(help=_POLICIES, rich_help_panel=_FRONTIER)] = None,
@@ -162,6 +185,7 @@ def crawl(
         job=job,
         again=again,
         fresh=fresh,
+        delete_old=delete_old,
         yes=yes,
         verbosity=-1 if quiet else verbose,
         settings=tuple(settings or ()),

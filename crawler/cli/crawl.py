@@ -5,35 +5,44 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
+from crawler.cli.frontier_tables import escaped
+from crawler.cli.saying import consents
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.interpreter import tune_interpreter
+from crawler.jobs.aside import move_aside
 from crawler.jobs.checking import check_names
 from crawler.jobs.choosing import Chosen, Named, Wanted, choose
+from crawler.jobs.forgetting import forgets
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import is_over
-from crawler.jobs.seeds import Seed, read_seeds
+from crawler.jobs.joining import Judged, join, judged
+from crawler.jobs.opening import is_over, open_job
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from crawler.loops import loop_factory
+from crawler.operating.signals import ignore_harmless
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.coordinator import Coordinator
-from crawler.processes.folders import await_orphans, refuse_share, settle_processes
+from crawler.processes.folders import await_orphans, refuse_share, settle_processes, shares_of
 from crawler.processes.nursery import Nursery
 from crawler.processes.orders import refuse_another_round
+from crawler.processes.reopening import opened_shares
 from crawler.processes.share import live
 from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
+from frontier.operating.timewords import counted
 
 log = structlog.get_logger(__name__)
 
@@ -45,12 +54,13 @@ class CrawlCommand(Wanted):
     yes: bool
     verbosity: int
     again: bool = False
+    delete_old: bool = False
 
 
 def run_crawl(command: CrawlCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
     keep_streams()
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the crawl answers it: a question does not end a program
+    ignore_harmless()
     configure_logs(command.verbosity)
     tune_interpreter()
     try:
@@ -63,7 +73,9 @@ def run_crawl(command: CrawlCommand) -> int:
 
 def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
-        raise UsageError("--fresh removes what --again would begin with; leave one of them out")
+        raise UsageError("--fresh starts over, --again goes on with the job; leave one of them out")
+    if command.delete_old and not (command.fresh and command.yes):
+        raise UsageError("--delete-old deletes the job with its archive and logs; it needs --fresh and --yes beside it")
     chosen = choose(command)
     refuse_share(chosen.directory)
     logs = chosen.order.logs
@@ -91,24 +103,91 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) 
     if command.again:
         refuse_another_round(order)
         _check_round(order)
+    for edit in chosen.edits:
+        print(f"anabranch: {edit}", file=sys.stderr)  # noqa: T201 - the command's own output
     seeds = _seeds(chosen)
+    if chosen.has_seeds:
+        _join(command, chosen, seeds)
     if command.fresh:
-        await_orphans(chosen.directory)  # they would write to what is being removed
-    with JobFolder.open(chosen.directory, fresh=command.fresh, again=command.again, even_unfinished=command.yes) as job:
-        if is_over(job.state, seeds):
-            if command.verbosity >= 0:
-                _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
-            return ExitCode.DONE
-        settle_processes(job.directory, order.crawl.processes)
-        if not order.agent.contact:
-            log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
-        made = loop_factory(order.crawl.loop)
-        # The parent of several processes only passes on what they send; it is their loops that the order speaks of.
-        with asyncio.Runner(loop_factory=made if nursery is None else None) as runner:
-            outside = _outside(order, command.verbosity)
-            if nursery is None:
-                return runner.run(_crawl(order, job, seeds, outside))
-            return runner.run(_coordinate(order, job, seeds, outside, nursery))
+        await_orphans(chosen.directory)  # they would write to what is moved or deleted
+        if not command.delete_old:
+            _move_aside(chosen.directory, command.verbosity)
+    with JobFolder.open(
+        chosen.directory, delete_old=command.delete_old, again=command.again, even_unfinished=command.yes
+    ) as job:
+        try:
+            return _run_job(command, order, job, seeds, nursery)
+        except BaseException:
+            job.undo_failed_start()
+            raise
+
+
+def _run_job(
+    command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], nursery: Nursery | None
+) -> int:
+    if is_over(job.state, seeds):
+        if command.verbosity >= 0:
+            _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
+        return ExitCode.DONE
+    settle_processes(job.directory, order.crawl.processes)
+    if not order.agent.contact:
+        log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
+    made = loop_factory(order.crawl.loop)
+    # The parent of several processes only passes on what they send; it is their loops that the order speaks of.
+    with asyncio.Runner(loop_factory=made if nursery is None else None) as runner:
+        outside = _outside(order, command.verbosity)
+        if nursery is None:
+            return runner.run(_crawl(order, job, seeds, outside))
+        return runner.run(_coordinate(order, job, seeds, outside, nursery))
+
+
+def _join(command: CrawlCommand, chosen: Chosen, seeds: Sequence[Seed]) -> None:
+    """Say how many seeds the job gets, and ask before a scope ends queued URLs.
+
+    Raises: UsageError if it is another crawl's job, or nobody said that the URLs are to end; as a crawl does.
+    """
+    joined = join(chosen, seeds)
+    if joined.added and command.verbosity >= 0:
+        _say(f"job {chosen.directory}: {counted(len(joined.added), 'seed')} added")
+    if not joined.narrows or command.again or command.yes or forgets(chosen.directory / "state"):
+        return  # another round has another queue, and one in memory is gone
+    found = _judged(chosen, joined.added)
+    if not found.ended:
+        return
+    loss = f"{found.ended:,} of {counted(found.queued, 'queued URL')}"
+    is_asked = sys.stdin is not None and sys.stdin.isatty()
+    if not (is_asked and consents(f"the scope ends {loss}; go on? [y/N] ")):
+        raise UsageError(
+            f"{chosen.directory}: the scope would end {loss} (-5000, -5001); nothing was changed; "
+            "add --yes to have it so, or name another job with --name OTHER"
+        )
+
+
+def _judged(chosen: Chosen, added: Sequence[Seed]) -> Judged:
+    """What the scope would do to the job's queue, which is opened and closed for it. Raises: as a crawl does."""
+    await_orphans(chosen.directory)
+    with JobFolder.open(chosen.directory) as job, ExitStack() as opened, SeedBook(job.state / SEED_BOOK) as book:
+        if shares_of(job.directory):
+            frontiers = opened.enter_context(opened_shares(job.directory))
+        else:
+            frontiers = [opened.enter_context(open_job(job.state, chosen.order))]
+        found = judged(frontiers, chosen.order, [seed.url for seed in (*book, *added)])
+        if all(frontier.is_done for frontier in frontiers):
+            job.mark_finished()
+    return found
+
+
+def _move_aside(directory: Path, verbosity: int) -> None:
+    """Move the old job out of the way, and say where it is. Raises: as `move_aside`."""
+    moved = move_aside(directory, time.time())
+    if moved is None or verbosity < 0:
+        return
+    _say(f"the old job is now {moved.place}")
+    if moved.leaves:
+        servers = ", ".join(
+            urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl() for url in moved.leaves
+        )
+        _say(f"its shared filter stays as it is, and knows its URLs: {servers}")
 
 
 def _check_round(order: CrawlOrder) -> None:
@@ -196,5 +275,5 @@ def _keep_quiet(text: str) -> None:
 
 
 def _fail(error: Exception, code: ExitCode) -> int:
-    print(f"anabranch: {error}", file=sys.stderr)  # noqa: T201 - the command's own output
+    print(f"anabranch: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - the command's own output
     return code

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from typing import Any
 from crawler.cli.frontier_files import is_journal, load_file, write_dump
 from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
 from crawler.cli.guarding import guarded
-from crawler.cli.saying import say
+from crawler.cli.saying import consents, say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.embedded import Snapshot, opened_embedded
-from crawler.jobs.job import ORDER_FILE, JobFolder, is_embedded, is_job
+from crawler.jobs.job import JobFolder, is_embedded, is_job
 from crawler.jobs.opening import open_job, refuse_forgotten
+from crawler.jobs.orderfile import order_file
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
@@ -79,7 +80,9 @@ def _run(command: FrontierCommand) -> None:
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
-    with to_be_read(directory) as place, opened(place) as (frontier, order):
+    # What is changed is never a copy.
+    to_be_opened = to_be_read(directory) if reads else nullcontext(directory)
+    with to_be_opened as place, opened(place) as (frontier, order):
         if not reads:
             unfinish_job_of(place)
         if prepared is not None:
@@ -135,10 +138,10 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     Raises: UsageError if nothing was ever queued, QueueForgotten, JobInUse; as a crawl does.
     """
     with JobFolder.open(directory) as job:
-        order_file = directory / ORDER_FILE
-        if not order_file.is_file():
+        kept = order_file(directory)
+        if kept is None:
             raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
-        order = load_order(order_file, {})
+        order = load_order(kept, {})
         refuse_forgotten(job.state)
         if order.frontier.store in {"", MEMORY} and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
@@ -230,19 +233,10 @@ def _remove(frontier: Frontier, arguments: Arguments, matches: Callable[[str], o
     if queue is not None:
         operations.view(queue)  # an unknown queue is told, not taken for an empty one
     found = operations.matching(lambda url: bool(matches(url)), queue)
-    if found and not arguments["yes"] and not _consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
+    if found and not arguments["yes"] and not consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
         raise UsageError("nothing was removed; add --yes to remove without being asked")
     removed = operations.remove(lambda url: bool(matches(url)), queue) if found else 0
     put(f"removed {counted(removed, 'URL')}")
-
-
-def _consents(question: str) -> bool:
-    """Asked on standard error, answered on standard input; its end is a no."""
-    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - the command's own question
-    answer = "" if sys.stdin is None else sys.stdin.readline()
-    if not answer.endswith("\n"):
-        say("")  # the question's line ends, whoever did not answer it
-    return answer.strip().lower() in {"y", "yes"}
 
 
 # What is shown

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from crawler.operating.arguments import Facts
+from crawler.reporting.troubles import Trouble
 from frontier.operating.explain import Explanation, text_of
 from frontier.operating.timewords import counted, duration_words, rate_words
 
@@ -52,6 +53,8 @@ def explained(facts: Facts) -> str:
     text = "\n".join(_explanation(said, facts["now_s"]) for said in (facts["explanation"], *facts.get("others", ())))
     if "scope" in facts:
         text = "\n  ".join([text, *map(escaped, facts["scope"].splitlines())])
+    if "last_trouble" in facts:
+        text = f"{text}\n  {trouble_line(facts['last_trouble'])}"
     gates: Sequence[Facts] = facts.get("gates", ())
     if not gates:
         return text
@@ -63,6 +66,12 @@ def explained(facts: Facts) -> str:
 def _explanation(said: Mapping[str, Any], now_s: float) -> str:
     given: dict[str, Any] = {key: escaped(value) if isinstance(value, str) else value for key, value in said.items()}
     return text_of(Explanation(**given), now_s)
+
+
+def trouble_line(facts: Facts) -> str:
+    """Why the last try failed, at a host or of all."""
+    trouble = Trouble(**facts)
+    return f"last trouble, {duration_words(trouble.ago_s)} ago: {escaped(trouble.words())}"
 
 
 def gate_line(facts: Facts) -> str:

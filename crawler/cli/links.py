@@ -83,7 +83,7 @@ async def _found(command: LinksCommand, order: CrawlOrder, *, is_local: bool) ->
     async with AsyncExitStack() as parts:
         sandbox = Sandbox()
         parts.push_async_callback(sandbox.close)
-        extract = Extractor(order.extract.options(robot=order.agent.product), sandbox)
+        extract = Extractor(order.extract.options(robot=order.agent.token), sandbox)
         answer = _of_file(Path(command.source), command.content_type) if is_local else await _fetched(order, url, parts)
         return await extract(answer, url, command.hops)
 

@@ -10,26 +10,28 @@ import io
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from crawler.cli.frontier import find_job, opened, put
-from crawler.cli.frontier_tables import escaped, totals_lines
+from crawler.cli.frontier_tables import escaped, totals_lines, trouble_line
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.holding import until_free, who_holds
 from crawler.jobs.job import refuse_embedded
-from crawler.jobs.opening import SEED_BOOK
-from crawler.jobs.seeds import Seed, SeedBook, read_seeds
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
+from crawler.operating.status import STOPPED, stopped_facts
 from crawler.operating.verbs import JobRuns, answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
 from crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
 from crawler.processes.stopped import opened_job
+from crawler.reporting.troubles import last_logged
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import VerdictKind
 
@@ -95,7 +97,7 @@ def _status(directory: Path, command: OperateCommand) -> None:
     if facts is None:
         facts = _left(directory)
     _show_status(facts, command)
-    while command.watch and facts is not None and facts["phase"] != "stopped":
+    while command.watch and facts is not None and facts["phase"] != STOPPED:
         threading.Event().wait(WATCH_S)
         facts = ask(directory / "state", STATUS, {})
         if facts is not None:
@@ -104,20 +106,19 @@ def _status(directory: Path, command: OperateCommand) -> None:
 
 def _left(directory: Path) -> Facts:
     """How a job stands that nobody crawls."""
+    now_s, job = time.time(), directory.resolve().name
     share = share_of(directory)
     if share is not None and who_holds(directory)[0]:
         raise JobRuns(f"{directory}: is {share}, which is crawled; ask how the job is doing, {share.job}")
     _refuse_if_held(directory)
-    whose = {} if share is None else {"share": share.share, "shares": share.shares, "job": str(share.job)}
+    whose = None if share is None else {"number": share.share, "of": share.shares, "job": str(share.job)}
+    trouble = last_logged(directory, now_s)
     if shares_of(directory):
-        with opened_job(directory) as job:
-            return _stopped(job.is_done, job.answer("ls", {"limit": 0})["totals"])
+        with opened_job(directory) as shared:
+            return stopped_facts(job, shared.answer("ls", {"limit": 0})["totals"], trouble, is_done=shared.is_done)
     with to_be_read(directory) as place, opened(place) as (frontier, _):
-        return {**_stopped(frontier.is_done, answer(frontier, "ls", {"limit": 0})["totals"]), **whose}
-
-
-def _stopped(is_done: bool, totals: Facts) -> Facts:
-    return {"phase": "stopped", "is_finished": is_done and not totals["retired"], "totals": totals}
+        totals = answer(frontier, "ls", {"limit": 0})["totals"]
+        return stopped_facts(job, totals, trouble, is_done=frontier.is_done, share=whose)
 
 
 def _show_status(facts: Facts, command: OperateCommand) -> None:
@@ -126,21 +127,24 @@ def _show_status(facts: Facts, command: OperateCommand) -> None:
 
 def status_line(facts: Facts) -> str:
     """Lines for the eye: what the crawl does now, or how the job was left. Pure."""
-    if facts["phase"] == "stopped":
-        return "\n".join([_how_left(facts), *totals_lines(facts["totals"], is_running=False)])
+    if facts["phase"] == STOPPED:
+        return "\n".join([_how_left(facts), *totals_lines(facts["totals"], is_running=False), *_trouble_left(facts)])
     now = f"{facts['phase']} (process {facts['pid']})"
-    return f"{now}: {facts['line']}" if "line" in facts else now
+    return f"{now}: {facts['line']}" if facts["line"] else now
+
+
+def _trouble_left(facts: Facts) -> Iterator[str]:
+    """Of a job that is not finished, why the last try failed."""
+    if facts["last_trouble"] is not None and not facts["is_finished"]:
+        yield trouble_line(facts["last_trouble"])
 
 
 def _how_left(facts: Facts) -> str:
     """Of a share it is said that it is one: what it has left is not all that its job has."""
-    is_share = "share" in facts
-    left = f"not running; `anabranch crawl` goes on with {'its job' if is_share else 'it'}"
-    words = "finished: nothing is queued" if facts["is_finished"] else left
-    if not is_share:
-        return words
-    share = ShareOf(facts["share"], facts["shares"], Path(facts["job"]))
-    return f"{share}, {share.job}\n{words}"
+    if facts["share"] is None:
+        return str(facts["line"])
+    share = ShareOf(facts["share"]["number"], facts["share"]["of"], Path(facts["share"]["job"]))
+    return f"{share}, {share.job}\n{facts['line']}"
 
 
 # Seeds

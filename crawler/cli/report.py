@@ -12,8 +12,7 @@ from crawler.cli.frontier import find_job, opened
 from crawler.cli.guarding import guarded
 from crawler.jobs.copying import to_be_read
 from crawler.jobs.job import refuse_embedded
-from crawler.jobs.opening import SEED_BOOK
-from crawler.jobs.seeds import SeedBook
+from crawler.jobs.seeds import SEED_BOOK, SeedBook
 from crawler.operating.control import ask
 from crawler.operating.reporting import report_of_stopped
 from crawler.processes.folders import shares_of

@@ -9,6 +9,7 @@ from crawler.cli.saying import say
 from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.response import Response
+from crawler.network.descriptors import Connections
 from crawler.network.dns import Resolver
 from crawler.orders.fetch import fetch_options
 from crawler.orders.order import CrawlOrder
@@ -55,7 +56,7 @@ def _run(command: RobotsCommand) -> int:
         raise UsageError(f"{command.url!r} is no http or https URL")
     order = load_order(None, {"allow_private": True} if command.allow_private else {})
     found = asyncio.run(_fetch(order, robots_url(url)))
-    for line in _told(found.response, found.is_lost, url, command.agent or order.agent.product):
+    for line in _told(found.response, found.is_lost, url, command.agent or order.agent.token):
         print(line)  # noqa: T201 - the command's own output
     return ExitCode.DONE
 
@@ -71,7 +72,8 @@ async def _fetch(order: CrawlOrder, url: str) -> Followed:
         options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
     )
     options = fetch_options(order.fetch, order.agent.user_agent)
-    fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock)
+    # No gate would send a request again whose kept connection closes, so none is kept for the redirects.
+    fetcher = Fetcher(options, resolver=resolver, scratch=Scratch(None), clock=clock, connections=Connections(idle=0))
     try:
         return await follow_redirects(fetcher.get, url, order.fetch.timeout_s)
     finally:

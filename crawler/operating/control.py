@@ -17,6 +17,7 @@ import json
 import os
 import socket
 import stat
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -143,14 +144,21 @@ def facts_of(reply: Mapping[str, Any]) -> Facts:
 
 
 class _Connection(asyncio.Protocol):
-    """Whole lines in, whole lines out, in order."""
+    """Whole lines in, whole lines out, in order.
+
+    One question is answered at a time, and none while the client has not read what was answered: then nothing more is read from
+    it, either. So a client that never reads holds one answer in memory, and is hung up on after `PATIENCE_S`.
+    """
 
     def __init__(self, asked: Callable[[_Connection, bytes], None], open_ones: set[_Connection]) -> None:
         self._asked = asked
         self._open_ones = open_ones
         self._rest = b""
-        self._due = 0  # answers
+        self._lines: deque[bytes] = deque()  # questions that wait
+        self._is_asking = False
         self._is_all = False  # no more questions come
+        self._is_deaf = False  # no more are wanted
+        self._stalled: asyncio.TimerHandle | None = None  # set while the client does not read
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody asks."""
@@ -161,37 +169,65 @@ class _Connection(asyncio.Protocol):
         """They have gone."""
         del exc
         self._open_ones.discard(self)
+        self._lines.clear()
+        self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Have each line that is whole answered."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._due += 1
-            self._asked(self, line)
+        self._lines += lines
         if len(self._rest) > _LONGEST_LINE:
             self.close()
+        self._ask_next()
 
     def eof_received(self) -> bool:
         """They ask nothing more; True: what they asked is still answered."""
         self._is_all = True
-        return self._due > 0
+        return self._is_asking or bool(self._lines)
+
+    def pause_writing(self) -> None:
+        """The client leaves answers unread."""
+        self._stalled = asyncio.get_running_loop().call_later(PATIENCE_S, self._transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read them."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+            self._ask_next()
 
     def say(self, reply: Facts) -> None:
-        """Send the answer to the oldest question that has none; nobody may be there any more."""
-        self._due -= 1
+        """Send the answer to the question under way; nobody may be there any more."""
+        self._is_asking = False
         if not self._transport.is_closing():
             self._transport.write(json.dumps(reply).encode() + b"\n")
-            if self._is_all and not self._due:
+            if self._is_all and not self._lines:
                 self.close()
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        if self._transport.is_closing() or self._is_deaf:
+            return
+        if self._lines and not self._is_asking and self._stalled is None:
+            self._is_asking = True
+            self._asked(self, self._lines.popleft())
+        if self._is_asking or self._stalled is not None:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def hear_no_more(self) -> None:
-        """Leave what comes from now on unread."""
+        """Leave what comes from now on unread, and what waits unanswered."""
+        self._is_deaf = True
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """Send what was answered, then hang up."""
-        self._transport.close()
+        """Send what was answered, then hang up; at once on a client that does not read."""
+        if self._stalled is None:
+            self._transport.close()
+        else:
+            self._transport.abort()
 
 
 def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:

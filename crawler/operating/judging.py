@@ -13,14 +13,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crawler.extracting.links import NAVIGATION
-from crawler.jobs.opening import SEED_BOOK
 from crawler.jobs.seeding import key_of, own_functions_told
-from crawler.jobs.seeds import SeedBook
+from crawler.jobs.seeds import SEED_BOOK, SeedBook
 from crawler.operating.arguments import Arguments, Facts
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.outcomes.status import describe
 from crawler.reporting.crawl_log_parsing import last_entry
+from crawler.reporting.troubles import Trouble, last_logged
 from crawler.robots.cache import robots_url
 from crawler.scope.explaining import explain_scope
 from crawler.scope.opening import open_scope
@@ -28,11 +28,15 @@ from crawler.scope.ruling import Scope
 from crawler.scope.similar import Similar, open_similar
 from crawler.urls.canonicalization import Canonicalizer, KeyOf
 from crawler.urls.parsing import seed_url
+from frontier.models import GateKey, UrlState
 from frontier.operating.explain import NEVER_SCHEDULED, REFUSED
 from frontier.operating.timewords import clock_words
 
 #: The URL of a robots.txt and the time -> what the job knows of it.
 RobotsWords = Callable[[str, float], str]
+
+#: A URL, its gate if it has one, and the time -> why the last try at it, or at its host, failed.
+LastTrouble = Callable[[str, GateKey | None, float], Trouble | None]
 
 #: What `why` calls the state of a robots.txt that nobody has queued as a page.
 PRECONDITION = "precondition"
@@ -44,7 +48,7 @@ ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 class Judge:
     """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one.
 
-    `robots` says what the job knows of a robots.txt; None: the crawl asks for none.
+    `robots` says what the job knows of a robots.txt; None: the crawl asks for none. `trouble` knows why tries failed.
     """
 
     def __init__(
@@ -54,12 +58,14 @@ class Judge:
         seeds: Container[str],
         similar: Similar | None = None,
         robots: RobotsWords | None = None,
+        trouble: LastTrouble = lambda *_: None,
     ) -> None:
         self._scope = scope
         self._key = key
         self._seeds = seeds
         self._similar = similar
         self._robots = robots
+        self._trouble = trouble
 
     def keyed(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -80,7 +86,9 @@ class Judge:
         url = said["subject"]
         if self._robots is not None and url == robots_url(url) and said["state"] == NEVER_SCHEDULED:
             return {**facts, "explanation": _precondition(said, self._robots(url, facts["now_s"]))}
-        return {**facts, "scope": self.words(url, said["hops"])}
+        facts = {**facts, "scope": self.words(url, said["hops"])}
+        trouble = None if said["state"] == UrlState.ENDED.value else self._trouble(url, said["gate"], facts["now_s"])
+        return facts if trouble is None else {**facts, "last_trouble": trouble._asdict()}
 
     def words(self, url: str, hops: str | None) -> str:
         """Which rule decides, and all that speak; what the similarity filter says. `hops` are None if they are not known."""
@@ -115,7 +123,8 @@ def opened_judge(directory: Path, order: CrawlOrder) -> Iterator[Judge]:
             scope.add_seed(seed.url)
         with _similar(directory / "state", order) as similar:
             robots = partial(_logged, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
-            yield Judge(scope, Canonicalizer(order.urls.canonicalization).key, book, similar, robots)
+            key = Canonicalizer(order.urls.canonicalization).key
+            yield Judge(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
 
 
 def _logged(crawl_log: Path, url: str, now_s: float) -> str:

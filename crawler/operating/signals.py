@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Each of them asks the crawl to end. SIGHUP: the terminal has gone.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: What is no matter of life and death: outside of a crawl it is ignored.
+HARMLESS = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+def ignore_harmless() -> None:
+    """Until the crawl answers them: a question does not end a program."""
+    for number in HARMLESS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def has_terminal() -> bool:
+    """A terminal controls this process, and may go: a SIGHUP says that it has."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
-def heeded(end: Callable[[], None], tell: Callable[[], None], *, is_last: bool = False) -> Iterator[None]:
-    """While inside, SIGINT, SIGTERM and SIGHUP call `end`, SIGUSR1 calls `tell`.
+def heeded(
+    end: Callable[[], None], tell: Callable[[], None], reopen: Callable[[], None], *, is_last: bool = False
+) -> Iterator[None]:
+    """While inside, SIGINT and SIGTERM call `end`, SIGUSR1 calls `tell`, SIGUSR2 `reopen`. SIGHUP calls `end` in a process with
+    a terminal, which has gone then, else `reopen`, as daemons do.
 
     Afterwards SIGTERM does again what it did before; if the process does nothing then but end (`is_last`), it is ignored: the
-    exit code is known. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A SIGUSR1 that comes too late is
-    ignored: a question does not end a program.
+    exit code is known. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A SIGUSR1 or SIGUSR2 that comes
+    too late is ignored.
     """
     loop = asyncio.get_running_loop()
-    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     earlier = signal.getsignal(signal.SIGTERM)
-    calls = {number: end for number in ENDING if not (is_nohup and number == signal.SIGHUP)}
-    calls[signal.SIGUSR1] = tell
+    calls = {signal.SIGINT: end, signal.SIGTERM: end, signal.SIGUSR1: tell, signal.SIGUSR2: reopen}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        calls[signal.SIGHUP] = end if has_terminal() else reopen
     for number, call in calls.items():
         loop.add_signal_handler(number, call)
     try:
@@ -32,4 +51,4 @@ def heeded(end: Callable[[], None], tell: Callable[[], None], *, is_last: bool =
         for number in calls:
             loop.remove_signal_handler(number)
         signal.signal(signal.SIGTERM, signal.SIG_IGN if is_last else earlier)
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        ignore_harmless()

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import structlog
 
+from crawler.operating.arguments import Facts
 from crawler.operating.course import Course
 from crawler.operating.limits import DiskWatch
+from crawler.operating.verbs import totals_facts, totals_of_counts
 from crawler.orders.order import CrawlOrder
 from crawler.reporting.progress import CrawlSnapshot, progress_line
 from crawler.reporting.statistics import CrawlStatistics
+from crawler.reporting.troubles import Trouble
 from frontier.core import Frontier
-from frontier.operating.statistics import FrontierStatistics
+from frontier.models import WaitsFor
+from frontier.operating.statistics import FrontierCounts, FrontierStatistics
 from frontier.scheduling.lifecycle import QueueState
 
-#: Of a filter in common with other crawls: links left to them, URLs that one of them took, too.
-SHARED_COUNTS = ("shared_left", "shared_twice")
+#: The phase of a job that nobody crawls.
+STOPPED = "stopped"
+#: What of a snapshot is not shown by its name.
+_INSIDE = frozenset({"failing", "untried", "answered", "free_bytes"})
 
 log = structlog.get_logger(__name__)
 
@@ -54,9 +60,12 @@ class Status:
         """Take one; there must be a Frontier."""
         assert self._frontier is not None
         now, run, wake = self._frontier.counts(), self._statistics, self._frontier.wake()
-        looked = self._looked()
+        looked, now_s = self._looked(), self._clock()
+        seen = {} if looked is None else looked.seen
+        totals = totals_of_counts(now) if looked is None else {**totals_facts(looked), **_fresh(now)}
+        left = now.pending + now.in_flight + now.retired
         return CrawlSnapshot(
-            elapsed_s=self._clock() - run.started_s,
+            elapsed_s=now_s - run.started_s,
             pages=run.pages,
             failed=run.failed,
             excluded=run.excluded,
@@ -68,7 +77,7 @@ class Status:
             waiting=now.waiting,
             gates=now.gates,
             queues=now.queues["all"],
-            wakes_in_s=None if wake.at_s is None else max(wake.at_s - self._clock(), 0.0),
+            wakes_in_s=None if wake.at_s is None else max(wake.at_s - now_s, 0.0),
             waits_for=wake.waits_for,
             job=self._job,
             ready=(now if looked is None else looked).queues[QueueState.READY.value],
@@ -79,23 +88,84 @@ class Status:
             free_bytes=self._disk.free_bytes,
             trouble=self._frontier.trouble(),
             paused=self._course.words,
+            failing=run.troubles.failing,
+            untried=max(left - run.troubles.failing, 0),
+            answered=now.done,
+            last_trouble=run.troubles.last(now_s),
+            shared_left=_whole(seen.get("shared_left")),
+            shared_twice=_whole(seen.get("shared_twice")),
+            totals=totals,
         )
 
-    def facts(self) -> dict[str, Any]:
-        """The same as JSON holds it: the phase, why it is paused, the process; the snapshot and its line if there is one."""
-        facts = {"phase": self._course.phase.value, "paused": self._course.words, "pid": os.getpid()}
-        if self._frontier is None:
-            return facts
-        now = self.snapshot()
-        beside = {"waits_for": now.waits_for.name or "", "free_disk_bytes": self._disk.free_bytes}
-        if (looked := self._looked()) is not None:
-            beside |= {name: int(looked.seen[name]) for name in SHARED_COUNTS if name in looked.seen}
-        return {**facts, **now._asdict(), **beside, "line": progress_line(now)}
+    def facts(self) -> Facts:
+        """The same as `status --json` shows it; while the job is being opened there is nothing to count yet."""
+        now = CrawlSnapshot(job=self._job, workers=self._workers) if self._frontier is None else self.snapshot()
+        line = "" if self._frontier is None else progress_line(now)
+        now = now._replace(paused=self._course.words, free_bytes=self._disk.free_bytes)
+        return status_facts(now, self._course.phase.value, line, pid=os.getpid())
 
     def log(self) -> None:
         """Say it in the log: somebody asks by a signal."""
         facts = self.facts()
-        log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line") if name in facts})
+        log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line")})
+
+
+def status_facts(
+    now: CrawlSnapshot,
+    phase: str,
+    line: str,
+    *,
+    pid: int | None = None,
+    processes: Mapping[str, int] = MappingProxyType({}),
+    is_finished: bool = False,
+    share: Facts | None = None,
+) -> Facts:
+    """What `status --json` shows: one shape for every job, running or not, which docs/status.schema.json documents. Pure."""
+    facts = {name: value for name, value in now._asdict().items() if name not in _INSIDE}
+    return {
+        "phase": phase,
+        "is_finished": is_finished,
+        "pid": pid,
+        "processes": dict(processes),
+        "share": share,
+        **facts,
+        "waits_for": now.waits_for.name or WaitsFor.NOTHING.name,
+        "free_disk_bytes": now.free_bytes,
+        "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
+        "no_seed_answered": now.is_unanswered,
+        "line": line,
+    }
+
+
+def stopped_facts(
+    job: str, totals: Facts, trouble: Trouble | None, *, is_done: bool, share: Facts | None = None
+) -> Facts:
+    """The same of a job that nobody crawls: its totals, and nothing that a run would count. Pure."""
+    queues: Mapping[str, int] = totals["queues"]
+    is_finished = is_done and not totals["retired"]
+    goes_on = "with its job" if share is not None else "with it"
+    now = CrawlSnapshot(
+        job=job,
+        pending=totals["pending"],
+        waiting=totals["waiting"],
+        queues=sum(queues.values()),
+        ready=queues.get(QueueState.READY.value, 0),
+        snoozed=queues.get(QueueState.SNOOZED.value, 0),
+        gates_open=totals["gates_open"],
+        last_trouble=trouble,
+        totals=totals,
+    )
+    line = "finished: nothing is queued" if is_finished else f"not running; `anabranch crawl` goes on {goes_on}"
+    return status_facts(now, STOPPED, line, is_finished=is_finished, share=share)
+
+
+def _fresh(counts: FrontierCounts) -> Facts:
+    """What of the totals is counted all the time."""
+    return {name: getattr(counts, name) for name in FrontierCounts._fields if name not in {"queues", "gates"}}
+
+
+def _whole(figure: float | None) -> int | None:
+    return None if figure is None else int(figure)
 
 
 def _log_trouble(what: str) -> None:

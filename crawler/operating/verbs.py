@@ -24,13 +24,17 @@ from frontier.core import Frontier
 from frontier.errors import UnknownQueue
 from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
 from frontier.operating.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
+from frontier.operating.statistics import FrontierCounts, FrontierStatistics
 from frontier.operating.steps import Steps, asked, run
 from frontier.policies.groups import is_group
+from frontier.scheduling.lifecycle import QueueState
 
 #: Argument of `why` and `show`: the keys of the job's URLs are not known.
 WHATEVER_KEY = "whatever_key"
 #: Queues that are looked at for those in one state.
 LOOKED_AT = 1000
+#: The numbers of `totals`.
+_TOTALS = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates_open")
 #: Questions to the store until it is known whether anything can be leased.
 _ROUNDS = 20
 #: What a gate's key begins with where each queue has one of its own.
@@ -56,10 +60,19 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
 def totals(frontier: Frontier) -> Steps[Facts]:
     """How much there is of what, and why nothing can be leased, if so."""
-    statistics = yield from frontier.operations.looking.statistics()
-    names = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates_open")
-    numbers = {name: getattr(statistics, name) for name in names}
+    return totals_facts((yield from frontier.operations.looking.statistics()))
+
+
+def totals_facts(statistics: FrontierStatistics) -> Facts:
+    """The same out of what was looked at. Pure."""
+    numbers = {name: getattr(statistics, name) for name in _TOTALS}
     return {**numbers, "queues": dict(statistics.queues), "why_idle": statistics.why_idle}
+
+
+def totals_of_counts(counts: FrontierCounts) -> Facts:
+    """The same before anybody has taken a closer look: inactive queues and open gates are not counted. Pure."""
+    queues = {state.value: counts.queues.get(state.value, 0) for state in QueueState}
+    return {**{name: getattr(counts, name, 0) for name in _TOTALS}, "queues": queues, "why_idle": ""}
 
 
 def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from crawler.controller import Outside
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.orderfile import order_file
 from crawler.jobs.seeding import keys_of
-from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.signals import heeded
 from crawler.orders.order import CrawlOrder, dump_order
@@ -28,7 +28,7 @@ from crawler.processes.nursery import Nursery
 from crawler.processes.orders import share_order
 from crawler.processes.postoffice import DELIVER, PARCEL, QUIET, READY
 from crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
-from crawler.processes.share import SNAPSHOT
+from crawler.processes.share import REOPEN, SNAPSHOT
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
 from crawler.processes.telling import JobTelling
@@ -63,10 +63,13 @@ class Coordinator:
 
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit is reached or a signal comes; then report. Raises: CrawlerError."""
-        with heeded(self._signalled, self._status.log, is_last=self._outside.is_last), ExitStack() as opened:
+        with ExitStack() as opened:
+            opened.enter_context(
+                heeded(self._signalled, self._status.log, self._reopen_logs, is_last=self._outside.is_last)
+            )
             self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
             self._ending = opened.enter_context(Ending(self._order, self._job, self._clock))
-            self._telling = self._opened_telling(opened)
+            self._telling = self._opened_telling()
             await self._take_seeds()
             await asyncio.to_thread(self._ending.gather)  # what a killed run left
             await self._crawl()
@@ -80,8 +83,8 @@ class Coordinator:
             raise self._ending.unreported
         return exit_code(self._ending.why, facts.seeds)
 
-    def _opened_telling(self, opened: ExitStack) -> JobTelling:
-        log = opened.enter_context(ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock))
+    def _opened_telling(self) -> JobTelling:
+        log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
         return JobTelling(self._shares, self._status, log, self._order.report.statistics_interval_s, self._clock)
 
     async def _crawl(self) -> None:
@@ -104,6 +107,8 @@ class Coordinator:
 
     async def _take_seeds(self) -> None:
         keys_of(self._seeds, self._key)
+        if order_file(self._job.directory) is None:  # a book of seeds is worth nothing without its order
+            self._job.write_order(dump_order(self._order))
         await asyncio.to_thread(self._book.add_all, self._seeds)
 
     def _start(self, share: int) -> Mapping[str, Any]:
@@ -154,6 +159,7 @@ class Coordinator:
 
     def _ready(self, share: int, facts: Mapping[str, Any]) -> None:
         self._shares.is_ready(share)
+        self._job.begin()
         self._limits.begin(share, facts)
         self._status.begin(share, facts)
         if len(self._shares.ready) == self._shares.count and not self._is_opened:
@@ -194,6 +200,9 @@ class Coordinator:
         if not is_done:
             return why
         return why if why in ASKED_FOR else WhyEnded.FINISHED
+
+    def _reopen_logs(self) -> None:
+        self._shares.post(REOPEN)
 
     def _signalled(self) -> None:
         if self._is_signalled:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Self
 
 from crawler.jobs.job import JobFolder
@@ -18,21 +16,14 @@ from crawler.processes.reopening import facts_of_shares
 from crawler.processes.shares import Shares
 from crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
 from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
+from crawler.reporting.accounts import check_sum, sum_accounts
 from crawler.reporting.reports import RunFacts, SeedFact
 from crawler.reporting.reports.catalogue import check_folder, write_all
 from frontier.division.ownership import Division
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """What the accounts count of a chunk of crawl.log."""
-
-    crawl_log: bytes | None
-
-
 class Ending:
-    """The job's accounts are open while entered, so that they know how long the run was. All methods block."""
+    """Entered before the crawl, so that what would keep it from ending in order is told at once. All methods block."""
 
     def __init__(self, order: CrawlOrder, job: JobFolder, clock: Callable[[], float]) -> None:
         self._order = order
@@ -48,20 +39,15 @@ class Ending:
         if self._order.report.reports:
             with storage_errors(self._job.reports):
                 check_folder(self._job.reports)
-        with ExitStack() as opened:
-            self._accounts = Accounts(self._job.state, self._job.crawl_log, self._clock)
-            opened.callback(self._accounts.close)
-            self._opened = opened.pop_all()
+        check_sum(self._job.state)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        pass
 
     def gather(self) -> None:
-        """Bring the job's logs and accounts up to date. Raises: StorageError."""
-        gather(self._job.directory, self._shares, self._count)
-        with storage_errors(self._job.state):
-            self._accounts.sync()
+        """Bring the job's logs up to date. Raises: StorageError."""
+        gather(self._job.directory, self._shares)
 
     def report(self, shares: Shares, seeds: Sequence[Seed], why: WhyEnded, died: Mapping[str, int]) -> RunFacts:
         """Gather, write the reports, and say how the run was, with what processes did that have died.
@@ -70,6 +56,7 @@ class Ending:
         """
         self.why = why
         self.gather()
+        self._sum_up()
         fared = self._seeds(shares, seeds)
         frontiers = [frontier_of(share["frontier"]) for share in shares.ended.values()]
         total = summed_frontier(frontiers)
@@ -103,6 +90,7 @@ class Ending:
         except StorageError as error:
             self.unreported = error
 
-    def _count(self, lines: bytes) -> None:
-        self._accounts.append([_Lines(lines)])
-        self._accounts.keep()
+    def _sum_up(self) -> None:
+        """Bring the job's accounts up to date. Raises: StorageError, AccountsDamaged."""
+        states = [share / "state" for share in self._shares if (share / "state").is_dir()]
+        sum_accounts(self._job.state, states, (self._started_s, max(self._clock(), self._started_s)))

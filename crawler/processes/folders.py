@@ -105,7 +105,8 @@ def settle_processes(directory: Path, processes: int) -> None:
             f"with [crawl] processes = {before}, which divides its hosts for good" if before > 1 else "in one process"
         )
         raise OrderError(
-            f"{directory}: the job was begun {begun}; go on with --processes {before}, or start over with --fresh --yes"
+            f"{directory}: the job was begun {begun}; go on with --processes {before}, "
+            "or start over with --fresh, which moves it aside"
         )
     if processes > 1:
         if before == 1:
@@ -123,5 +124,5 @@ def _refuse_lost(directory: Path) -> None:
     if lost:
         raise StoreLost(
             f"{lost[0] / 'state'}: the share's queue is missing or empty; restore it from a copy, "
-            "or start over with --fresh --yes"
+            "or start over with --fresh, which moves it aside"
         )

@@ -2,16 +2,18 @@
 
 How far each was read, and how long the job's file was then, stands in one small file that is replaced when the job's file is
 synced. So a process that is killed meanwhile leaves lines that the next one cuts, and gathers again: no line is lost, none is
-there twice. Lines of crawl.log stand in the order of their times, as far as they were gathered together.
+there twice. A file that an operator has moved is known by its inode: what a share's moved files have is read from these, if
+they are in the same folder and not compressed; the job's own is begun anew. Lines of crawl.log stand in the order of their
+times, as far as they were gathered together.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crawler.jobs.durablefiles import AppendOnlyFile, end_of_last_line, replace_file
 from crawler.outcomes.errors import storage_errors
@@ -23,67 +25,94 @@ _PLACES = "gathered.json"
 #: Characters of the time at the beginning of a line of crawl.log, and bytes that are written at a time.
 _TIME_CHARS = 24
 _CHUNK_BYTES = 1 << 20
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
-def gather(job: Path, shares: Sequence[Path], added: Callable[[bytes], None] = lambda _: None) -> None:
-    """Bring the job's files up to date (blocks). `added` gets what crawl.log got, in whole lines. Raises: StorageError."""
+def gather(job: Path, shares: Sequence[Path]) -> None:
+    """Bring the job's files up to date (blocks). Raises: StorageError."""
     place = job / "state" / _PLACES
     with storage_errors(place):
         places: dict[str, Any] = json.loads(place.read_bytes()) if place.exists() else {}
         for name in GATHERED:
             if any((share / name).exists() for share in shares):
-                got = _gathered(job / name, [share / name for share in shares], places.get(name, {}))
-                places[name] = got.place
+                places[name] = _gathered(job / name, [share / name for share in shares], places.get(name, {}))
                 replace_file(place, json.dumps(places).encode())
-                if name == CRAWL_LOG:
-                    got.tell(added)
 
 
-class _Gathered:
-    """What one file has got."""
+class _Part(NamedTuple):
+    """What is to be read of a file."""
 
-    def __init__(self, path: Path, begin: int, place: Mapping[str, Any]) -> None:
-        self.place = place
-        self._path = path
-        self._begin = begin
-
-    def tell(self, added: Callable[[bytes], None]) -> None:
-        """Hand over what was added."""
-        with self._path.open("rb", buffering=_CHUNK_BYTES) as lines:
-            lines.seek(self._begin)
-            for chunk in _chunks(iter(lines)):
-                added(chunk)
+    file: Path
+    begin: int
+    end: int
 
 
-def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> _Gathered:
-    size, read = int(place.get("size", 0)), dict(place.get("read", {}))
-    if size > (path.stat().st_size if path.exists() else 0):
-        size, read = 0, {}  # somebody removed it, or a part of it: all comes again
-    file = AppendOnlyFile(path, lambda _: size)
+def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what is new; the place afterwards. `inodes` are missing in a place of an earlier version."""
+    inodes = dict(place.get("inodes", {}))
+    size = _kept(path, int(place.get("size", 0)), inodes.get("job"))
+    file = AppendOnlyFile(path, end_of_last_line if size is None else lambda _: size)
     try:
-        begins = [int(read.get(str(number), 0)) for number in range(len(sources))]
-        ends = [_end(source) for source in sources]
-        lines = [_lines(source, begin, end) for source, begin, end in zip(sources, begins, ends, strict=True)]
+        parts = [
+            list(_parts(source, int(place.get("read", {}).get(str(number), 0)), inodes.get(str(number))))
+            for number, source in enumerate(sources)
+        ]
+        lines = [_one_after_another([_lines(part) for part in of_share]) for of_share in parts]
         by_time = path.name == Path(CRAWL_LOG).name
         for chunk in _chunks(heapq.merge(*lines, key=_time) if by_time else _one_after_another(lines)):
             file.write(chunk)
         file.sync()
         file.keep()
-        now = {str(number): max(begin, end) for number, (begin, end) in enumerate(zip(begins, ends, strict=True))}
-        return _Gathered(path, size, {"size": file.kept_bytes, "read": now})
+        now = {str(number): of_share[-1] for number, of_share in enumerate(parts) if of_share}
+        return {
+            "size": file.kept_bytes,
+            "read": {number: part.end for number, part in now.items()},
+            "inodes": {"job": path.stat().st_ino} | {number: part.file.stat().st_ino for number, part in now.items()},
+        }
     finally:
         file.close()
 
 
+def _kept(path: Path, size: int, inode: int | None) -> int | None:
+    """How much of the job's file counts; None if it is another file than that of the last time, or was cut."""
+    if not path.exists():
+        return None
+    stat = path.stat()
+    return size if stat.st_size >= size and inode in {None, stat.st_ino} else None
+
+
+def _parts(source: Path, begin: int, inode: int | None) -> Iterator[_Part]:
+    """What of a share's file is new, oldest first: the rest of the one that was read last, and those that came after it."""
+    files = sorted(_rotated(source), key=lambda file: (file.stat().st_mtime_ns, file == source))
+    last = [number for number, file in enumerate(files) if file.stat().st_ino == inode]
+    if last:
+        files = files[last[0] :]
+    elif (
+        inode is not None or begin
+    ):  # that file is gone, or the place is one of an earlier version, which knew no other
+        files = [source] if source in files else []
+        begin = begin if inode is None else 0
+    for file in files:
+        end = _end(file)
+        yield _Part(file, begin if begin <= end else 0, end)  # one that was cut has only what came later
+        begin = 0
+
+
+def _rotated(source: Path) -> Iterator[Path]:
+    """The file and what was moved away from its name, apart from what is compressed."""
+    for file in source.parent.glob(f"{source.name}*"):
+        if file.suffix not in _COMPRESSED:
+            yield file
+
+
 def _end(source: Path) -> int:
     """Bytes of whole lines."""
-    if not source.exists():
-        return 0
     with source.open("rb") as file:
         return end_of_last_line(file.fileno())
 
 
-def _lines(source: Path, begin: int, end: int) -> Iterator[bytes]:
+def _lines(part: _Part) -> Iterator[bytes]:
+    source, begin, end = part
     if end <= begin:
         return
     with source.open("rb", buffering=_CHUNK_BYTES) as file:

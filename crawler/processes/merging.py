@@ -28,7 +28,7 @@ def merged_listing(shares: Sequence[Facts], given: Arguments) -> Facts:
     return {
         "now_s": max(share["now_s"] for share in shares),
         "queues": longest,
-        "totals": _totals([share["totals"] for share in shares]),
+        "totals": summed_totals([share["totals"] for share in shares]),
     }
 
 
@@ -54,7 +54,8 @@ def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return {**larger, **{name: one[name] + other[name] for name in _SUMS}}
 
 
-def _totals(shares: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summed_totals(shares: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How much all shares have of what; idle for a reason only if each is."""
     sums: Counter[str] = Counter()
     queues: Counter[str] = Counter()
     for share in shares:

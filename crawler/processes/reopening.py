@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from crawler.jobs.job import ORDER_FILE, JobFolder
+from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import open_job
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import file_layer, order_of
+from crawler.jobs.orderfile import order_file
+from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError
 from crawler.processes.folders import shares_of
 from crawler.processes.summing import summed_frontier
@@ -34,14 +34,11 @@ def opened_shares(directory: Path) -> Iterator[list[Frontier]]:
 
 @contextmanager
 def _opened_share(share: Path) -> Iterator[Frontier]:
-    if not (share / ORDER_FILE).is_file() or not has_store(share / "state"):
+    kept = order_file(share)
+    if kept is None or not has_store(share / "state"):
         raise UsageError(f"{share}: the share has no queue yet; `anabranch crawl` begins it")
-    with JobFolder.open(share) as job, open_job(job.state, _order(share)) as frontier:
+    with JobFolder.open(share) as job, open_job(job.state, load_order(kept, {})) as frontier:
         yield frontier
-
-
-def _order(share: Path) -> CrawlOrder:
-    return order_of([file_layer(share / ORDER_FILE)])
 
 
 def facts_of_shares(directory: Path, status: str, seeds: Sequence[SeedFact], accounts: AccountsView) -> JobFacts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -18,10 +17,12 @@ from crawler.jobs.holding import until_free
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import note_division
 from crawler.loops import LoopName, loop_factory
+from crawler.operating.signals import ignore_harmless
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import FORESEEABLE, WhyEnded, failure_code
 from crawler.outcomes.errors import storage_errors
 from crawler.outcomes.exits import ExitCode
+from crawler.outcomes.ownfunctions import import_first_from
 from crawler.processes.channel import Channel, Message
 from crawler.processes.metering import Meter
 from crawler.processes.portion import Portion
@@ -33,7 +34,7 @@ from crawler.reporting.progress import CrawlSnapshot
 from frontier.division.ownership import Division
 
 #: What the parent says, and what a share says of itself.
-START, STOP, ENDED, FAILED, SNAPSHOT = "start", "stop", "ended", "failed", "snapshot"
+START, STOP, REOPEN, ENDED, FAILED, SNAPSHOT = "start", "stop", "reopen", "ended", "failed", "snapshot"
 #: Between two snapshots.
 SNAPSHOT_S = 0.5
 
@@ -45,7 +46,7 @@ def main() -> None:
 
 def live(end: socket.socket, loop: str) -> int:
     """Crawl a share, told by whoever has the other end of the socket; the exit code. Ends as soon as that one has gone."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    ignore_harmless()
     tune_interpreter()
     with asyncio.Runner(loop_factory=loop_factory(_loop_name(loop))) as runner:
         return runner.run(_run(end))
@@ -77,12 +78,14 @@ class Share:
         self._started: asyncio.Future[tuple[Mapping[str, Any], PostOffice, SharedBook]]
         self._started = asyncio.get_running_loop().create_future()
         self._stop: Callable[[WhyEnded, bool], None] = self._stop_later
+        self._reopen: Callable[[], None] = lambda: None  # what is not open is opened
         self._is_to_stop: tuple[WhyEnded, bool] | None = None  # what was said before there was a crawl
 
     async def run(self) -> int:
         """Crawl when the parent says so; every foreseeable error is told to it."""
         start, office, book = await self._started
         order = CrawlOrder.model_validate(start["order"])
+        import_first_from(order.job.modules)
         file = Path(order.logs.file) if order.logs.file else None
         with closing_logs(configure_logs(start["verbosity"], style=order.logs.format, file=file)):
             try:
@@ -101,6 +104,9 @@ class Share:
             return None
         if message.kind == STOP:
             self._stop(WhyEnded[message.facts["ending"]], message.facts["at_once"])
+            return None
+        if message.kind == REOPEN:
+            self._reopen()
             return None
         _, office, _ = await asyncio.shield(self._started)
         return await office.handle(message)
@@ -145,7 +151,7 @@ class Share:
             controller.stop(ending, at_once=at_once)
             meter.end()
 
-        self._stop = stop
+        self._stop, self._reopen = stop, controller.reopen_logs
         if self._is_to_stop is not None:
             stop(*self._is_to_stop)
 

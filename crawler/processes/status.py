@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import structlog
 
+from crawler.operating.arguments import Facts
 from crawler.operating.course import Cause, Phase
+from crawler.operating.status import status_facts
 from crawler.processes.limits import JobLimits
 from crawler.processes.shares import Shares
 from crawler.processes.summing import summed_snapshot
@@ -81,13 +83,11 @@ class JobStatus:
             return Phase.STARTING
         return Phase.PAUSED if self.paused else Phase.RUNNING
 
-    def facts(self) -> dict[str, Any]:
-        """The same as JSON holds it, with the phase, the processes, and a line for the eye."""
+    def facts(self) -> Facts:
+        """The same as `status --json` shows it, with the processes."""
         now = self.snapshot()
         pids = {str(share): child.pid for share, child in sorted(self._shares.ready.items())}
-        head = {"phase": self.phase.value, "paused": now.paused, "pid": os.getpid(), "processes": pids}
-        beside = {"waits_for": now.waits_for.name or "", "free_disk_bytes": now.free_bytes}
-        return {**head, **now._asdict(), **beside, "line": progress_line(now)}
+        return status_facts(now, self.phase.value, progress_line(now), pid=os.getpid(), processes=pids)
 
     def log(self) -> None:
         """Say it in the log: somebody asks by a signal."""

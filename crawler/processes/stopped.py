@@ -10,24 +10,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.jobs.job import ORDER_FILE, JobFolder
-from crawler.jobs.opening import SEED_BOOK
+from crawler.jobs.job import JobFolder
+from crawler.jobs.orderfile import order_file
 from crawler.jobs.seeding import keys_of
-from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.crawl_verbs import add_to_stopped
 from crawler.operating.judging import ABOUT_URLS, opened_judge
 from crawler.operating.reporting import fared_of_stopped, report_limit
 from crawler.operating.verbs import STOPPED_ONLY, answer
 from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import file_layer, order_of
+from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_errors
 from crawler.processes.folders import SHARES, shares_of
 from crawler.processes.gathering import gather
 from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from crawler.processes.reopening import facts_of_shares_open, opened_shares
 from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
+from crawler.reporting.accounts import sum_accounts
 from crawler.reporting.reports.catalogue import report_kind
 from crawler.reporting.reports.table import json_facts
 from crawler.urls.canonicalization import Canonicalizer, KeyOf
@@ -75,9 +75,10 @@ class StoppedJob:
     def report(self, given: Arguments) -> Facts:
         """As `operating.reporting.report_of_stopped`. Raises: UsageError, StorageError."""
         kind, limit = report_kind(given.get("name")), report_limit(given)
-        gather(self.directory, shares_of(self.directory))
+        folders = shares_of(self.directory)
+        gather(self.directory, folders)
         state, now_s = self.directory / "state", self.shares[0].now_s()
-        Accounts(state, self.directory / "logs" / "crawl.log", lambda: now_s).close()
+        sum_accounts(state, [share / "state" for share in folders], (now_s, now_s))  # looking is no run of the crawl
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
             fared = fared_of_stopped(list(book), self._key, self.shares) if "seeds" in kind.needs else []
             facts = facts_of_shares_open(self.directory, self.shares, fared, view)
@@ -123,11 +124,11 @@ def opened_job(directory: Path) -> Iterator[StoppedJob]:
     Raises: UsageError if it has not begun, JobInUse; as a crawl does.
     """
     with JobFolder.open(directory) as job:
-        order_file = directory / ORDER_FILE
-        if not order_file.is_file():
+        kept = order_file(directory)
+        if kept is None:
             raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
         with opened_shares(directory) as shares:
-            stopped = StoppedJob(directory, order_of([file_layer(order_file)]), shares)
+            stopped = StoppedJob(directory, load_order(kept, {}), shares)
             yield stopped
             if stopped.is_done:
                 job.mark_finished()

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from crawler.processes.merging import summed_totals
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.progress_log import Memory, ProgressFacts
 from crawler.reporting.reports import RunFacts
 from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.statistics import CrawlStatistics, Rates
+from crawler.reporting.troubles import Trouble
 from frontier.models import WaitsFor
 from frontier.operating.statistics import FrontierStatistics
 
@@ -22,7 +24,7 @@ _FRONTIER_SUMS = (
 )  # fmt: skip
 _SNAPSHOT_SUMS = (
     "pages", "failed", "excluded", "retries", "fetched_bytes", "active", "workers", "pending", "waiting", "gates", "queues",
-    "ready", "parked", "snoozed", "gates_open", "broken",
+    "ready", "parked", "snoozed", "gates_open", "broken", "failing", "untried", "answered",
 )  # fmt: skip
 _PROGRESS_SUMS = ("discovered", "queued", "downloaded", "failed", "busy", "parked")
 #: Figures of a filter that are not sums: the worst one counts.
@@ -92,7 +94,8 @@ def summed_seeds(shares: Mapping[int, Mapping[str, Any]], owner_of: Mapping[str,
 
 def snapshot_facts(now: CrawlSnapshot) -> dict[str, Any]:
     """A snapshot."""
-    return {**now._asdict(), "waits_for": now.waits_for.value}
+    trouble = None if now.last_trouble is None else now.last_trouble._asdict()
+    return {**now._asdict(), "waits_for": now.waits_for.value, "last_trouble": trouble}
 
 
 def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: float) -> CrawlSnapshot:
@@ -100,6 +103,7 @@ def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: fl
     sums: dict[str, Any] = {name: sum(share[name] for share in shares) for name in _SNAPSHOT_SUMS}
     wakes = [share["wakes_in_s"] for share in shares if share["wakes_in_s"] is not None]
     free = [share["free_bytes"] for share in shares if share["free_bytes"] is not None]
+    troubles = [Trouble(**share["last_trouble"]) for share in shares if share["last_trouble"] is not None]
     waits = WaitsFor(0)
     for share in shares:
         waits |= WaitsFor(share["waits_for"])
@@ -112,6 +116,10 @@ def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: fl
         free_bytes=min(free, default=None),
         trouble=_first(shares, "trouble"),
         paused=_first(shares, "paused"),
+        shared_left=_sum_of_known(shares, "shared_left"),
+        shared_twice=_sum_of_known(shares, "shared_twice"),
+        totals=summed_totals([share["totals"] for share in shares]) if shares else None,
+        last_trouble=min(troubles, key=lambda trouble: trouble.ago_s, default=None),
     )
 
 
@@ -136,6 +144,11 @@ def summed_progress(shares: Iterable[Mapping[str, Any]], now_s: float, rates: Ra
         longest = max(longest, share["longest"])
     counts = {name: sums[name] for name in _PROGRESS_SUMS}
     return ProgressFacts(**counts, now_s=now_s, rates=rates, queues=queues, longest=longest, memory=memory)
+
+
+def _sum_of_known(shares: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    known = [share[name] for share in shares if share[name] is not None]
+    return sum(known) if known else None
 
 
 def _first(shares: Sequence[Mapping[str, Any]], name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from crawler.fetching.response import Response
-from crawler.outcomes.failures import TROUBLES, retry_after, told_by
+from crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, told_by
 from crawler.outcomes.status import StatusClass, class_of
 from crawler.processors.known import Known
 from crawler.processors.recorder import Recorder
@@ -15,7 +15,7 @@ from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
 from frontier.aio import AsyncFrontier
 from frontier.errors import LeaseLost
-from frontier.models import HostTrouble, Outcome, OutcomeKind
+from frontier.models import ENDING, HostTrouble, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,15 @@ class Disposition:
         if self._known is not None:
             self._known.learn(visit.discovered, verdicts)
         self._statistics.count(visit, outcome.kind)
+        now_s = self._clock()
+        again_s = None if outcome.kind in ENDING else self._again_s(visit, now_s + outcome.after_s)
+        self._statistics.troubles.note(visit, outcome.kind, now_s, again_s)
         return outcome.kind
+
+    def _again_s(self, visit: Visit, due_s: float) -> float:
+        """When the URL may be tried again: when it is due, and its host's gate is open."""
+        opens_s = self._frontier.core.opens_s(visit.lease.gate)
+        return due_s if opens_s is None else max(due_s, opens_s)
 
     async def note_robots(self, visit: Visit, url: str, response: Response) -> None:
         """A robots.txt was fetched in a page's place."""
@@ -84,7 +92,7 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
 
 def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
     """How the URL ends, and for a retry after how many seconds."""
-    if visit.ending in (Ending.DEFERRED, Ending.UNRULED):
+    if visit.ending in (Ending.DEFERRED, Ending.UNRULED) or isinstance(visit.failure, KeptConnectionClosed):
         return OutcomeKind.DEFERRED, 0.0
     failure = visit.status if visit.is_busy else visit.failure
     if failure is None:

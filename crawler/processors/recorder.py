@@ -202,6 +202,7 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
     noted = Noted(
         attempts=visit.lease.attempts,
         cuts=tuple(cut.value for cut in visit.response.cuts) if visit.response and visit.response.cuts else (),
+        has_surplus=visit.response is not None and visit.response.has_surplus,
         robots_excluded=visit.ending is Ending.EXCLUDED,
         duplicate=duplicate,
         revisit=revisit,

@@ -337,9 +337,9 @@ async def test_only_a_job_that_is_done_is_marked_so(tmp_path) -> None:
     async with web_of(SITE) as web:
         await crawl(web, tmp_path, limits={"pages": 2})
         with pytest.raises(JobUnfinished):
-            JobFolder.open(tmp_path / "job", fresh=True, even_unfinished=False)
+            JobFolder.open(tmp_path / "job", delete_old=True, even_unfinished=False)
         await crawl(web, tmp_path)
-    JobFolder.open(tmp_path / "job", fresh=True, even_unfinished=False).close()
+    JobFolder.open(tmp_path / "job", delete_old=True, even_unfinished=False).close()
 
 
 class HangingFetcher(Fetcher):

@@ -72,7 +72,7 @@ NO_FLAGS = {
         "max_path_repeats",
         "schemes",
     ),
-    *("processors", "pages_per_host", "bytes_per_host", "time_per_host"),
+    *("modules", "processors", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
     *("exact", "expect", "false_positive", "leaves", "leaves_name"),

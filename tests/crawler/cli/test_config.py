@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from crawler.cli.app import app
 from crawler.jobs.job import JobFolder
-from crawler.orders.order import CrawlOrder, dump_order
+from crawler.orders.order import CrawlOrder, dump_order, with_modules
 from crawler.orders.sources import load_order
 
 
@@ -37,7 +37,7 @@ def config(*arguments):
 def test_init_writes_an_order_that_says_nothing_but_the_defaults(file) -> None:
     """To a new file, or to standard output."""
     assert config("init", file).exit_code == 0
-    assert load_order(file, {}) == CrawlOrder()
+    assert load_order(file, {}) == with_modules(CrawlOrder(), file.parent)
     assert config("init").output == config("init", "-").output == file.read_text()
 
 

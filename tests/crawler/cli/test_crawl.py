@@ -171,6 +171,48 @@ def test_a_job_in_use_is_left_alone(capsys) -> None:
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"store": "postgresql://127.0.0.1:1/none"},
+        {"settings": ("dedup.leaves=redis://127.0.0.1:1/0",)},
+        {"settings": ("fetch.proxy=http://u@127.0.0.1:1", "fetch.proxy_password_env=NOBODY_SETS_IT")},
+        {"job": Path("jobs", "x" * 300)},
+    ],
+    ids="-".join,
+)
+def test_a_start_that_fails_leaves_nothing_behind(capsys, named) -> None:
+    """Whatever of the order is not to be had: no job's folder, and none around it."""
+    named = {"job": None, "name": "new", **named}
+    assert run_crawl(replace(command(SEED, **named), settings=named.pop("settings", ()))) != ExitCode.DONE
+    assert "anabranch: " in capsys.readouterr().err
+    assert list(Path().iterdir()) == []
+
+
+def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
+    """Though the seeds are written down before they start."""
+    options = ("--processes", "2", "-s", "fetch.proxy=http://u@127.0.0.1:1", "-s", "fetch.proxy_password_env=NO_SUCH")
+    run = subprocess.run(
+        [sys.executable, "-m", "crawler", "crawl", SEED, *options],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert run.returncode == ExitCode.BAD_ORDER
+    assert list(Path().iterdir()) == []
+
+
+def test_a_start_that_fails_leaves_an_empty_folder_and_an_older_job_as_they_were(capsys) -> None:
+    """What was there before is not this start's to remove."""
+    Path("empty").mkdir()
+    assert run_crawl(command(SEED, job=Path("empty"), store="postgresql://127.0.0.1:1/none")) != ExitCode.DONE
+    assert list(Path("empty").iterdir()) == []
+    run_crawl(command(SEED))
+    before = Path("job/pages.jsonl").read_bytes(), Path("job/state/seeds.jsonl").read_bytes()
+    assert run_crawl(command(SEED, policy="host")) == ExitCode.BAD_ORDER
+    assert (Path("job/pages.jsonl").read_bytes(), Path("job/state/seeds.jsonl").read_bytes()) == before
+    JobFolder.open(Path("job")).close()
+
+
 # Seeds and order
 
 
@@ -282,13 +324,14 @@ def test_a_bad_order_touches_nothing(capsys) -> None:
     assert [path.name for path in Path().iterdir()] == ["x.toml"]
 
 
-def test_fresh_needs_consent_for_an_unfinished_job(monkeypatch, capsys) -> None:
-    """--fresh alone is refused, with --yes it starts over."""
+def test_fresh_needs_no_consent_since_nothing_is_lost(monkeypatch, capsys) -> None:
+    """An unfinished job is moved aside."""
     Parts(monkeypatch)
     run_crawl(command(SEED))
-    assert run_crawl(command(SEED, fresh=True)) == ExitCode.USAGE
-    assert "--yes" in capsys.readouterr().err
-    assert run_crawl(command(SEED, fresh=True, yes=True)) == ExitCode.DONE
+    capsys.readouterr()
+    assert run_crawl(command(SEED, fresh=True)) == ExitCode.DONE
+    (moved,) = Path().glob("job.previous-*")
+    assert capsys.readouterr().out.startswith(f"the old job is now {moved}\n")
 
 
 def test_starting_afresh_without_a_seed_removes_nothing(capsys) -> None:

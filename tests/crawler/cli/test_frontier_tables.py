@@ -119,6 +119,21 @@ def test_an_explanation_is_a_few_lines() -> None:
     ]
 
 
+def test_why_a_try_failed_stands_last() -> None:
+    """With how long ago; what a site said is no order to a terminal."""
+    trouble = {
+        "url": "http://a.test/",
+        "reason": "bad HTTP: \x1b[2J",
+        "ago_s": 65.0,
+        "is_final": False,
+        "again_in_s": 5.0,
+    }
+    text = explained({"now_s": 0.0, "explanation": explanation(), "last_trouble": trouble})
+    assert text.splitlines()[-1] == (
+        r"  last trouble, 1m 5s ago: http://a.test/: bad HTTP: \x1b[2J, tried again in 5.0s"
+    )
+
+
 def test_a_queue_is_explained_with_its_gates() -> None:
     """The first of them, and how many more there are."""
     group = {

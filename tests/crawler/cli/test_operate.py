@@ -19,6 +19,7 @@ from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
 from frontier.division.ownership import Division
 from frontier.models import Candidate
+from tests.status_schema import checked
 
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
 
@@ -99,7 +100,7 @@ def test_each_verb_asks_the_running_crawl_and_says_how_it_goes(job, arguments, a
 
 def test_a_crawl_that_is_being_opened_has_no_line_yet(job) -> None:
     """Only its phase."""
-    with running(job, [{"phase": "starting", "paused": "", "pid": 7}]):
+    with running(job, [{"phase": "starting", "paused": "", "pid": 7, "line": ""}]):
         assert run("status", job).output == "starting (process 7)\n"
 
 
@@ -168,7 +169,7 @@ def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
     result = run("status", job)
     assert result.exit_code == 0
     assert result.output.startswith("not running; `anabranch crawl` goes on with it\n1 URLs queued")
-    facts = json.loads(run("status", job, "--json").output)
+    facts = checked(json.loads(run("status", job, "--json").output))
     assert (facts["phase"], facts["is_finished"], facts["totals"]["pending"]) == ("stopped", False, 1)
 
 
@@ -190,8 +191,8 @@ def test_the_status_of_a_share_says_whose_it_is(tmp_path) -> None:
         f"is share 1 of a job of 2 processes, which is crawled; ask how the job is doing, {tmp_path}" in refused.stderr
     )
     assert run("status", share).output.startswith(f"{whose}not running; `anabranch crawl` goes on with its job\n")
-    facts = json.loads(run("status", share, "--json").output)
-    assert (facts["share"], facts["shares"], facts["job"]) == (1, 2, str(tmp_path / "news"))
+    facts = checked(json.loads(run("status", share, "--json").output))
+    assert facts["share"] == {"number": 1, "of": 2, "job": str(tmp_path / "news")}
 
 
 def test_many_seeds_are_asked_in_parts_that_fit(job, monkeypatch, tmp_path) -> None:

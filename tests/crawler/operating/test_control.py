@@ -202,6 +202,29 @@ async def test_who_asks_nothing_more_is_answered_all_the_same(tmp_path: Path) ->
     assert [json.loads(line)["facts"]["verb"] for line in lines] == ["a", "b"]
 
 
+async def test_a_client_that_never_reads_holds_one_answer_and_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other questions are not answered, so that no memory goes to them; other clients are."""
+    monkeypatch.setattr(control_module, "PATIENCE_S", 0.2)
+    numbers: list[int] = []
+
+    async def long_answer(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if verb == "long":
+            numbers.append(arguments["number"])
+        return {"text": "x" * (1 << 20) if verb == "long" else "short"}
+
+    questions = [json.dumps({"verb": "long", "arguments": {"number": number}}).encode() for number in range(500)]
+    async with Control(tmp_path, long_answer) as control:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.connect(str(tmp_path / SOCKET))
+            client.sendall(b"\n".join(questions) + b"\n")
+            assert await asked(tmp_path, "short") == {"text": "short"}
+            while control._connections:  # until it is hung up on
+                await asyncio.sleep(0.01)
+            assert numbers == [0]
+
+
 async def test_who_has_gone_keeps_nobody_from_an_answer(tmp_path: Path) -> None:
     """His question is answered to nobody, and the next one's to the next."""
     slow = Slow()

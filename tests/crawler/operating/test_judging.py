@@ -8,6 +8,7 @@ from crawler.orders.hosts import RobotsSection
 from crawler.orders.order import CrawlOrder
 from crawler.orders.scope import ScopeSection
 from crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
+from crawler.reporting.troubles import Trouble
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
 
@@ -54,6 +55,23 @@ def test_a_rule_that_fails_is_said_to(judge) -> None:
     )
 
 
+def test_why_tells_the_last_trouble_of_a_url_that_is_still_to_be_fetched() -> None:
+    """By its gate; of one that has ended its status tells."""
+    scope = open_scope(ScopeSection())
+    refused = Trouble(SEED, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
+    asked: list[object] = []
+
+    def trouble(*given: object) -> Trouble:
+        asked.append(given)
+        return refused
+
+    judge = Judge(scope, Canonicalizer().key, {SEED}, trouble=trouble)
+    said = {"subject": SEED, "hops": None, "state": "queued", "gate": "a.test"}
+    assert judge.told("why", {"explanation": said, "now_s": 7.0})["last_trouble"] == refused._asdict()
+    assert asked == [(SEED, "a.test", 7.0)]
+    assert "last_trouble" not in judge.told("why", {"explanation": {**said, "state": "ended"}, "now_s": 7.0})
+
+
 @pytest.mark.parametrize(
     ("verb", "given", "key"),
     [
@@ -75,8 +93,8 @@ def test_a_verb_about_a_url_gets_its_key(judge, verb, given, key) -> None:
 @pytest.mark.parametrize(
     ("verb", "facts", "is_told"),
     [
-        ("why", {"explanation": {"subject": SEED, "hops": None, "state": "queued"}}, True),
-        ("show", {"explanation": {"subject": SEED, "hops": "L", "state": "queued"}}, True),
+        ("why", {"now_s": 5.0, "explanation": {"subject": SEED, "hops": None, "state": "queued", "gate": None}}, True),
+        ("show", {"now_s": 5.0, "explanation": {"subject": SEED, "hops": "L", "state": "queued", "gate": None}}, True),
         ("show", {"explanation": {"subject": "queue", "hops": None}, "queue": {}}, False),
         ("ls", {"queues": []}, False),
     ],
@@ -102,7 +120,8 @@ ROBOTS = "http://a.test/robots.txt"
 
 
 def never_scheduled(url, state="never scheduled"):
-    return {"now_s": 5.0, "explanation": {"subject": url, "hops": None, "state": state, "queue": "q", "reason": "x"}}
+    said = {"subject": url, "hops": None, "state": state, "queue": "q", "gate": None, "reason": "x"}
+    return {"now_s": 5.0, "explanation": said}
 
 
 def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(judge) -> None:

@@ -2,41 +2,64 @@
 
 import os
 import signal
+from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
+from crawler.operating import signals
 from crawler.operating.signals import heeded
 from tests.crawler.builder import until
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Called:
+    """What was called, in order."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def heeded(self, **more: bool) -> AbstractContextManager[None]:
+        return heeded(*(partial(self.names.append, name) for name in ("end", "tell", "reopen")), **more)
+
+    async def by(self, number: int) -> str:
+        """What the signal calls, each time."""
+        for count in (1, 2):
+            del self.names[:]
+            os.kill(os.getpid(), number)
+            await until(lambda: self.names)
+            assert len(self.names) == 1, count
+        return self.names[0]
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
     """The handlers of the tests' own process are left as they were."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in NUMBERS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_each_of_them_asks_for_the_end(number) -> None:
-    """As often as it comes."""
-    ends = []
-    with heeded(lambda: ends.append(1), lambda: None):
-        for count in (1, 2):
-            os.kill(os.getpid(), number)
-            await until(lambda count=count: len(ends) == count)
+@pytest.mark.parametrize("is_daemon", [True, False])
+async def test_what_each_of_them_calls(monkeypatch, *, is_daemon) -> None:
+    """SIGHUP says that the terminal has gone; a daemon has none."""
+    monkeypatch.setattr(signals, "has_terminal", lambda: not is_daemon)
+    called = Called()
+    with called.heeded():
+        calls = [await called.by(number) for number in NUMBERS]
+    assert calls == ["end", "end", "reopen" if is_daemon else "end", "tell", "reopen"]
 
 
-async def test_sigusr1_asks_how_it_goes() -> None:
-    """And one that comes after the end is ignored: it would end the process."""
-    told, ends = [], []
-    with heeded(lambda: ends.append(1), lambda: told.append(1)):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        await until(lambda: told)
-    os.kill(os.getpid(), signal.SIGUSR1)
-    assert (told, ends) == ([1], [])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+async def test_what_comes_too_late_is_ignored(number) -> None:
+    """It would end the process."""
+    called = Called()
+    with called.heeded():
+        pass
+    os.kill(os.getpid(), number)
+    assert called.names == []
 
 
 @pytest.mark.parametrize(
@@ -45,7 +68,7 @@ async def test_sigusr1_asks_how_it_goes() -> None:
 async def test_afterwards_sigterm_is_as_before_or_ignored_where_nothing_comes_after(is_last, after) -> None:
     """A program that crawls is not the crawl's; a process that only ends has its exit code already."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with heeded(lambda: None, lambda: None, is_last=is_last):
+    with Called().heeded(is_last=is_last):
         assert signal.getsignal(signal.SIGTERM) not in {signal.default_int_handler, signal.SIG_IGN}
     assert signal.getsignal(signal.SIGTERM) is after
 
@@ -53,6 +76,6 @@ async def test_afterwards_sigterm_is_as_before_or_ignored_where_nothing_comes_af
 async def test_an_ignored_sighup_stays_ignored() -> None:
     """Whoever wrote `nohup` meant it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with heeded(lambda: None, lambda: None):
+    with Called().heeded():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -9,6 +9,7 @@ import pytest
 
 from crawler.jobs.forgetting import is_finished
 from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import Entry
 from crawler.jobs.seeds import Seed
 from crawler.orders.order import CrawlOrder
 from crawler.outcomes.endings import WhyEnded
@@ -16,7 +17,10 @@ from crawler.outcomes.errors import StorageError
 from crawler.processes.ending import Ending
 from crawler.processes.folders import settle_processes
 from crawler.processes.shares import Shares
+from crawler.reporting.account_file import ACCOUNTS_FILE
+from crawler.reporting.account_journal import SumDamaged
 from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.accounts import Accounts
 from crawler.reporting.reports import RunFacts
 from crawler.reporting.reports.seeds import SeedFact
 from tests.crawler.processes.test_summing import share
@@ -37,6 +41,7 @@ def job(tmp_path: Path) -> Iterator[JobFolder]:
         for number in range(2):
             logs = opened.directory / "shares" / str(number) / "logs"
             logs.mkdir(parents=True)
+            (opened.directory / "shares" / str(number) / "state").mkdir()
             (logs / "crawl.log").write_bytes(line(url=f"http://{number}.test/"))
         yield opened
 
@@ -82,16 +87,33 @@ def test_a_job_is_finished_if_nothing_is_left_in_any_share(
 
 
 def test_lines_are_gathered_and_counted_once(job: JobFolder) -> None:
-    """At the beginning what a killed run has left, at the end the rest."""
+    """At the beginning what a killed run has left, at the end the rest; the totals are the shares', wherever their logs are."""
     with Ending(QUIET, job, lambda: 100.0) as ending:
         ending.gather()
-        with (job.directory / "shares/0/logs/crawl.log").open("ab") as log:
+        share_0 = job.directory / "shares" / "0"
+        accounts = Accounts(share_0 / "state", share_0 / "logs" / "crawl.log", lambda: 100.0)
+        accounts.append([Entry(crawl_log=line(url="http://0.test/more"))])
+        accounts.keep()  # and killed: it never closes them
+        with (share_0 / "logs" / "crawl.log").open("ab") as log:
             log.write(line(url="http://0.test/more"))
-        ending.gather()
-        ending.gather()
+        for number in range(2):
+            ending.report(shares(share(1), share(1)), SEEDS, WhyEnded.SIGNAL, {})
+            with AccountsView(job.state) as view:
+                assert view.total().urls == 3
+            log_of = job.directory / "shares" / str(number) / "logs" / "crawl.log"
+            log_of.rename(log_of.with_name("crawl.log.1"))
     assert len(job.crawl_log.read_text().splitlines()) == 3
-    with AccountsView(job.state) as accounts:
-        assert accounts.total().urls == 3
+
+
+def test_a_damaged_sum_is_told_before_the_crawl(job: JobFolder) -> None:
+    """It is made again of the shares' accounts when it is removed."""
+    (job.state / ACCOUNTS_FILE).write_bytes(b"no database" * 1000)
+    with pytest.raises(SumDamaged, match="remove it"), Ending(QUIET, job, lambda: 100.0):
+        pass
+    (job.state / ACCOUNTS_FILE).unlink()
+    ended(job, WhyEnded.SIGNAL, share(1), share(1))
+    with AccountsView(job.state) as view:
+        assert view.total().urls == 2
 
 
 def test_a_folder_that_takes_no_reports_is_told_before_the_crawl(job: JobFolder) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs.forgetting import FINISHED_MARK, forgets, is_finished, note_forgetting
-from crawler.jobs.opening import SEED_BOOK, note_division
+from crawler.jobs.opening import note_division
+from crawler.jobs.seeds import SEED_BOOK
 from crawler.outcomes.errors import OrderError, QueueForgotten, StoreLost, UsageError
 from crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of, unfinish_job_of
 from frontier.division.ownership import Division

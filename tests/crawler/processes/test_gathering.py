@@ -1,5 +1,6 @@
 """The shares' logs as the job's."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,15 +41,13 @@ def test_lines_of_all_shares_stand_in_the_order_of_their_times(job: Path) -> Non
 
 
 def test_what_was_gathered_is_not_gathered_again(job: Path) -> None:
-    """Only what came since; whoever counts is given that alone."""
-    added: list[bytes] = []
+    """Only what came since."""
     log(job, 0, line(1, "a"))
-    gather(job, shares(job), added.append)
+    gather(job, shares(job))
     log(job, 1, line(2, "b"))
-    gather(job, shares(job), added.append)
-    gather(job, shares(job), added.append)
+    gather(job, shares(job))
+    gather(job, shares(job))
     assert gathered(job) == [line(1, "a"), line(2, "b")]
-    assert b"".join(added).decode() == "".join(gathered(job))
 
 
 def test_a_line_that_is_being_written_waits(job: Path) -> None:
@@ -72,14 +71,51 @@ def test_a_gathering_that_was_killed_is_done_again(job: Path) -> None:
     assert gathered(job) == [line(1, "a"), line(2, "b")]
 
 
-def test_a_file_that_was_removed_is_gathered_anew(job: Path) -> None:
-    """The shares have all of it."""
+@pytest.mark.parametrize("how", ["moved", "removed", "cut"])
+def test_a_job_file_that_was_rotated_begins_anew(job: Path, how: str) -> None:
+    """What was gathered is in the file that was moved, and does not come again."""
     log(job, 0, line(1, "a"))
     gather(job, shares(job))
-    (job / CRAWL_LOG).unlink()
+    if how == "moved":
+        (job / CRAWL_LOG).rename(job / "logs" / "crawl.log.1")
+    elif how == "removed":
+        (job / CRAWL_LOG).unlink()
+    else:
+        os.truncate(job / CRAWL_LOG, 0)
     log(job, 1, line(2, "b"))
     gather(job, shares(job))
-    assert gathered(job) == [line(1, "a"), line(2, "b")]
+    gather(job, shares(job))
+    assert gathered(job) == [line(2, "b")]
+
+
+def test_a_share_log_that_was_rotated_loses_no_line_and_doubles_none(job: Path) -> None:
+    """The rest of the file that was moved comes first."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job))
+    log(job, 0, line(2, "b"))
+    (job / "shares" / "0" / CRAWL_LOG).rename(job / "shares" / "0" / "logs" / "crawl.log.1")
+    gather(job, shares(job))
+    log(job, 0, line(3, "c"))
+    gather(job, shares(job))
+    os.truncate(job / "shares" / "0" / CRAWL_LOG, 0)
+    gather(job, shares(job))
+    log(job, 0, line(4, "d"))
+    gather(job, shares(job))
+    assert gathered(job) == [line(number + 1, text) for number, text in enumerate("abcd")]
+
+
+def test_a_share_log_that_was_rotated_often_is_gathered_whole(job: Path) -> None:
+    """Also if nothing was gathered before; what is compressed stays where it is."""
+    folder = job / "shares" / "0" / "logs"
+    for number in range(4):
+        log(job, 0, line(number + 1, "abcd"[number]))
+        os.utime(folder / "crawl.log", (number, number))
+        if number < 3:
+            (folder / "crawl.log").rename(folder / f"crawl.log.{3 - number}")
+    (folder / "crawl.log.4.gz").write_bytes(b"packed\n")
+    gather(job, shares(job))
+    gather(job, shares(job))
+    assert gathered(job) == [line(number + 1, text) for number, text in enumerate("abcd")]
 
 
 def test_files_that_no_share_has_are_not_made(job: Path) -> None:

@@ -9,7 +9,9 @@ from crawler.processes.limits import JobLimits
 from crawler.processes.shares import Shares
 from crawler.processes.status import JobStatus
 from crawler.processes.summing import snapshot_facts
-from tests.crawler.processes.test_summing import SNAPSHOT
+from crawler.reporting.troubles import Trouble
+from tests.crawler.processes.test_summing import SNAPSHOT, TOTALS
+from tests.status_schema import checked
 
 
 class Job:
@@ -101,6 +103,19 @@ def test_the_facts_name_every_process() -> None:
     """So that an operator can look at one."""
     job = Job()
     job.status.take(0, said(1))
-    facts = job.status.facts()
+    facts = checked(job.status.facts())
     assert facts["processes"] == {"0": 10, "1": 11}
     assert (facts["phase"], facts["waits_for"], facts["pages"]) == ("running", "FINISH", 1)
+
+
+def test_the_status_has_the_shape_of_that_of_one_process() -> None:
+    """Before any share has spoken, too; what shares know of a filter in common is added up."""
+    job = Job()
+    first = checked(job.status.facts())
+    job.status.take(0, said(1))
+    more = SNAPSHOT._replace(shared_left=3, shared_twice=2, last_trouble=Trouble("http://a/", "x", 1.0, False, None))
+    job.status.take(1, snapshot_facts(more))
+    facts = checked(job.status.facts())
+    assert tuple(facts) == tuple(first)
+    assert (first["totals"], facts["totals"]["pending"]) == (None, 2 * TOTALS["pending"])
+    assert (facts["shared_left"], facts["shared_twice"], facts["last_trouble"]["url"]) == (3, 2, "http://a/")

@@ -8,8 +8,8 @@ import pytest
 
 from crawler.jobs.forgetting import is_finished
 from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import SEED_BOOK, note_division, open_job
-from crawler.jobs.seeds import Seed, SeedBook
+from crawler.jobs.opening import note_division, open_job
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import OrderError, UsageError
 from crawler.processes.folders import settle_processes

@@ -18,12 +18,19 @@ from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.reports import RunFacts
 from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
+from crawler.reporting.troubles import Trouble
 from frontier.models import WaitsFor
 from frontier.operating.statistics import FrontierStatistics
+from frontier.scheduling.lifecycle import QueueState
 
+TOTALS: dict[str, Any] = {
+    "pending": 50, "waiting": 5, "in_flight": 4, "done": 7, "failed": 1, "disregarded": 2, "retired": 0, "gates_open": 0,
+    "queues": {state.value: 1 for state in QueueState}, "why_idle": "",
+}  # fmt: skip
 SNAPSHOT = CrawlSnapshot(
     elapsed_s=9.0, pages=7, failed=1, excluded=2, retries=3, fetched_bytes=1000, active=4, workers=8, pending=50,
     waiting=5, gates=6, queues=10, wakes_in_s=None, waits_for=WaitsFor.FINISH, free_bytes=500,
+    totals=TOTALS,
 )  # fmt: skip
 
 
@@ -102,6 +109,23 @@ def test_a_snapshot_of_the_job_is_the_sum_of_its_shares() -> None:
     assert (now.wakes_in_s, now.free_bytes) == (3.0, 500)
     assert now.waits_for == WaitsFor.FINISH | WaitsFor.STORE
     assert (now.job, now.trouble, now.paused) == ("job", "a full disk", "")
+
+
+def test_a_job_is_unanswered_if_all_its_shares_are_and_its_last_trouble_is_the_latest_of_theirs() -> None:
+    """One page that was answered, or one URL that was not tried, is somewhere else."""
+    troubles = [Trouble(f"http://{name}/", "x", ago_s, False, 1.0) for name, ago_s in (("a", 9.0), ("b", 3.0))]
+    shares = [SNAPSHOT._replace(failing=2, last_trouble=trouble) for trouble in (*troubles, None)]
+
+    def summed(**changed: int) -> CrawlSnapshot:
+        said = [snapshot_facts(one) for one in (*shares[1:], shares[0]._replace(**changed))]
+        return summed_snapshot(json.loads(json.dumps(said)), "job", 60.0)
+
+    assert summed().last_trouble == troubles[1]
+    assert [summed(**changed).is_unanswered for changed in ({}, {"untried": 1}, {"answered": 1})] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_job_that_has_said_nothing_yet_counts_nothing() -> None:

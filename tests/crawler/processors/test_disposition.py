@@ -18,6 +18,7 @@ from crawler.outcomes.failures import (
     ConnectFailed,
     ConnectionLost,
     FetchTimeout,
+    KeptConnectionClosed,
     NameNotFound,
     NameTimeout,
     RobotsUnavailable,
@@ -28,8 +29,11 @@ from crawler.processors.known import Known
 from crawler.processors.recorder import Recorder, annotations_of
 from crawler.reporting.statistics import CrawlStatistics
 from crawler.visit import Ending, Visit
+from frontier.aio import AsyncFrontier
+from frontier.composition import FrontierOrder, open_frontier
 from frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
-from tests.crawler.builder import END_S, START_S, HeldJournal, clock, memory_frontier, response, visit
+from frontier.scheduling.backoff import Backoff
+from tests.crawler.builder import END_S, HASTE, START_S, HeldJournal, clock, memory_frontier, response, visit
 
 DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (
     OutcomeKind.DONE,
@@ -89,6 +93,11 @@ def test_a_failure_is_tried_again_after_its_waits_and_then_failed(error, status,
 def test_a_private_address_is_not_failed_but_disregarded() -> None:
     """It was not fetched on purpose, at the first try and at any other."""
     assert tries(AddressRefused) == [outcome(DISREGARDED, -5001)] * 4
+
+
+def test_a_url_whose_kept_connection_was_closed_goes_back_to_its_gate() -> None:
+    """The slot rests, since the server may have read the request; no attempt counts, and the host is in no trouble."""
+    assert tries(KeptConnectionClosed) == [outcome(DEFERRED, -3)] * 4
 
 
 @pytest.mark.parametrize(("status", "trouble"), [(429, THROTTLED), (503, UNAVAILABLE)])
@@ -284,6 +293,19 @@ async def test_what_a_page_led_to_is_known_once_the_frontier_has_it(tmp_path, jo
         assert ended.known.unknown(links) == links
         assert await ended.end(response=response(), discovered=found[:1]) is DONE
         assert ended.known.unknown(links) == links[1:]
+
+
+async def test_a_url_that_failed_is_tried_again_when_it_is_due_and_its_gate_is_open(journal) -> None:
+    """Whichever comes later is told; here the host in trouble is left alone for longer than the URL."""
+    order = FrontierOrder(policy="host", politeness=HASTE, backoff=Backoff(base_s=60.0, jitter=0.0))
+    for wait_s, failure in ((60.0, ConnectFailed("refused")), (10.0, NameTimeout("no answer"))):
+        async with AsyncFrontier(lambda bell: open_frontier(None, order, on_change=bell, clock=clock)) as frontier:
+            frontier.schedule([Candidate(url=URL)])
+            ended = Ended(frontier, journal)
+            assert await ended.end(failure=failure.timed(START_S, END_S)) is RETRY
+            last = ended.statistics.troubles.last(NOW_S)
+        assert last is not None
+        assert last.again_in_s == wait_s
 
 
 async def test_a_url_that_got_no_answer_has_a_line_in_crawl_log_alone(tmp_path, journal) -> None:

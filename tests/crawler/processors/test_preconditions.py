@@ -22,6 +22,7 @@ from crawler.outcomes.failures import (
     ConnectFailed,
     ConnectionLost,
     FetchTimeout,
+    KeptConnectionClosed,
     NameNotFound,
     OutOfFiles,
     RobotsUnavailable,
@@ -626,14 +627,15 @@ async def test_after_more_redirects_than_five_there_are_no_rules() -> None:
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
 
-async def test_a_redirect_that_we_have_no_socket_for_is_no_refusal() -> None:
-    """Too many open files are our trouble; the redirect's body is given back."""
+@pytest.mark.parametrize("kind", [OutOfFiles, KeptConnectionClosed])
+async def test_a_redirect_that_fails_without_the_hosts_fault_is_no_refusal(kind) -> None:
+    """Too many open files, or a kept connection that was closed; the redirect's body is given back."""
     fetcher = HeldFetcher()
     robots = Robots(fetcher)
     moved = response(301, b"moved")._replace(headers=CIMultiDictProxy(CIMultiDict(Location="/next")))
-    for answer in (moved, OutOfFiles("x")):
+    for answer in (moved, kind("x")):
         fetcher.answers.put_nowait(answer)
-    assert isinstance((await robots.visit())[1], OutOfFiles)
+    assert isinstance((await robots.visit())[1], kind)
     assert moved.body.read() == b""
     assert robots.process._cache.refused("http://a.test/") == 1
 
