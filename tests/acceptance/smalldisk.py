@@ -44,7 +44,7 @@ cp disk/job/pages.jsonl pages.jsonl
 kill $server
 """
     subprocess.run(
-        ["unshare", "-Urm", "bash", "-c", script], cwd=tmp_path, env=environment(), check=True, timeout=PATIENCE_S
+        ["unshare", "-Urm", "bash", "-c", script], cwd=tmp_path, env=environment(), check=True, timeout=4 * PATIENCE_S
     )
     got = [json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
     assert set(got) == set(names), "nothing is missing in the end"

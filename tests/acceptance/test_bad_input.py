@@ -124,15 +124,62 @@ async def test_a_job_of_another_format_version_is_refused(tmp_path, small_web):
     assert_one_line(await anabranch(*command, cwd=tmp_path), 4, "99")
 
 
-async def test_fresh_asks_before_it_removes_an_unfinished_job(tmp_path, small_web):
-    """--fresh alone is refused with 2 on an unfinished job; with --yes it starts over; a finished job needs no --yes."""
+def content_of(folder):
+    """Each file's bytes, by its path in the folder; the lock's aside, which says who had it last."""
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != "lock"
+    }
+
+
+async def test_fresh_moves_the_old_job_aside(tmp_path, small_web):
+    """An archive is the product: --fresh deletes nothing, finished or not, with --yes or without, and says where it is."""
+    order = write_order(tmp_path, small_web.hosts)
+    command = ("crawl", SEED, "-c", order, "--job", "job", "--warc")
+    job = tmp_path / "job"
+    for limit, flags in (("3", ("--fresh",)), ("0", ("--fresh", "--yes"))):
+        assert (await anabranch(*command, "--limit", limit, cwd=tmp_path)).code == 0
+        before, kept = set(tmp_path.glob("job.previous-*")), content_of(job)
+        again = await anabranch(*command, "--limit", "3", *flags, cwd=tmp_path)
+        (moved,) = set(tmp_path.glob("job.previous-*")) - before
+        assert again.out.splitlines()[0] == f"the old job is now {moved.name}"
+        assert again.out.splitlines()[1].startswith("new job")
+        assert content_of(moved) == kept
+        assert any(name.startswith("warc/") for name in kept)
+        gone_on = await anabranch("crawl", "--job", moved, "--limit", "0", cwd=tmp_path)
+        assert (gone_on.code, crawl_log(moved)) == (0, expected([SEED]))
+
+
+async def test_fresh_does_not_move_a_running_job(tmp_path, small_web):
+    """Exit 1 with the process that holds it; it goes on."""
+    order = write_order(tmp_path, small_web.hosts, politeness={"min_delay": "20s", "max_delay": "20s"})
+    command = ("crawl", SEED, "-c", order, "--job", "job")
+    first = await start(*command, cwd=tmp_path)
+    assert first.stdout is not None
+    await first.stdout.readline()
+    assert_one_line(await anabranch(*command, "--fresh", cwd=tmp_path), 1, str(first.pid))
+    assert not list(tmp_path.glob("job.previous-*"))
+    first.terminate()
+    assert (await ended(first)).code == 11
+
+
+async def test_only_three_flags_together_delete_a_job(tmp_path, small_web):
+    """--delete-old is refused with 2 without --fresh and --yes; a hint for a slip names none of them."""
     order = write_order(tmp_path, small_web.hosts)
     command = ("crawl", SEED, "-c", order, "--job", "job")
     await anabranch(*command, "--limit", "3", cwd=tmp_path)
-    assert_one_line(await anabranch(*command, "--fresh", cwd=tmp_path), 2, "--yes")
-    again = await anabranch(*command, "--fresh", "--yes", cwd=tmp_path)
+    kept = content_of(tmp_path / "job")
+    for flags in (("--delete-old",), ("--fresh", "--delete-old"), ("--delete-old", "--yes")):
+        assert_one_line(await anabranch(*command, *flags, cwd=tmp_path), 2, "--delete-old")
+    for slip in ("--resume", "--delete", "--refresh", "--yess"):
+        hint = await anabranch("crawl", SEED, slip, "--job", "job", cwd=tmp_path)
+        assert hint.code == 2
+        assert not [flag for flag in ("--fresh", "--delete-old", "--yes ", "--yes)") if flag in hint.err]
+    assert content_of(tmp_path / "job") == kept
+    again = await anabranch(*command, "--fresh", "--delete-old", "--yes", cwd=tmp_path)
     assert again.out.startswith("new job"), again.err
-    assert (await anabranch(*command, "--fresh", cwd=tmp_path)).out.startswith("new job")
+    assert not list(tmp_path.glob("job.previous-*"))
 
 
 async def test_a_folder_that_is_no_job_is_left_alone(tmp_path):
@@ -152,7 +199,7 @@ async def test_a_job_that_lost_its_store_is_never_called_finished(tmp_path, smal
     await anabranch(*command, "--limit", "3", cwd=tmp_path)
     store = tmp_path / "job" / "state" / "frontier.db"
     store.unlink() if harm == "removed" else store.write_bytes(b"")
-    assert_one_line(await anabranch(*command, cwd=tmp_path), 1, "frontier.db", "--fresh --yes")
+    assert_one_line(await anabranch(*command, cwd=tmp_path), 1, "frontier.db", "--fresh")
 
 
 async def test_a_job_goes_on_without_its_seeds_being_named_again(tmp_path, small_web):
@@ -221,3 +268,85 @@ def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
     assert code == 3
     assert "read-only" in line
     assert said(tmp_path, "third") == (0, "")
+
+
+@needs_small_disk
+def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path):
+    """What only reads, works; what changes the job, and a crawl, end with 3; later nothing is missing."""
+    looks = ("status", "report", "frontier ls", "frontier dump", "why")
+    changes = ("frontier block", "add")
+    more = {"why": "$seed", "add": "$seed?x", "frontier block": "a.test"}
+    asked = "\n".join(
+        f"anabranch {verb.replace(' ', '-')} {verb} disk/job {more.get(verb, '')}" for verb in (*looks, *changes)
+    )
+    options = f"{FILL} -s dedup.expect=1000"
+    story = f"""
+anabranch() {{ name=$1; shift; {sys.executable} -m crawler "$@" > $name.out 2> $name.err; echo $? > $name.code; }}
+seed=http://127.0.0.1:$(cat port)/index.html
+crawl first "{options} --limit 5"
+head -c 100M /dev/zero > disk/fill 2> /dev/null
+{asked}
+crawl full "{options} --limit 0"
+rm disk/fill
+crawl last "{options} --limit 0"
+"""
+    on_small_disk(tmp_path, 20, "6m", story)
+    for verb in looks:
+        assert said(tmp_path, verb.replace(" ", "-")) == (0, ""), verb
+        assert (tmp_path / f"{verb.replace(' ', '-')}.out").read_text()
+    for run in ("frontier-block", "add", "full"):
+        code, line = said(tmp_path, run)
+        assert code == 3, line
+        assert "free some space" in line
+    assert said(tmp_path, "last") == (0, "")
+
+
+LONG = "x" * 300
+#: Refused before anybody is asked.
+REFUSED = "http://127.0.0.1:9/"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("crawl", SEED, "--job", LONG), 2),
+        (("crawl", SEED, "--job", f"{LONG}/job"), 2),
+        (("crawl", SEED, "--name", LONG), 2),
+        (("crawl", SEED, "-s", f"logs.file={LONG}"), 2),
+        (("crawl", SEED, "-c", LONG), 4),
+        (("index", LONG), 2),
+        (("why", LONG, SEED), 2),
+        (("config", "init", LONG), 2),
+        (("config", "validate", LONG), 4),
+        (("dedup", LONG), 1),
+    ],
+)
+async def test_a_name_that_no_file_can_have_is_one_line(tmp_path, command, code):
+    """Whatever names it; nothing is made."""
+    assert_one_line(await anabranch(*command, cwd=tmp_path), code, LONG)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("limit", ["-n 8", "-n 12", "-n 16", "-n 20", "-n 24", "-v 250000", "-v 500000", "-v 1000000"])
+def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
+    """It says which limit to raise, and is 1, not that the disk is full or somebody not permitted; or the command works."""
+
+    def within(limit, *command):
+        return subprocess.run(
+            ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", sys.executable, "-m", "crawler", *command],
+            cwd=tmp_path,
+            env=environment(OPENBLAS_NUM_THREADS="1"),
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+
+    assert within("-n 1024", "crawl", REFUSED, "--job", "job").returncode == 5
+    for command in (("crawl", REFUSED, "--job", "new"), ("crawl", REFUSED, "--job", "job"), ("report", "job")):
+        run = within(limit, *command)
+        assert "Traceback" not in run.stderr
+        if run.returncode not in {0, 5}:
+            assert run.returncode == 1, run.stderr
+            (line,) = [line for line in run.stderr.splitlines() if line.startswith("anabranch: ")]
+            assert "ulimit" in line, line
+    assert within("-n 1024", "report", "job").returncode == 0

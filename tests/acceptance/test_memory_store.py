@@ -67,7 +67,7 @@ async def test_a_killed_crawl_in_memory_says_that_it_cannot_go_on(tmp_path, slow
         run = await anabranch(*command, *more, cwd=tmp_path)
         assert (run.code, run.err.count("\n"), run.out) == (1, 1, "")
         assert (
-            "queue was in memory and ended with its process; start over with --fresh --yes, or choose another"
+            "queue was in memory and ended with its process; start over with --fresh, which moves it aside, or choose another"
             in run.err
         )
     for verb, *more in (("status",), ("add", SEED)):
@@ -75,7 +75,7 @@ async def test_a_killed_crawl_in_memory_says_that_it_cannot_go_on(tmp_path, slow
         assert (told.code, told.err.count("\n")) == (1, 1)
         assert "its queue was in memory and ended with its process" in told.err
     assert (served(slow_web), (tmp_path / "job" / "pages.jsonl").read_bytes()) == (before, kept)
-    run = await anabranch(*command, "--fresh", "--yes", cwd=tmp_path)
+    run = await anabranch(*command, "--fresh", cwd=tmp_path)
     assert run.code == 0, run.err
     assert crawl_log(tmp_path / "job") == expected([SEED])
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ import pytest
 from tests.acceptance.command import PATIENCE_S, anabranch, crawl_log, ended, environment, start, write_order
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
+from tests.status_schema import checked
 
 SEED = "http://blog.alpha.test/"
 OTHER = "http://new.test/"
@@ -55,7 +57,7 @@ def held_up(web):
 
 
 async def facts(tmp_path):
-    return json.loads((await told(tmp_path, "status", "--json")).out)
+    return checked(json.loads((await told(tmp_path, "status", "--json")).out))
 
 
 async def until_idle(tmp_path):
@@ -120,6 +122,40 @@ async def test_stop_now_gives_up_what_is_being_fetched(tmp_path):
     assert "stopped at once by the operator" in run.out
     status = await told(tmp_path, "status", "--json")
     assert json.loads(status.out)["totals"]["pending"] == 1
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_crawl_whose_seed_is_refused_names_the_trouble(tmp_path, processes):
+    """While it idles: its own lines, `status` and `why`. After it, both still know the reason."""
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        seed = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+        more = () if processes == 1 else ("--processes", str(processes))
+        order = write_order(
+            tmp_path, {}, politeness={"backoff_base": "1h", "backoff_cap": "1h"}, report={"interval": 0.2}
+        )
+        process = await start("crawl", seed, "-c", order, *more, "--job", tmp_path / "job", cwd=tmp_path)
+        while not (tmp_path / "job" / "state" / "control").exists():
+            await asyncio.sleep(0.005)
+        while not (now := await facts(tmp_path)).get("no_seed_answered"):
+            pass
+        assert (now["last_trouble"]["url"], now["last_trouble"]["reason"]) == (seed, "connection refused")
+        why = await told(tmp_path, "why", seed)
+        assert (await told(tmp_path, "stop", "--wait")).code == 0
+    run = await ended(process)
+    words = f" ago: {seed}: connection refused, tr"
+    for text in (now["line"], why.out, run.err):
+        assert f"{words}ied again in " in text
+    for text in (now["line"], run.err):
+        assert "next in " in text
+        assert " · no seed has answered so far · last trouble, " in text
+    left = await facts(tmp_path)
+    assert tuple(left) == tuple(now)
+    assert (left["phase"], left["pid"], len(now["processes"])) == ("stopped", None, 0 if processes == 1 else processes)
+    assert left["totals"].keys() == now["totals"].keys()
+    assert left["last_trouble"]["reason"] == "connection refused"
+    for verb, *about in (("status",), ("why", seed)):
+        assert f" ago: {seed}: connection refused, to be tried again" in (await told(tmp_path, verb, *about)).out
 
 
 async def test_seeds_are_added_to_a_running_crawl(tmp_path, slow_web):
@@ -212,11 +248,20 @@ async def test_a_crawl_without_room_on_its_disk_waits_and_says_why(tmp_path, slo
 
 
 async def test_a_terminal_that_has_gone_ends_a_crawl_in_order(tmp_path, slow_web):
-    """SIGHUP drains, as SIGTERM does."""
-    process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
+    """SIGHUP drains, as SIGTERM does; here it is the system that sends it."""
+    ours, its = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", "import os, sys; os.login_tty(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])", str(its)),
+        *(sys.executable, "-m", "crawler", *map(str, crawl_of(tmp_path, slow_web))),
+        cwd=tmp_path,
+        env=environment(),
+        pass_fds=(its,),
+    )
+    os.close(its)
     await seen(slow_web, 20)
-    process.send_signal(signal.SIGHUP)
-    assert (await ended(process)).code == 11
+    os.close(ours)
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 11
 
 
 async def test_nohup_keeps_a_crawl_running(tmp_path, slow_web):

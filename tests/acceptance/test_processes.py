@@ -167,8 +167,8 @@ async def test_another_number_of_processes_is_refused(tmp_path, web):
     check_whole(run, tmp_path)
 
 
-async def test_what_is_loaded_into_a_share_of_a_finished_job_is_not_thrown_away_unasked(tmp_path, web):
-    """`--fresh` asks for consent as soon as a share has something to do again; a look at one leaves the job finished."""
+async def test_a_finished_job_with_something_loaded_into_a_share_is_unfinished(tmp_path, web):
+    """A look at a share leaves the job finished."""
     crawl, job = crawl_of(tmp_path, web, "--limit", "0"), tmp_path / "job"
     check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
     mark = job / "state/finished"
@@ -178,9 +178,7 @@ async def test_what_is_loaded_into_a_share_of_a_finished_job_is_not_thrown_away_
     (tmp_path / "dump").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     loaded = [await anabranch("frontier", "load", job / f"shares/{share}", "dump", cwd=tmp_path) for share in (0, 1)]
     assert sorted(run.out for run in loaded) == ["loaded: 0 queued, 1 of other shares\n", "loaded: 1 queued\n"]
-    afresh = await anabranch(*crawl, "--fresh", cwd=tmp_path)
-    assert "the job is unfinished; add --yes" in afresh.err
-    assert afresh.code == 2
+    assert not mark.exists()
     assert (await anabranch(*crawl, cwd=tmp_path)).code == 0
     assert "http://h2.test/loaded" in crawl_log(job)
 

@@ -7,6 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from crawler.orders.scope import ScopeSection
 from crawler.scope.opening import open_scope
 from tests.acceptance.archive import archived
@@ -80,6 +82,47 @@ async def test_the_functions_of_the_example_do_what_they_say(tmp_path: Path) -> 
         assert "ours:no_prints rejects: the operator's own" in said
         validated = await anabranch("config", "validate", order, cwd=tmp_path)
         assert (validated.code, validated.err) == (0, "")
+
+
+OWN = """
+def queue(url): return "all"
+def key(url): return url
+def rule(target): return None
+async def process(visit): visit.notes += ("seen",)
+"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+async def test_own_functions_are_found_beside_the_order_file_by_every_command(tmp_path: Path, processes: str) -> None:
+    """Wherever it is run, and later without the file, too: the job keeps where they are."""
+    conf, elsewhere = tmp_path / "conf", tmp_path / "elsewhere"
+    conf.mkdir()
+    elsewhere.mkdir()
+    (conf / "beside.py").write_text(OWN)
+    order = write_order(
+        conf,
+        {},
+        frontier={"policy": "beside:queue"},
+        urls={"canonicalization": ["beside:key"]},
+        scope={"rules": ["beside:rule"]},
+        job={"processors": ["beside:process"]},
+        fetch={"allow_private": False},
+    )
+    job = ("--job", "job", "--processes", processes)
+    seed = "http://127.0.0.1:9/"
+    of_one = [("frontier", "dump", "job", "-o", "dump"), ("frontier", "load", "job", "dump")]
+    for command, code in [
+        (("config", "validate", "../conf/order.toml"), 0),
+        (("crawl", seed, "-c", "../conf/order.toml", *job), 5),
+        (("crawl", f"{seed}x", *job), 5),
+        (("frontier", "ls", "job"), 0),
+        (("why", "job", seed), 0),
+        (("report", "job"), 0),
+        (("crawl", seed, "-c", order, *job), 5),
+        *((command, 0) for command in of_one if processes == "1"),
+    ]:
+        run = await anabranch(*command, cwd=elsewhere)
+        assert (run.code, "cannot be imported" in run.err) == (code, False), (command, run.err)
 
 
 async def test_a_function_that_is_not_there_is_one_line_before_anything_begins(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scripts.benchmarks.crawl.observing import CrawlFailed, Note, Use, family, observe
+from scripts.benchmarks.crawl.observing import CrawlFailed, Note, Use, _noted, family, observe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 
@@ -64,6 +64,13 @@ subprocess.run([sys.executable, "-c", "import time; b = b'x' * {64 * MiB}\\nwhil
     assert used.notes[-1].cpu_s >= 0.2
     assert used.own_peak_bytes() >= 64 * MiB
     assert os.getpid() in family(os.getpid())
+
+
+def test_what_was_used_never_falls() -> None:
+    """A child that ends while a note is taken was read neither with its parent nor by itself."""
+    note = _noted([os.getpid()], 1e6)
+    assert note is not None
+    assert note.cpu_s == 1e6
 
 
 def test_a_crawl_that_fails_tells_its_last_words() -> None:
