@@ -77,7 +77,7 @@ def observe(command: Sequence[str], cores: Set[int], environment: dict[str, str]
         began, notes, peak = time.monotonic(), list[Note](), 0
         while not _ends_within(process, _NOTE_S):
             living = family(process.pid)
-            notes += filter(None, [_noted(living)])
+            notes += filter(None, [_noted(living, notes[-1].cpu_s if notes else 0.0)])
             peak = max(peak, sum(_status_bytes(one, "VmHWM") for one in living))
             if time.monotonic() - began > limit_s:
                 raise CrawlFailed(f"it did not end in {limit_s:.0f} s")
@@ -127,11 +127,14 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def _noted(pids: Sequence[int]) -> Note | None:
-    """None if they have just ended. Times of children that ended and were waited for are their parent's."""
+def _noted(pids: Sequence[int], used_s: float) -> Note | None:
+    """None if they have just ended. Times of children that ended and were waited for are their parent's.
+
+    What was used never falls: a child that ends between the reading of its parent and its own is in neither.
+    """
     told = [used for pid in pids if (used := _times_s(pid)) is not None]
     own = sum(_status_bytes(pid, "RssAnon") for pid in pids)
-    return Note(at_s=time.time(), cpu_s=sum(told), own_bytes=own) if told else None
+    return Note(at_s=time.time(), cpu_s=max(used_s, sum(told)), own_bytes=own) if told else None
 
 
 def _times_s(pid: int) -> float | None:
