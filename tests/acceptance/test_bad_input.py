@@ -193,13 +193,13 @@ async def test_a_folder_that_is_no_job_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("harm", ["removed", "emptied"])
 async def test_a_job_that_lost_its_store_is_never_called_finished(tmp_path, small_web, harm):
-    """Without frontier.db the queue is gone: exit 1 and what to do, not "finished"."""
+    """Without frontier.db the queue is gone: exit 4 and what to do, not "finished"."""
     order = write_order(tmp_path, small_web.hosts)
     command = ("crawl", SEED, "-c", order, "--job", "job")
     await anabranch(*command, "--limit", "3", cwd=tmp_path)
     store = tmp_path / "job" / "state" / "frontier.db"
     store.unlink() if harm == "removed" else store.write_bytes(b"")
-    assert_one_line(await anabranch(*command, cwd=tmp_path), 1, "frontier.db", "--fresh")
+    assert_one_line(await anabranch(*command, cwd=tmp_path), 4, "frontier.db", "--fresh")
 
 
 async def test_a_job_goes_on_without_its_seeds_being_named_again(tmp_path, small_web):

@@ -89,7 +89,7 @@ async def test_what_is_queued_is_judged_again_by_the_order_of_the_next_run(tmp_p
     """A scope that became narrower, a pattern that blocks: a line each, and no request."""
     async with SmallWeb(WIKI) as web:
         await crawled(tmp_path, web, DOCS, "--limit", "1")
-        await crawled(tmp_path, web, DOCS, scope={"exclude": ["/old/"], "block": ["/docs/a$"]})
+        await crawled(tmp_path, web, DOCS, "--yes", scope={"exclude": ["/old/"], "block": ["/docs/a$"]})
         log = crawl_log(tmp_path / "job")
         assert (log[f"{DOCS}old/b"], log[f"{DOCS}a"]) == (OUT_OF_SCOPE, BLOCKED)
         assert not {f"{DOCS}old/b", f"{DOCS}a"} & set(web.ledger.counts())

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,20 +14,29 @@ from crawler.cli.report import run_report
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.control import Control
 from crawler.outcomes.exits import ExitCode
+from crawler.reporting.accounts import Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from tests.crawler.cli.test_frontier import URLS, make_job
 
 
+class Logged(NamedTuple):
+    """What a journal writes of a visit, as far as accounts care."""
+
+    crawl_log: bytes | None
+
+
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch) -> Path:
-    """A job that was killed: its log has lines that no accounts count."""
+    """A job that was killed: lines were logged that the rows of its accounts do not count yet."""
     monkeypatch.chdir(tmp_path)
     directory = make_job(tmp_path / "jobs" / "news", URLS, fetched=1)
     lines = [
         CrawlLogEntry(logged_s=0.0, status=200, size_bytes=5, url=f"http://{host}.test/", mime="a/b", worker=1)
         for host in "aab"
     ]
-    (directory / "logs" / "crawl.log").write_bytes(b"".join(map(crawl_log_line, lines)))
+    accounts = Accounts(directory / "state", directory / "logs" / "crawl.log", lambda: 0.0)
+    accounts.append([Logged(crawl_log_line(line)) for line in lines])
+    accounts.keep()
     with SeedBook(directory / "state" / "seeds.jsonl") as book:
         book.add(Seed(url=URLS[0], source="given"))
     return directory

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,10 +61,8 @@ class Telling(Job):
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Telling]:
-    telling = Telling(tmp_path)
-    with telling.log:
-        yield telling
+def job(tmp_path: Path) -> Telling:
+    return Telling(tmp_path)
 
 
 async def lines_written(job: Telling, count: int) -> None:
