@@ -21,7 +21,7 @@ from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
 from crawler.jobs.opening import open_job
-from crawler.jobs.rounds import begin_round, current_round
+from crawler.jobs.rounds import begin_round, current_round, round_of_run
 from crawler.jobs.seeding import Marks, Seeding
 from crawler.jobs.seeds import SEED_BOOK, Book, SeedBook
 from crawler.jobs.sourcetags import SourceTags
@@ -182,6 +182,7 @@ def _recorder(run: Run, writing: Writing, archivist: Archivist | None, tags: Sou
         source_of=tags.tag_of if order.job.source_tags else lambda _: None,
         links=order.write.links,
         extra_info=order.logs.extra_info,
+        round_number=round_of_run(run.job.state),
     )
 
 
@@ -213,9 +214,9 @@ def _open_files(run: Run) -> tuple[Accounts, Writing]:
 def _begun_with(state: Path) -> int:
     """What earlier runs of the round fetched; a round that was ordered is begun: there is a Frontier for it."""
     with storage_errors(state), AccountsView(state) as view:
-        total = view.total().bytes
-        begin_round(state, total)
-        return max(total - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
+        total = view.total()
+        begin_round(state, total.bytes, total.processed)
+        return max(total.bytes - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
 
 
 def _pool(run: Run, frontier: AsyncFrontier, chain: Sequence[Processor], dispose: Dispose) -> WorkerPool:

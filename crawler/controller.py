@@ -20,7 +20,7 @@ from crawler.composition import Parts, Run, open_parts
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
 from crawler.jobs.opening import has_seeds
-from crawler.jobs.seeding import Seeding
+from crawler.jobs.rounds import round_of_run
 from crawler.jobs.seeds import Seed
 from crawler.operating.control import Answer, Control
 from crawler.operating.course import Course
@@ -36,6 +36,9 @@ from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code
 from crawler.outcomes.errors import StorageError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.portion import Portion
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.accounting import Totals
+from crawler.reporting.accounts import Accounts
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown
@@ -140,7 +143,7 @@ class CrawlController:
             self.stop(self._course.ending)
             await telling.end(self._course.why_ended)
             await self._write_reports(running)
-            return await self._facts(frontier, seeding)
+            return await self._facts(parts)
 
     def _telling(self, frontier: AsyncFrontier) -> Telling:
         log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
@@ -248,15 +251,29 @@ class CrawlController:
         self.stop(WhyEnded.SIGNAL)
         self._outside.say("draining: fetches under way may end; a second signal leaves at once")
 
-    async def _facts(self, frontier: AsyncFrontier, seeding: Seeding) -> RunFacts:
+    async def _facts(self, parts: Parts) -> RunFacts:
+        number, total = await asyncio.to_thread(self._rounds, parts.accounts)
         return RunFacts(
             job=str(self._job.directory),
             ended=self._course.why_ended,
             elapsed_s=self._clock() - self._statistics.started_s,
-            seeds=await seeding.facts(self._statistics),
+            seeds=await parts.seeding.facts(self._statistics),
             run=self._statistics,
-            frontier=await frontier.statistics(),
+            frontier=await parts.frontier.statistics(),
+            round_number=number,
+            all_rounds=total,
         )
+
+    def _rounds(self, accounts: Accounts) -> tuple[int, Totals | None]:
+        """The number of this round, and what all rounds have counted if there were others (blocks)."""
+        state = self._job.state
+        with storage_errors(state):
+            number = round_of_run(state)
+            if number == 1:
+                return number, None
+            accounts.sync()
+            with AccountsView(state) as view:
+                return number, view.total()
 
 
 async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:

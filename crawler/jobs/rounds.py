@@ -36,6 +36,11 @@ class Round(NamedTuple):
 
     number: int = 1
     bytes_before: int = 0  #: what earlier rounds fetched: limits are a round's
+    urls_before: int = 0  #: what earlier rounds processed, with robots.txt and look-ups, as the accounts count
+
+
+#: What every job begins with.
+FIRST = Round()
 
 
 def current_round(state: Path) -> Round:
@@ -43,15 +48,15 @@ def current_round(state: Path) -> Round:
     file = state / _ROUND_FILE
     try:
         said = json.loads(file.read_bytes())
-        found = Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0))
+        # A round that was begun before URLs were noted here says none: it counts those of earlier rounds as its own.
+        return Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0), _whole(said.get("urls_before", 0), 0))
     except FileNotFoundError:
-        return Round()
+        return FIRST
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RoundDamaged(
             f"{file}: damaged; restore it from a copy, or remove it: rounds are counted from 1 again then, "
             "and --size-limit counts what earlier ones fetched"
         ) from error
-    return found
 
 
 def ordered_round(state: Path) -> int | None:
@@ -94,14 +99,25 @@ def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
     sync_folder(state)
 
 
-def begin_round(state: Path, fetched_bytes: int) -> None:
+def round_of_run(state: Path) -> int:
+    """The number of the round that a run of this job fetches for: the one that is ordered, or else the one that goes on.
+
+    Raises: OSError, RoundDamaged.
+    """
+    return ordered_round(state) or current_round(state).number
+
+
+def begin_round(state: Path, fetched_bytes: int, processed_urls: int) -> None:
     """The ordered round has a Frontier: from now on it is gone on with. Without an order nothing happens.
+
+    The bytes and URLs are those of all rounds before it.
 
     Raises: OSError, RoundDamaged.
     """
     number = ordered_round(state)
     if number is None:
         return
-    replace_file(state / _ROUND_FILE, json.dumps({"number": number, "bytes_before": fetched_bytes}).encode() + b"\n")
+    begun = Round(number, fetched_bytes, processed_urls)
+    replace_file(state / _ROUND_FILE, json.dumps(begun._asdict()).encode() + b"\n")
     (state / AGAIN_MARK).unlink()
     sync_folder(state)

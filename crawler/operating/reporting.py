@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crawler.jobs.rounds import current_round
 from crawler.jobs.seeding import seed_keys, seeds_fared
 from crawler.jobs.seeds import Seed
 from crawler.operating.arguments import Arguments, Facts
@@ -64,6 +65,7 @@ async def facts_of_running(job: RunningJob, needs: frozenset[str] = ALL_NEEDS) -
         queues=await job.frontier.look(looking.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
         workers=job.board.facts() if "workers" in needs else (),
         steps=dict(job.board.times) if "workers" in needs else {},
+        round=await asyncio.to_thread(current_round, job.state),
         accounts=await or_closed(asyncio.to_thread(AccountsView, job.state)),
     )
 
@@ -107,6 +109,7 @@ def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: Sequence[SeedF
         longest=frontier.operations.longest(LONGEST_SHOWN),
         queues=frontier.operations.queues(limit=QUEUES_SHOWN),
         accounts=view,
+        round=current_round(directory / "state"),
     )
 
 

@@ -14,7 +14,7 @@ from crawler.jobs.journal import Entry, Journal
 from crawler.network.lookups import MIME, Lookup
 from crawler.outcomes.status import FetchStatus
 from crawler.processors.write import Archivist, notes_of
-from crawler.reporting.annotations import Noted
+from crawler.reporting.annotations import Noted, round_note
 from crawler.reporting.annotations import annotations_of as listed
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
 from crawler.reporting.error_log import Failure, error_line
@@ -35,6 +35,7 @@ class Recorder:
         source_of: Callable[[bytes | None], str | None] = lambda _: None,
         links: bool = False,
         extra_info: bool = False,
+        round_number: int = 1,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -42,6 +43,8 @@ class Recorder:
         self._source_of = source_of
         self._links = links
         self._extra_info = extra_info
+        self._round_number = round_number
+        self._round_note = (round_note(round_number),)
 
     async def end(self, visit: Visit, kind: OutcomeKind) -> None:
         """What is kept of a try: an ended URL has its lines, and one that failed a line of errors.
@@ -53,7 +56,7 @@ class Recorder:
             digest = None if visit.response is None else digest_text(visit.response.body.digest)
             entry = Entry(
                 crawl_log=self._log_line(visit, digest),
-                pages=page_line_of(visit, digest),
+                pages=page_line_of(visit, digest, self._round_number),
                 links=links_line(visit.lease.url, visit.lease.hops, visit.links) if self._has_links(visit) else None,
                 errors=errors,
                 exchange=visit.exchange,
@@ -80,6 +83,7 @@ class Recorder:
             end_s=response.end_s,
             digest=digest_text(response.body.digest),
             source=self._source(visit),
+            annotations=self._round_note,
             extra=self._extra(response),
         )
         exchange = None
@@ -102,6 +106,7 @@ class Recorder:
             end_s=made.end_s,
             digest=digest_text(Body.of(made.body).digest) if made.records else None,
             source=self._source(visit),
+            annotations=self._round_note,
             extra=self._extra(None),
         )
         await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
@@ -121,7 +126,7 @@ class Recorder:
             end_s=end_s,
             digest=digest,
             source=self._source(visit),
-            annotations=annotations_of(visit),
+            annotations=annotations_of(visit) + self._round_note,
             extra=self._extra(visit.response),
         )
         return crawl_log_line(entry)
@@ -178,7 +183,7 @@ class Recorder:
         return self._source_of(visit.lease.payload)
 
 
-def page_line_of(visit: Visit, digest: str | None) -> bytes | None:
+def page_line_of(visit: Visit, digest: str | None, round_number: int) -> bytes | None:
     """The line of `pages.jsonl`; None for a URL that was not answered, or that the operator's own processor stopped."""
     response = visit.response
     if response is None or visit.status <= 0 or visit.stopped_by:
@@ -192,11 +197,12 @@ def page_line_of(visit: Visit, digest: str | None) -> bytes | None:
         via=visit.lease.via,
         fetched_s=response.start_s,
         digest=digest,
+        round_number=round_number,
     )
 
 
 def annotations_of(visit: Visit) -> tuple[str, ...]:
-    """The twelfth field of `crawl.log`."""
+    """The twelfth field of `crawl.log`, but for the round, which is its last note."""
     failure = visit.failure
     duplicate, revisit = notes_of(visit.exchange)
     noted = Noted(

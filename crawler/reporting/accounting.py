@@ -56,6 +56,11 @@ class Totals:
         """Answered URLs that are no prerequisites: what quotas count."""
         return self.urls - self.prerequisites
 
+    @property
+    def processed(self) -> int:
+        """All that came to an end: answered, given up, not fetched on purpose."""
+        return self.urls + self.failures + self.disregards
+
     def add(self, more: Totals) -> None:
         """Add other totals. Written out, since it runs twice a line."""
         self.urls += more.urls

@@ -36,6 +36,11 @@ class Noted(NamedTuple):
     more: tuple[str, ...] = ()  #: of extractors and others, as they are
 
 
+def round_note(number: int) -> str:
+    """`round:2`, the last note of every line. One without it is of before lines had it."""
+    return f"round:{number}"
+
+
 def annotations_of(noted: Noted) -> tuple[str, ...]:
     """The notes, as `Nt`, cuts, `surplusBytes`, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `Q:…`, `dol:N`, `fol:N`,
     `err=Class`, `stopped=NAME`, others.

@@ -72,6 +72,7 @@ class PageFields(TypedDict):
     via: str | None
     fetched_s: float  #: epoch seconds; begin of the fetch
     digest: str | None
+    round_number: int  #: of the job's rounds; the first is 1
 
 
 def crawl_log_line(entry: CrawlLogEntry) -> bytes:
@@ -102,7 +103,7 @@ def page_line(**page: Unpack[PageFields]) -> bytes:
         f'{{"url":{encode_basestring(page["url"])},"status":{page["status"]:d},'
         f'"mime":{_text_or_null(mime or None)},"size":{page["size_bytes"]:d},'
         f'"hops":{encode_basestring(page["hops"])},"via":{_text_or_null(page["via"])},'
-        f'"fetch_time":"{_iso(page["fetched_s"])}","digest":{_text_or_null(page["digest"])}}}\n'
+        f'"fetch_time":"{_iso(page["fetched_s"])}","digest":{_text_or_null(page["digest"])},"round":{page["round_number"]:d}}}\n'
     )
     return json_line(text)
 

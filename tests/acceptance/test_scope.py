@@ -180,8 +180,8 @@ async def test_the_links_of_a_page_that_says_nofollow_are_not_followed(tmp_path)
     async with SmallWeb(NOFOLLOW) as web:
         await crawled(tmp_path, web, "http://a.test/")
         assert set(crawl_log(tmp_path / "job")) == FOLLOWED | {"http://a.test/of-rel"}
-        assert fields(tmp_path, "http://a.test/meta")[11] == "nofollow,noindex"
-        assert fields(tmp_path, "http://a.test/header")[11] == "nofollow"
+        assert fields(tmp_path, "http://a.test/meta")[11] == "nofollow,noindex,round:1"
+        assert fields(tmp_path, "http://a.test/header")[11] == "nofollow,round:1"
 
 
 async def test_the_order_may_leave_out_links_by_rel_and_take_no_notice_of_pages(tmp_path) -> None:
@@ -251,7 +251,7 @@ async def test_a_host_gets_no_more_pages_than_its_quota(tmp_path) -> None:
             statuses = sorted(status for url, status in log.items() if f"//{host}/" in url)
             assert statuses == [OVER_QUOTA] * 8 + [200] * 5
         over = next(url for url, status in log.items() if status == OVER_QUOTA)
-        assert fields(tmp_path, over)[11] == "Q:pages_per_host"
+        assert fields(tmp_path, over)[11] == "Q:pages_per_host,round:1"
         assert "it is disregarded with status -5003 over a quota" in await why(tmp_path, over)
 
 

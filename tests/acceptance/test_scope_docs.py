@@ -218,7 +218,7 @@ async def test_functions_that_fail_cost_their_url_or_link_and_not_the_crawl(tmp_
             **{f"http://a.test/{name}": -5 for name in SPOILT},
         }
         logged = (tmp_path / "job/logs/crawl.log").read_text().splitlines()
-        assert [line.split()[11] for line in logged if line.split()[3] == "http://a.test/"] == ["fol:2"]
+        assert [line.split()[11] for line in logged if line.split()[3] == "http://a.test/"] == ["fol:2,round:1"]
         assert sum("err=OwnFunctionFailed,processor=ours:processor" in line for line in logged) == len(SPOILT)
         errors = [json.loads(line) for line in (tmp_path / "job/logs/errors.jsonl").read_text().splitlines()]
         assert {entry["url"].rpartition("/")[2]: entry["message"] for entry in errors} == LOST | {

@@ -674,6 +674,6 @@ async def test_a_page_that_always_breaks_off_is_kept_and_its_host_goes_on(tmp_pa
     (answer,) = [read for read in read_by_warcio(path) if (read.kind, read.url) == ("response", SEED)]
     assert answer.fields["WARC-Truncated"] == "disconnect"
     log = (tmp_path / "job" / "logs" / "crawl.log").read_text().splitlines()
-    assert [line.split()[1:12:10] for line in log if line.split()[3] == SEED] == [["200", "3t,midFetchTrunc"]]
+    assert [line.split()[1:12:10] for line in log if line.split()[3] == SEED] == [["200", "3t,midFetchTrunc,round:1"]]
     errors = [json.loads(line) for line in (tmp_path / "job" / "logs" / "errors.jsonl").read_text().splitlines()]
     assert [(line["status"], line["attempt"]) for line in errors] == [(-3, 1), (-3, 2)]

@@ -95,7 +95,7 @@ async def test_a_processor_that_raises_ends_its_page_with_minus_5_and_the_worker
         with structlog.testing.capture_logs() as events:
             await Crawl(frontier, journal, process).run()
         assert frontier.core.is_done
-    assert log_of(tmp_path) == {URLS[0]: (-5, "err=KeyError"), **dict.fromkeys(URLS[1:], (200, "-"))}
+    assert log_of(tmp_path) == {URLS[0]: (-5, "err=KeyError,round:1"), **dict.fromkeys(URLS[1:], (200, "round:1"))}
     assert [(event["event"], event["url"], event["log_level"]) for event in events] == [
         ("processor failed", URLS[0], "error")
     ]
@@ -110,7 +110,7 @@ async def test_a_failed_fetch_ends_its_page_with_its_status(tmp_path, journal) -
     async with memory_frontier(*URLS[:2]) as frontier:
         with structlog.testing.capture_logs() as events:
             await Crawl(frontier, journal, process).run()
-    assert log_of(tmp_path) == dict.fromkeys(URLS[:2], (-7, "-"))
+    assert log_of(tmp_path) == dict.fromkeys(URLS[:2], (-7, "round:1"))
     assert events == []
 
 
@@ -251,7 +251,7 @@ async def test_a_worker_cancelled_in_the_disposition_finishes_it_first(tmp_path,
             await task
         assert frontier.core.statistics().done == 1
         assert crawl.statistics.active == 0
-    assert log_of(tmp_path) == {URLS[0]: (200, "-")}
+    assert log_of(tmp_path) == {URLS[0]: (200, "round:1")}
 
 
 # The limit of pages

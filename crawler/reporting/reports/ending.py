@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crawler.jobs.job import JobFolder
 from crawler.orders.quantities import format_bytes
 from crawler.outcomes.status import describe
+from crawler.reporting.accounting import Totals
 from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.statistics import CrawlStatistics
 from frontier.operating.statistics import FrontierCounts, FrontierStatistics
@@ -32,7 +33,9 @@ class RunFacts(NamedTuple):
     elapsed_s: float
     seeds: list[SeedFact]
     run: CrawlStatistics
-    frontier: FrontierStatistics
+    frontier: FrontierStatistics  #: of the round
+    round_number: int = 1
+    all_rounds: Totals | None = None  #: from the second round on
 
 
 def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) -> str:
@@ -57,7 +60,7 @@ def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) ->
 
 
 def crawl_report(facts: RunFacts) -> str:
-    """The crawl summary: this run, and the job as a whole."""
+    """The crawl summary: this run, its round from the second on, and the job as a whole."""
     run, frontier = facts.run, facts.frontier
     answered = sum(seed.is_answered for seed in facts.seeds)
     rate = run.pages / facts.elapsed_s if facts.elapsed_s else 0.0
@@ -68,7 +71,7 @@ def crawl_report(facts: RunFacts) -> str:
         ("seeds", f"{answered} answered, {len(facts.seeds) - answered} not"),
         ("this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"),
         ("fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"),
-        ("job so far", f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"),
+        *_so_far(facts),
         ("still queued", f"{frontier.pending + frontier.in_flight}"),
         *_held_back(frontier),
         (
@@ -80,6 +83,17 @@ def crawl_report(facts: RunFacts) -> str:
     lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
     lines += [f"{number:>14} {mime}" for mime, number in _mime_types(run.by_mime)]
     return "\n".join(lines) + "\n"
+
+
+def _so_far(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """A Frontier counts its round; the accounts, which the other reports show, count all of them."""
+    frontier, total = facts.frontier, facts.all_rounds
+    of_round = f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"
+    if total is None:
+        yield "job so far", of_round
+        return
+    yield f"round {facts.round_number}", of_round
+    yield "all rounds", f"{total.pages} pages, {total.failures} failed, {total.disregards} excluded"
 
 
 def _held_back(frontier: FrontierStatistics) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from crawler.jobs.rounds import FIRST, Round
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.statistics import StepTime, WorkerFact
@@ -20,6 +21,7 @@ class JobFacts:
     status: str  #: why it ended, or that it runs, in words
     now_s: float  #: epoch seconds
     accounts: AccountsView
+    round: Round = FIRST  #: of the job's rounds
     seeds: Sequence[SeedFact] = ()
     frontier: FrontierStatistics | None = None
     longest: Sequence[QueueView] = ()  #: the longest queues

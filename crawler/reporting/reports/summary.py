@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from crawler.jobs.rounds import Round
+from crawler.reporting.accounting import Totals
 from crawler.reporting.reports.facts import JobFacts
 from crawler.reporting.reports.table import Cell, Report
 from frontier.operating.statistics import FrontierStatistics
@@ -20,11 +22,14 @@ def _rows(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     crawled = sum(seed.is_answered for seed in facts.seeds)
     yield "Crawl Name", facts.name
     yield "Crawl Status", facts.status
+    if facts.round.number > 1:
+        yield "Round", facts.round.number
+        yield "URIs Processed in This Round", processed_in(facts.round, total)
     yield "Duration Time", duration_words(duration_s)
     yield "Total Seeds Crawled", crawled
     yield "Total Seeds not Crawled", len(facts.seeds) - crawled
     yield "Total Hosts Crawled", facts.accounts.hosts_visited()
-    yield "URIs Processed", total.urls + total.failures + total.disregards
+    yield "URIs Processed", total.processed
     yield "URIs Crawled successfully", total.urls
     yield "URIs Failed to Crawl", total.failures
     yield "URIs Disregarded", total.disregards
@@ -38,6 +43,11 @@ def _rows(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     yield "Not-modified Bytes", total.not_modified_bytes
     yield "URIs/sec", total.urls / duration_s if duration_s > 0 else 0.0
     yield "KB/sec", total.bytes / 1024 / duration_s if duration_s > 0 else 0.0
+
+
+def processed_in(round_: Round, total: Totals) -> int:
+    """URLs that the round has processed, of what all rounds have; fewer are known where the accounts were removed."""
+    return max(total.processed - round_.urls_before, 0)
 
 
 def _shared(frontier: FrontierStatistics | None) -> Iterator[tuple[str, Cell]]:

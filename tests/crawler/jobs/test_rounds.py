@@ -8,7 +8,7 @@ import pytest
 
 from crawler.jobs import rounds
 from crawler.jobs.job import JobFolder
-from crawler.jobs.rounds import Round, RoundDamaged, begin_round, current_round, ordered_round
+from crawler.jobs.rounds import Round, RoundDamaged, begin_round, current_round, ordered_round, round_of_run
 from crawler.outcomes.errors import JobUnfinished
 from crawler.outcomes.exits import ExitCode
 
@@ -51,8 +51,9 @@ def test_a_round_is_ordered_until_it_is_begun(directory: Path) -> None:
         assert job.new_round == 2
     assert "frontier.db" not in names(directory)
     (state / "frontier.db").write_text("whole")
-    begin_round(state, 700)
-    assert (current_round(state), ordered_round(state)) == (Round(2, 700), None)
+    assert round_of_run(state) == 2
+    begin_round(state, 700, 30)
+    assert (current_round(state), ordered_round(state), round_of_run(state)) == (Round(2, 700, 30), None, 2)
     with JobFolder.open(directory) as job:
         assert job.new_round is None
     assert (state / "frontier.db").read_text() == "whole"
@@ -60,8 +61,15 @@ def test_a_round_is_ordered_until_it_is_begun(directory: Path) -> None:
 
 def test_beginning_without_an_order_changes_nothing(directory: Path) -> None:
     """Every run says that it has begun; the first round has no number written down."""
-    begin_round(directory / "state", 700)
-    assert current_round(directory / "state") == Round(1, 0)
+    begin_round(directory / "state", 700, 30)
+    assert current_round(directory / "state") == Round(1, 0, 0)
+    assert round_of_run(directory / "state") == 1
+
+
+def test_a_round_that_was_begun_before_urls_were_noted_goes_on(directory: Path) -> None:
+    """It counts the URLs of the rounds before as its own."""
+    (directory / "state" / "round.json").write_text('{"number": 2, "bytes_before": 700}')
+    assert current_round(directory / "state") == Round(2, 700, 0)
 
 
 def test_a_removal_that_was_broken_off_is_gone_on_with(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,7 +266,7 @@ async def test_a_page_has_a_line_in_both_files(tmp_path, journal) -> None:
         assert frontier.core.pending == 1
         assert ended.statistics.pages == 1
     log, pages = lines(tmp_path)
-    assert log == [f"200          3 {URL} - - text/html #007 20260101000000000+250 {ABC_DIGEST} - -"]
+    assert log == [f"200          3 {URL} - - text/html #007 20260101000000000+250 {ABC_DIGEST} - round:1"]
     assert pages == [
         {
             "url": URL,
@@ -277,6 +277,7 @@ async def test_a_page_has_a_line_in_both_files(tmp_path, journal) -> None:
             "via": None,
             "fetch_time": "2026-01-01T00:00:00.000Z",
             "digest": ABC_DIGEST,
+            "round": 1,
         }
     ]
 
@@ -313,7 +314,7 @@ async def test_a_url_that_got_no_answer_has_a_line_in_crawl_log_alone(tmp_path, 
     async with memory_frontier(URL) as frontier:
         failure = NameNotFound("no such name").timed(START_S, END_S)
         assert await Ended(frontier, journal).end(failure=failure) is FAILED
-    assert lines(tmp_path) == ([f"-1          - {URL} - - unknown #007 20260101000000000+250 - - -"], [])
+    assert lines(tmp_path) == ([f"-1          - {URL} - - unknown #007 20260101000000000+250 - - round:1"], [])
 
 
 async def test_a_broken_page_is_no_page_though_it_was_answered(tmp_path, journal) -> None:
@@ -321,7 +322,7 @@ async def test_a_broken_page_is_no_page_though_it_was_answered(tmp_path, journal
     async with memory_frontier(URL) as frontier:
         await Ended(frontier, journal).end(response=response(200, b"abc"), broken=KeyError("odd"))
     log, pages = lines(tmp_path)
-    assert log == [f"-5          3 {URL} - - unknown #007 20260101000000000+250 {ABC_DIGEST} - err=KeyError"]
+    assert log == [f"-5          3 {URL} - - unknown #007 20260101000000000+250 {ABC_DIGEST} - err=KeyError,round:1"]
     assert pages == []
 
 
@@ -334,7 +335,7 @@ async def test_a_url_that_is_given_up_for_its_robots_txt_was_never_fetched(tmp_p
             assert await ended.end(response=answer, ending=Ending.UNRULED) is DEFERRED
         assert await ended.end(failure=RobotsUnavailable("not now")) is FAILED
         assert ended.statistics.retries == 0
-    assert lines(tmp_path) == ([f"-61          - {URL} - - unknown #007 - - - -"], [])
+    assert lines(tmp_path) == ([f"-61          - {URL} - - unknown #007 - - - round:1"], [])
 
 
 @pytest.mark.parametrize(
@@ -386,7 +387,7 @@ async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal
         await ended.dispose.note_robots(one, f"{URL}robots.txt", answer)
         frontier.release(one.lease)
         assert (ended.statistics.robots, ended.statistics.pages) == (1, 0)
-    log = f"200          3 {URL}robots.txt P {URL} text/plain #007 20260101000000000+250 {ABC_DIGEST} - -"
+    log = f"200          3 {URL}robots.txt P {URL} text/plain #007 20260101000000000+250 {ABC_DIGEST} - round:1"
     assert lines(tmp_path) == ([log], [])
 
 
@@ -395,9 +396,9 @@ async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal
     [
         (
             (AddressRecord("A", "192.0.2.1", 300),),
-            f"1         42 dns:a.test LP {URL} text/dns #007 20260101000000000+500 sha1:{{digest}} - -",
+            f"1         42 dns:a.test LP {URL} text/dns #007 20260101000000000+500 sha1:{{digest}} - round:1",
         ),
-        ((), f"-1          - dns:a.test LP {URL} unknown #007 20260101000000000+500 - - -"),
+        ((), f"-1          - dns:a.test LP {URL} unknown #007 20260101000000000+500 - - round:1"),
     ],
 )
 async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, records, line) -> None:

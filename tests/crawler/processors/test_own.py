@@ -207,7 +207,7 @@ async def test_a_page_that_a_function_has_spoilt_can_be_recorded(tmp_path, monke
     await Recorder(journal, clock).end(one, OutcomeKind.FAILED)
     await journal.close()
     line = (tmp_path / "crawl.log").read_text().split()
-    assert (line[1], line[11]) == ("-5", f"err=OwnFunctionFailed,processor={HERE}:spoiler")
+    assert (line[1], line[11]) == ("-5", f"err=OwnFunctionFailed,processor={HERE}:spoiler,round:1")
     assert f"processor {HERE}:spoiler has spoilt visit.response.body" in (tmp_path / "errors.jsonl").read_text()
 
 
@@ -220,7 +220,7 @@ async def test_a_page_that_it_stops_has_its_line_in_the_log_and_no_other(tmp_pat
     await Recorder(journal, clock, links=True).end(one, OutcomeKind.DONE)
     await journal.close()
     line = (tmp_path / "crawl_log").read_text().split()
-    assert (line[1], line[11]) == ("200", f"stopped={HERE}:stop")
+    assert (line[1], line[11]) == ("200", f"stopped={HERE}:stop,round:1")
     assert [(tmp_path / name).read_bytes() for name in ("pages", "links")] == [b"", b""]
 
 

@@ -163,23 +163,28 @@ def test_a_page_is_one_compact_json_object() -> None:
         via=None,
         fetched_s=AT_S,
         digest="sha1:AB",
+        round_number=3,
     )
     assert line == (
         b'{"url":"http://a.test/","status":200,"mime":"text/html","size":17,"hops":"' + b"L" * 60 + b'",'
-        b'"via":null,"fetch_time":"2026-11-20T11:22:33.456Z","digest":"sha1:AB"}\n'
+        b'"via":null,"fetch_time":"2026-11-20T11:22:33.456Z","digest":"sha1:AB","round":3}\n'
     )
 
 
 def test_a_page_without_a_type_has_none() -> None:
     """Not the words of crawl.log: JSON can say nothing."""
-    line = page_line(url="u", status=200, mime="", size_bytes=0, hops="", via="v", fetched_s=0, digest=None)
+    line = page_line(
+        url="u", status=200, mime="", size_bytes=0, hops="", via="v", fetched_s=0, digest=None, round_number=1
+    )
     assert json.loads(line)["mime"] is None
 
 
 @given(TEXT, TEXT, st.none() | TEXT)
 def test_a_page_line_is_utf_8_and_reads_back(url: str, mime: str, via: str | None) -> None:
     """Whatever the texts hold, it is one line."""
-    line = page_line(url=url, status=200, mime=mime, size_bytes=1, hops="", via=via, fetched_s=1.0, digest=None)
+    line = page_line(
+        url=url, status=200, mime=mime, size_bytes=1, hops="", via=via, fetched_s=1.0, digest=None, round_number=1
+    )
     read = json.loads(line.decode())
     assert line.count(b"\n") == 1
     assert (read["url"], read["via"]) == (url, via)
@@ -187,7 +192,9 @@ def test_a_page_line_is_utf_8_and_reads_back(url: str, mime: str, via: str | Non
 
 def test_half_a_surrogate_pair_does_not_stop_the_journal() -> None:
     """It cannot be written in UTF-8; a question mark stands for it."""
-    line = page_line(url="a\ud800", status=200, mime="", size_bytes=1, hops="", via=None, fetched_s=1.0, digest=None)
+    line = page_line(
+        url="a\ud800", status=200, mime="", size_bytes=1, hops="", via=None, fetched_s=1.0, digest=None, round_number=1
+    )
     assert json.loads(line)["url"] == "a?"
     entry = CrawlLogEntry(logged_s=0.0, status=200, url="a\ud800", worker=1)
     assert b" a%ED%A0%80 " in crawl_log_line(entry)
@@ -227,11 +234,19 @@ def test_a_page_line_is_what_the_library_makes_of_its_fields(
 ) -> None:
     """Byte for byte, but for controls that it leaves raw."""
     line = page_line(
-        url=url, status=-2, mime=mime, size_bytes=3, hops="LE", via=via, fetched_s=fetched_s, digest="sha1:A"
+        url=url,
+        status=-2,
+        mime=mime,
+        size_bytes=3,
+        hops="LE",
+        via=via,
+        fetched_s=fetched_s,
+        digest="sha1:A",
+        round_number=2,
     )
     kind = re.split(r"[\s;,]", mime, maxsplit=1)[0] or None
     fields = {"url": url, "status": -2, "mime": kind, "size": 3, "hops": "LE", "via": via}
-    fields |= {"fetch_time": iso(fetched_s), "digest": "sha1:A"}
+    fields |= {"fetch_time": iso(fetched_s), "digest": "sha1:A", "round": 2}
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     text = re.sub("[\x7f-\x9f\u2028\u2029]", lambda raw: f"\\u{ord(raw[0]):04x}", text)
     assert line == f"{text}\n".encode("utf-8", "replace")
@@ -240,6 +255,8 @@ def test_a_page_line_is_what_the_library_makes_of_its_fields(
 def test_nothing_in_a_page_line_is_obeyed_by_a_terminal() -> None:
     """C1 controls, of which U+009B begins a command, and DEL are escaped; the text reads back as it was."""
     odd = "".join(map(chr, range(0xA0))) + "\u2028"
-    line = page_line(url="u", status=200, mime="", size_bytes=1, hops="", via=odd, fetched_s=1.0, digest=None)
+    line = page_line(
+        url="u", status=200, mime="", size_bytes=1, hops="", via=odd, fetched_s=1.0, digest=None, round_number=1
+    )
     assert line.decode().removesuffix("\n").isprintable()
     assert json.loads(line)["via"] == odd

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawler.cli.report_options import NAMES
+from crawler.jobs.rounds import Round
 from crawler.outcomes.errors import NoFolder, UsageError, storage_errors
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounts import Accounts
@@ -206,6 +207,16 @@ def test_the_summary_of_a_crawl_that_shares_a_filter_says_what_others_have(facts
     shared = FRONTIER._replace(seen={"shared_left": 113.0, "shared_twice": 40.0})
     text = "".join(text_lines(REPORTS["crawl-summary"].make(replace(facts, frontier=shared))))
     assert "Not-modified URIs: 1\nLinks left to other crawls: 113\nURIs taken by another crawl, too: 40\nTotal" in text
+
+
+def test_the_summary_of_a_further_round_counts_it_apart(facts) -> None:
+    """All other rows are of all rounds; a round of before accounts were removed has counted nothing."""
+    later = replace(facts, round=Round(2, urls_before=4))
+    text = "".join(text_lines(REPORTS["crawl-summary"].make(later)))
+    assert "\nRound: 2\nURIs Processed in This Round: 2\nDuration" in text
+    assert "URIs Processed: 6\n" in text
+    text = "".join(text_lines(REPORTS["crawl-summary"].make(replace(later, round=Round(2, urls_before=7)))))
+    assert "URIs Processed in This Round: 0\n" in text
 
 
 def test_the_readme_names_the_reports_as_they_are() -> None:

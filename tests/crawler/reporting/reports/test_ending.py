@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from crawler.jobs.job import JobFolder
+from crawler.reporting.accounting import Totals
 from crawler.reporting.reports import (
     SEEDS_SHOWN,
     RunFacts,
@@ -28,7 +29,7 @@ SHUT = SeedFact("http://c.test/", -9998, "", None)
 UNTRIED = SeedFact("http://z.test/", 0, "", None)
 
 
-def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, retired=0, leases_lost=0):
+def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, retired=0, leases_lost=0, **rounds):
     return RunFacts(
         job=job,
         ended="finished: nothing is queued",
@@ -61,6 +62,7 @@ def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, ret
             why_idle="",
             seen={"expected_lost": lost},
         ),
+        **rounds,
     )
 
 
@@ -104,6 +106,10 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
 @pytest.mark.parametrize(
     ("given", "line"),
     [
+        (
+            {"round_number": 2, "all_rounds": Totals(urls=2003, prerequisites=3, failures=9, disregards=8)},
+            "round 2        900 pages, 5 failed, 6 excluded\nall rounds     2000 pages, 9 failed, 8 excluded\nstill",
+        ),
         ({"elapsed_s": 0.0}, "fetched        3.0 MiB, 0.0 pages/s\n"),
         ({"lost": 1e-9}, "lost to dedup  nothing\n"),
         ({"lost": 1e-6}, "lost to dedup  1e-06 URLs expected\n"),
