@@ -72,16 +72,16 @@ def _run(command: FrontierCommand) -> None:
     if facts is not None:
         _show(command, facts, is_running=True)
         return
-    if shares_of(directory):
-        with opened_job(directory) as stopped:
-            _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
-        return
-    prepared = _prepared(command)
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
     # What is changed is never a copy.
     to_be_opened = to_be_read(directory) if reads else nullcontext(directory)
+    if shares_of(directory):
+        with to_be_opened as place, opened_job(place) as stopped:
+            _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
+        return
+    prepared = _prepared(command)
     with to_be_opened as place, opened(place) as (frontier, order):
         if not reads:
             unfinish_job_of(place)

@@ -114,7 +114,7 @@ def _left(directory: Path) -> Facts:
     whose = None if share is None else {"number": share.share, "of": share.shares, "job": str(share.job)}
     trouble = last_logged(directory, now_s)
     if shares_of(directory):
-        with opened_job(directory) as shared:
+        with to_be_read(directory) as place, opened_job(place) as shared:
             return stopped_facts(job, shared.answer("ls", {"limit": 0})["totals"], trouble, is_done=shared.is_done)
     with to_be_read(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]

@@ -39,7 +39,7 @@ def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if answer is not None:
         return answer
     if shares_of(directory):
-        with opened_job(directory) as job:
+        with to_be_read(directory) as place, opened_job(place) as job:
             return job.report(arguments)
     with (
         to_be_read(directory) as place,

@@ -105,13 +105,19 @@ def _copy(directory: Path, copy: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise JobInUse(directory, who_holds(directory)[1]) from error
-        (copy / "state").mkdir(parents=True)
-        for path in (directory / ORDER_FILE, *(directory / "state").rglob("*")):
-            target = copy / path.relative_to(directory)
-            if path.is_dir():
-                target.mkdir()
-            elif path.is_file() and not path.name.startswith(_LEFT):
-                shutil.copyfile(path, target)
+        for part in (directory, *(share for share in directory.glob("shares/*") if (share / "state").is_dir())):
+            _copy_part(part, copy / part.relative_to(directory))
+
+
+def _copy_part(directory: Path, copy: Path) -> None:
+    """A job's own, or one share's."""
+    (copy / "state").mkdir(parents=True)
+    for path in (directory / ORDER_FILE, *(directory / "state").rglob("*")):
+        target = copy / path.relative_to(directory)
+        if path.is_dir():
+            target.mkdir()
+        elif path.is_file() and not path.name.startswith(_LEFT):
+            shutil.copyfile(path, target)
     logs = (directory / "logs").resolve()
     if logs.is_dir():
         (copy / "logs").symlink_to(logs)

@@ -23,7 +23,6 @@ from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_errors
 from crawler.processes.folders import SHARES, shares_of
-from crawler.processes.gathering import gather
 from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from crawler.processes.reopening import facts_of_shares_open, opened_shares
 from crawler.reporting.account_reading import AccountsView
@@ -75,10 +74,8 @@ class StoppedJob:
     def report(self, given: Arguments) -> Facts:
         """As `operating.reporting.report_of_stopped`. Raises: UsageError, StorageError."""
         kind, limit = report_kind(given.get("name")), report_limit(given)
-        folders = shares_of(self.directory)
-        gather(self.directory, folders)
         state, now_s = self.directory / "state", self.shares[0].now_s()
-        sum_accounts(state, [share / "state" for share in folders], (now_s, now_s))  # looking is no run of the crawl
+        sum_accounts(state, [share / "state" for share in shares_of(self.directory)], (now_s, now_s))  # looking is no run of the crawl
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
             fared = fared_of_stopped(list(book), self._key, self.shares) if "seeds" in kind.needs else []
             facts = facts_of_shares_open(self.directory, self.shares, fared, view)

@@ -271,15 +271,18 @@ def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
 
 
 @needs_small_disk
-def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path):
+@pytest.mark.parametrize(("processes", "size"), [(1, "6m"), (2, "24m")])
+def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path, processes, size):
     """What only reads, works; what changes the job, and a crawl, end with 3; later nothing is missing."""
     looks = ("status", "report", "frontier ls", "frontier dump", "why")
     changes = ("frontier block", "add")
     more = {"why": "$seed", "add": "$seed?x", "frontier block": "a.test"}
+    where = {"frontier dump": "disk/job/shares/0"} if processes > 1 else {}
     asked = "\n".join(
-        f"anabranch {verb.replace(' ', '-')} {verb} disk/job {more.get(verb, '')}" for verb in (*looks, *changes)
+        f"anabranch {verb.replace(' ', '-')} {verb} {where.get(verb, 'disk/job')} {more.get(verb, '')}"
+        for verb in (*looks, *changes)
     )
-    options = f"{FILL} -s dedup.expect=1000"
+    options = f"{FILL} -s dedup.expect=1000 --processes {processes}"
     story = f"""
 anabranch() {{ name=$1; shift; {sys.executable} -m crawler "$@" > $name.out 2> $name.err; echo $? > $name.code; }}
 seed=http://127.0.0.1:$(cat port)/index.html
@@ -290,7 +293,7 @@ crawl full "{options} --limit 0"
 rm disk/fill
 crawl last "{options} --limit 0"
 """
-    on_small_disk(tmp_path, 20, "6m", story)
+    on_small_disk(tmp_path, 20, size, story)
     for verb in looks:
         assert said(tmp_path, verb.replace(" ", "-")) == (0, ""), verb
         assert (tmp_path / f"{verb.replace(' ', '-')}.out").read_text()
