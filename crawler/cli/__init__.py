@@ -6,6 +6,7 @@ Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlche
 from __future__ import annotations
 
 import errno
+import resource
 import signal
 import sys
 
@@ -15,6 +16,8 @@ _EXHAUSTED = {
     errno.ENFILE: "the system has too many open files; end what needs them and run the same command again",
     errno.ENOMEM: "not enough memory; raise the limit (ulimit -v), or free some, and run the same command again",
 }
+#: Bytes of addresses that the libraries of a crawl take: with less they fail in ways that name nothing.
+_LEAST_ADDRESSES = 256 << 20
 #: What the loader says of a library that finds no room.
 _NO_ROOM = ("failed to map segment", "Cannot allocate memory")
 
@@ -26,6 +29,7 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _require_addresses()
     try:
         from crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
 
@@ -41,6 +45,17 @@ def main() -> None:
     finally:
         # The interpreter's own end takes up to half a second, in which a signal would put 143 in the place of the code.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _require_addresses() -> None:
+    """Ends the process with 1 if it may not have the memory that is needed to load a command."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
+        sys.stderr.write(
+            f"anabranch: the process may have {limit >> 10} KiB of addresses, {_LEAST_ADDRESSES >> 10} are needed; "
+            "raise the limit (ulimit -v) and run the same command again\n"
+        )
+        sys.exit(1)
 
 
 def _exhausted(error: BaseException | None) -> str | None:

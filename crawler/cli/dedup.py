@@ -69,6 +69,12 @@ FLAGS = {name: flag for name, flag in OPTIONS.items() if name != "kind"} | {
     "leaf_bits": "--false-positive: leaf_bits",
 }
 
+#: What a process may have no more of -> what to do.
+_LIMITS = {
+    errno.ENOMEM: "; raise the limit of memory (ulimit -v), or expect fewer with --expect",
+    errno.EMFILE: "; raise the limit of open files (ulimit -n)",
+}
+
 
 def run_dedup(command: DedupCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
@@ -114,7 +120,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         named = error.filename
         thing = os.fsdecode(named) + ": " if isinstance(named, str | bytes) else ""
-        return thing + error.strerror[:1].lower() + error.strerror[1:]
+        return thing + error.strerror[:1].lower() + error.strerror[1:] + _LIMITS.get(error.errno or 0, "")
     return str(error)
 
 

@@ -12,6 +12,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 #: Ending of files that are being written; such a file means nothing and may be removed. It is that of `frontier.embedding`,
 #: which is not imported for it: orders are read without the Frontier.
@@ -64,6 +65,19 @@ def replace_file(path: Path, data: bytes) -> None:
             unfinished.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def checked_line(text: bytes) -> bytes:
+    """`CRC-32 in hex, a space, text` and a newline: what is changed in it later is noticed."""
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def checked_text(line: bytes) -> bytes:
+    """What such a line says. Raises: ValueError if it is not as it was written."""
+    text = line[9:-1]
+    if line != checked_line(text):
+        raise ValueError("not as it was written")
+    return text
 
 
 def append_to(path: Path, data: bytes, head: bytes = b"") -> None:

@@ -13,7 +13,7 @@ from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import replace_file, sync_folder
+from crawler.jobs.durablefiles import checked_line, checked_text, replace_file, sync_folder
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
 
@@ -47,8 +47,9 @@ def current_round(state: Path) -> Round:
     """The round of a job that has begun it. Raises: OSError, RoundDamaged."""
     file = state / _ROUND_FILE
     try:
-        said = json.loads(file.read_bytes())
-        # A round that was begun before URLs were noted here says none: it counts those of earlier rounds as its own.
+        written = file.read_bytes()
+        said = json.loads(written if written.startswith(b"{") else checked_text(written))
+        # A round that an earlier version began has no checksum and no URLs: it counts those of earlier rounds as its own.
         return Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0), _whole(said.get("urls_before", 0), 0))
     except FileNotFoundError:
         return FIRST
@@ -118,6 +119,6 @@ def begin_round(state: Path, fetched_bytes: int, processed_urls: int) -> None:
     if number is None:
         return
     begun = Round(number, fetched_bytes, processed_urls)
-    replace_file(state / _ROUND_FILE, json.dumps(begun._asdict()).encode() + b"\n")
+    replace_file(state / _ROUND_FILE, checked_line(json.dumps(begun._asdict()).encode()))
     (state / AGAIN_MARK).unlink()
     sync_folder(state)

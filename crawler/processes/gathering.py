@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.jobs.durablefiles import AppendOnlyFile, end_of_last_line, replace_file
-from crawler.outcomes.errors import storage_errors
+from crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, end_of_last_line, replace_file
+from crawler.outcomes.errors import CrawlerError, storage_errors
+from crawler.outcomes.exits import ExitCode
 
 #: The job's files that shares have parts of; the first is ordered by time.
 CRAWL_LOG = "logs/crawl.log"
@@ -28,15 +29,47 @@ _CHUNK_BYTES = 1 << 20
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
+class GatheringDamaged(CrawlerError):
+    """Nobody knows what of the shares' logs the job's own have: nothing is cut, and nothing is gathered twice."""
+
+    exit_code: ExitCode = ExitCode.BAD_ORDER
+
+    def __init__(self, note: Path, what: str, files: Sequence[Path]) -> None:
+        names = ", ".join(str(file) for file in files if file.exists())
+        super().__init__(
+            f"{note}: {what}; restore it from a copy, or remove it and move {names} away: "
+            "these are gathered anew then, from what the shares have"
+        )
+
+
 def gather(job: Path, shares: Sequence[Path]) -> None:
-    """Bring the job's files up to date (blocks). Raises: StorageError."""
-    place = job / "state" / _PLACES
-    with storage_errors(place):
-        places: dict[str, Any] = json.loads(place.read_bytes()) if place.exists() else {}
+    """Bring the job's files up to date (blocks). Raises: StorageError, GatheringDamaged."""
+    note = job / "state" / _PLACES
+    with storage_errors(note):
+        places = _noted(note, [job / name for name in GATHERED])
         for name in GATHERED:
             if any((share / name).exists() for share in shares):
                 places[name] = _gathered(job / name, [share / name for share in shares], places.get(name, {}))
-                replace_file(place, json.dumps(places).encode())
+                _note(note, places)
+
+
+def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """The places by file; where nothing was ever gathered, this is noted first. Raises: OSError, GatheringDamaged."""
+    if not note.exists():
+        if any(file.exists() and file.stat().st_size for file in files):
+            raise GatheringDamaged(note, "missing", files)
+        _note(note, {})
+    written = note.read_bytes()
+    try:
+        # An earlier version wrote no checksum.
+        places: dict[str, Any] = json.loads(written if written.startswith(b"{") else checked_text(written))
+    except (ValueError, RecursionError) as error:
+        raise GatheringDamaged(note, "damaged", files) from error
+    return places
+
+
+def _note(note: Path, places: Mapping[str, Any]) -> None:
+    replace_file(note, checked_line(json.dumps(places).encode()))
 
 
 class _Part(NamedTuple):

@@ -75,7 +75,9 @@ class StoppedJob:
         """As `operating.reporting.report_of_stopped`. Raises: UsageError, StorageError."""
         kind, limit = report_kind(given.get("name")), report_limit(given)
         state, now_s = self.directory / "state", self.shares[0].now_s()
-        sum_accounts(state, [share / "state" for share in shares_of(self.directory)], (now_s, now_s))  # looking is no run of the crawl
+        sum_accounts(
+            state, [share / "state" for share in shares_of(self.directory)], (now_s, now_s)
+        )  # looking is no run of the crawl
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
             fared = fared_of_stopped(list(book), self._key, self.shares) if "seeds" in kind.needs else []
             facts = facts_of_shares_open(self.directory, self.shares, fared, view)

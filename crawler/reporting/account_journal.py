@@ -1,9 +1,9 @@
 """`state/accounts.journal`: what was logged and is not in `accounts.sqlite` yet, so that no count hangs on a log.
 
-A line is `CRC-32 in hex, a space, text`. The text of the first line is JSON: the file's `base`, and of accounts that were
-closed in order the size and CRC-32 of `accounts.sqlite`, their `seal`. Every other line is one group of a journal: its lines
-of crawl.log, parted by tabs. A place is counted from the job's first group on, across all files that the journal has had:
-`base` and the bytes behind the first line. The rows of accounts.sqlite say up to which place they count.
+Each line has its checksum (`durablefiles.checked_line`). The text of the first line is JSON: the file's `base`, and of
+accounts that were closed in order the size and CRC-32 of `accounts.sqlite`, their `seal`. Every other line is one group of a
+journal: its lines of crawl.log, parted by tabs. A place is counted from the job's first group on, across all files that the
+journal has had: `base` and the bytes behind the first line. The rows of accounts.sqlite say up to which place they count.
 
 So a kill leaves whole lines, of which those behind that place are counted when the accounts are opened, and maybe a torn one
 that nobody was told of. Anything else was done by somebody else, and is damage.
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
 
-from crawler.jobs.durablefiles import AppendOnlyFile, replace_file
+from crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, replace_file
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
 
@@ -64,7 +64,7 @@ class AccountsJournal:
         try:
             with path.open("rb") as lines:
                 head = lines.readline()
-            said = json.loads(_text(head))
+            said = json.loads(checked_text(head))
             self.base, seal = int(said["base"]), said["seal"]
         except (ValueError, KeyError, TypeError) as error:
             raise AccountsDamaged(path, "damaged") from error
@@ -96,7 +96,7 @@ class AccountsJournal:
                     return  # torn: nobody was told that it counts
                 place += len(line)
                 try:
-                    yield [part + b"\n" for part in _text(line).split(b"\t")], place
+                    yield [part + b"\n" for part in checked_text(line).split(b"\t")], place
                 except ValueError as error:
                     raise AccountsDamaged(self._path, "damaged") from error
 
@@ -111,7 +111,7 @@ class AccountsJournal:
     def append(self, lines: Sequence[bytes]) -> None:
         """Write a group durably."""
         assert self._file is not None
-        self._file.append(_line(b"\t".join(line.rstrip(b"\n") for line in lines)) if lines else b"")
+        self._file.append(checked_line(b"\t".join(line.rstrip(b"\n") for line in lines)) if lines else b"")
 
     def keep(self) -> None:
         """What was appended counts."""
@@ -149,16 +149,4 @@ def _seal(rows: Path) -> list[int] | None:
 
 
 def _head(base: int, seal: list[int] | None) -> bytes:
-    return _line(json.dumps({"base": base, "seal": seal}).encode())
-
-
-def _line(text: bytes) -> bytes:
-    return b"%08x %b\n" % (crc32(text), text)
-
-
-def _text(line: bytes) -> bytes:
-    """What a line says. Raises: ValueError if it is not as it was written."""
-    text = line[9:-1]
-    if line != _line(text):
-        raise ValueError("not as it was written")
-    return text
+    return checked_line(json.dumps({"base": base, "seal": seal}).encode())

@@ -330,7 +330,17 @@ async def test_a_name_that_no_file_can_have_is_one_line(tmp_path, command, code)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("limit", ["-n 8", "-n 12", "-n 16", "-n 20", "-n 24", "-v 250000", "-v 500000", "-v 1000000"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "-n 8",
+        "-n 12",
+        "-n 16",
+        "-n 20",
+        "-n 24",
+        *(f"-v {kib}" for kib in (100_000, 150_000, 200_000, 265_000, 500_000, 1_000_000)),
+    ],
+)
 def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
     """It says which limit to raise, and is 1, not that the disk is full or somebody not permitted; or the command works."""
 

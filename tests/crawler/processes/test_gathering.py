@@ -1,11 +1,12 @@
 """The shares' logs as the job's."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from crawler.processes.gathering import CRAWL_LOG, gather
+from crawler.processes.gathering import CRAWL_LOG, GatheringDamaged, gather
 
 
 @pytest.fixture
@@ -125,3 +126,48 @@ def test_files_that_no_share_has_are_not_made(job: Path) -> None:
     gather(job, shares(job))
     assert (job / "pages.jsonl").read_text() == '{"url": "x"}\n'
     assert not (job / "links.jsonl").exists()
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "cut": lambda note: os.truncate(note, 20),
+    "emptied": lambda note: os.truncate(note, 0),
+    "a digit changed": lambda note: note.write_bytes(note.read_bytes().replace(b'"size": 3', b'"size": 2', 1)),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_where_it_is_not_known_what_was_gathered_nothing_is_touched(job: Path, harm: str) -> None:
+    """Neither cut nor gathered twice; once the job's own files are away, they are gathered anew."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job))
+    note = job / "state" / "gathered.json"
+    before = note.read_bytes()
+    HARMS[harm](note)
+    assert not note.exists() or note.read_bytes() != before
+    with pytest.raises(GatheringDamaged, match=rf"gathered\.json: .*remove it and move .*{CRAWL_LOG} away"):
+        gather(job, shares(job))
+    assert gathered(job) == [line(1, "a")]
+    note.unlink(missing_ok=True)
+    (job / CRAWL_LOG).rename(job / "kept.log")
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a")]
+
+
+def test_a_first_gathering_that_was_killed_is_begun_again(job: Path) -> None:
+    """It had noted that it begins."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job)[1:])
+    (job / CRAWL_LOG).write_text(line(1, "a")[:10])
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a")]
+
+
+def test_places_of_a_version_without_checksums_count(job: Path) -> None:
+    """Nothing is gathered twice."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job))
+    note = job / "state" / "gathered.json"
+    note.write_bytes(note.read_bytes()[9:])
+    gather(job, shares(job))
+    assert gathered(job) == [line(1, "a")]
