@@ -12,6 +12,8 @@ from pathlib import Path
 from sqlalchemy import Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
+from frontier.stores.sqlite import lacking_room
+
 #: What a statement, a connection or a transaction raises.
 DATABASE_ERRORS = (DBAPIError, sqlite3.Error)
 
@@ -25,8 +27,6 @@ _SYSTEM_ERRORS = {
 }
 #: Descriptors of a database: the file, its log, its index, a folder.
 _DESCRIPTORS = 4
-#: With less, a database's log and its index may find no room.
-_LEAST_ROOM_BYTES = 64 << 10
 #: A file that is no database of ours, or is broken.
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
@@ -71,14 +71,9 @@ def _system_error(code: int, file: Path) -> OSError:
         number = _why_not_opened()
     else:
         number = _SYSTEM_ERRORS.get(code, errno.EIO)
-    if number in {errno.EIO, errno.EACCES} and _is_full(file.parent):
-        number = errno.ENOSPC  # its log or its index found no room
+    if number in {errno.EIO, errno.EACCES}:
+        number = lacking_room(file) or number  # its log or its index found none
     return OSError(number, os.strerror(number), str(file))
-
-
-def _is_full(folder: Path) -> bool:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES
 
 
 def _why_not_opened() -> int:

@@ -11,8 +11,10 @@ locks that file.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +77,10 @@ _CONTRADICTIONS = frozenset({
 
 #: With less, SQLite's log and its index may find no room: it calls that an I/O error.
 _LEAST_ROOM_BYTES = 64 << 10
+_NO_ROOM = {
+    errno.ENOSPC: (StoreFull, "the disk is full; make room and run again"),
+    errno.EFBIG: (StoreFull, "files may not become longer (ulimit -f); raise the limit and run again"),
+}
 #: Codes that SQLite gives for several reasons, a read-only disk among them.
 _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
@@ -196,7 +202,14 @@ def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
     places = [place for place in (path.parent, path) if place.exists()]
     if not all(os.access(place, os.R_OK | os.W_OK) for place in places):
         return StoreFull, "it cannot be written: a read-only disk or no permission; change that and run again"
-    disk = os.statvfs(path.parent)
+    return _NO_ROOM.get(lacking_room(path))
+
+
+def lacking_room(file: Path) -> int | None:
+    """Why the file or its log has no room to grow: ENOSPC of the disk, EFBIG of the process; None if both have."""
+    disk = os.statvfs(file.parent)
     if disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES:
-        return StoreFull, "the disk is full; make room and run again"
-    return None
+        return errno.ENOSPC
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    longest = max((one.stat().st_size for one in (file, log_of(file)) if one.exists()), default=0)
+    return errno.EFBIG if limit != resource.RLIM_INFINITY and limit - longest < _LEAST_ROOM_BYTES else None
