@@ -23,7 +23,7 @@ from crawler.cli.saying import consents, say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.embedded import Snapshot, opened_embedded
 from crawler.jobs.job import JobFolder, is_embedded, is_job
-from crawler.jobs.opening import open_job, refuse_forgotten
+from crawler.jobs.opening import has_begun, open_job, refuse_forgotten
 from crawler.jobs.orderfile import order_file
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
@@ -135,7 +135,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
 
     A job that has nothing left stays a finished one.
 
-    Raises: UsageError if nothing was ever queued, QueueForgotten, JobInUse; as a crawl does.
+    Raises: UsageError if nothing was ever queued, StoreLost, QueueForgotten, JobInUse; as a crawl does.
     """
     with JobFolder.open(directory) as job:
         kept = order_file(directory)
@@ -143,7 +143,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
             raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
         order = load_order(kept, {})
         refuse_forgotten(job.state)
-        if order.frontier.store in {"", MEMORY} and not has_store(job.state):
+        if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
         with open_job(job.state, order) as frontier:
             yield frontier, order

@@ -49,6 +49,11 @@ def has_seeds(directory: Path) -> bool:
         return is_begun(directory / "state" / SEED_BOOK)
 
 
+def has_begun(state: Path) -> bool:
+    """The job with this state folder has seeds, and its round a queue. Raises: StorageError."""
+    return has_seeds(state.parent) and ordered_round(state) is None
+
+
 def unknown_address(host: str) -> None:
     """No host's address is known: for commands that do not crawl, and so ask no name server."""
 
@@ -96,7 +101,7 @@ def open_job(
     belong to.
     """
     refuse_forgotten(state)
-    is_old = _is_begun(state)
+    is_old = has_begun(state)
     asked, has_file = replace(frontier_order(order, ip_of), division=division_of(state)), _has_file(state, order)
     if order.frontier.store == MEMORY:
         return _in_memory(state, asked, is_old=is_old, clock=clock, on_change=on_change)
@@ -138,7 +143,7 @@ def division_of(state: Path) -> Division | None:
 
 def is_over(state: Path, named: Iterable[Seed]) -> bool:
     """The job's queue was in memory, nothing was left in it, and nothing is named that the job does not have."""
-    if not forgets(state) or not _is_begun(state) or not is_finished(state):
+    if not forgets(state) or not has_begun(state) or not is_finished(state):
         return False
     with SeedBook(state / SEED_BOOK) as book:
         known = {seed.url for seed in book}
@@ -147,7 +152,7 @@ def is_over(state: Path, named: Iterable[Seed]) -> bool:
 
 def refuse_forgotten(state: Path) -> None:
     """Raises: QueueForgotten if the job's queue was in the memory of a process that has ended; the job's lock is held."""
-    if not forgets(state) or not _is_begun(state):
+    if not forgets(state) or not has_begun(state):
         return
     if is_finished(state):
         raise QueueForgotten(
@@ -158,10 +163,6 @@ def refuse_forgotten(state: Path) -> None:
         f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
         "start over with --fresh, which moves it aside, or choose another --job"
     )
-
-
-def _is_begun(state: Path) -> bool:
-    return has_seeds(state.parent) and ordered_round(state) is None
 
 
 def _in_memory(

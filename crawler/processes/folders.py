@@ -113,10 +113,10 @@ def settle_processes(directory: Path, processes: int) -> None:
             with storage_errors(state):
                 replace_file(state / _NOTE, f"{processes}\n".encode())
         note_lasting(state)  # what a run that was to have its queue in memory, and got no seed, has left
-    _refuse_lost(directory)
+    refuse_lost(directory)
 
 
-def _refuse_lost(directory: Path) -> None:
+def refuse_lost(directory: Path) -> None:
     """Raises: StoreLost if a share that has begun has no queue."""
     lost = [
         share for share in shares_of(directory) if (share / "order.toml").exists() and not has_store(share / "state")

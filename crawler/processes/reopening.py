@@ -12,13 +12,12 @@ from crawler.jobs.opening import open_job
 from crawler.jobs.orderfile import order_file
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError
-from crawler.processes.folders import shares_of
+from crawler.processes.folders import refuse_lost, shares_of
 from crawler.processes.summing import summed_frontier
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.reports.facts import JobFacts
 from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
 from crawler.reporting.reports.seeds import SeedFact
-from frontier.composition import has_store
 from frontier.core import Frontier
 
 
@@ -26,8 +25,9 @@ from frontier.core import Frontier
 def opened_shares(directory: Path) -> Iterator[list[Frontier]]:
     """The Frontiers of a job's shares, closed in order at the end. The caller holds the job's lock.
 
-    Raises: UsageError if a share has not begun; JobInUse; as a crawl does.
+    Raises: UsageError if a share has not begun; StoreLost; JobInUse; as a crawl does.
     """
+    refuse_lost(directory)
     with ExitStack() as opened:
         yield [opened.enter_context(_opened_share(share)) for share in shares_of(directory)]
 
@@ -35,7 +35,7 @@ def opened_shares(directory: Path) -> Iterator[list[Frontier]]:
 @contextmanager
 def _opened_share(share: Path) -> Iterator[Frontier]:
     kept = order_file(share)
-    if kept is None or not has_store(share / "state"):
+    if kept is None:
         raise UsageError(f"{share}: the share has no queue yet; `anabranch crawl` begins it")
     with JobFolder.open(share) as job, open_job(job.state, load_order(kept, {})) as frontier:
         yield frontier

@@ -17,6 +17,7 @@ from crawler.cli import frontier_files
 from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
 from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import note_division, open_job
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
@@ -389,6 +390,16 @@ def test_a_job_that_has_not_begun_is_told_so(tmp_path: Path, capsys) -> None:
     with JobFolder.open(tmp_path / "jobs" / "news") as job:
         job.write_order(dump_order(CrawlOrder()))
     assert "the job has no queue yet" in refused(capsys, run("ls"))
+
+
+@pytest.mark.parametrize("verb", ["ls", "dump", "block", "why"])
+def test_a_lost_queue_is_told_as_a_crawl_tells_it(job: Path, capsys, verb: str) -> None:
+    """No advice to begin the job again: it has begun, and its queue can be restored from a copy."""
+    with SeedBook(job / "state" / SEED_BOOK) as book:
+        book.add(Seed(url=URLS[0], source="command line"))
+    (job / "state" / "frontier.db").write_bytes(b"")
+    assert run(verb, subject="a.test") == ExitCode.BAD_ORDER
+    assert "frontier.db is missing or empty, and with it the queue" in capsys.readouterr().err
 
 
 def test_a_job_in_use_names_its_owner(job: Path, capsys) -> None:

@@ -11,7 +11,7 @@ from crawler.jobs.job import JobFolder
 from crawler.jobs.opening import note_division, open_job
 from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import OrderError, UsageError
+from crawler.outcomes.errors import OrderError, StoreLost, UsageError
 from crawler.processes.folders import settle_processes
 from crawler.processes.reopening import opened_shares
 from crawler.processes.stopped import StoppedJob, opened_job
@@ -145,3 +145,12 @@ def test_a_job_that_has_not_begun_is_told(tmp_path: Path) -> None:
     settle_processes(tmp_path / "job", 2)
     with pytest.raises(UsageError, match="shares/0"), opened_shares(tmp_path / "job"):
         pass
+
+
+def test_a_lost_queue_of_a_share_is_told_as_a_crawl_tells_it(folder: Path) -> None:
+    """No advice to begin the job again, and nothing is made in the place of what was lost."""
+    lost = folder / "shares/1/state/frontier.db"
+    lost.unlink()
+    with pytest.raises(StoreLost, match=r"shares/1/state: the share's queue is missing or empty"), opened_job(folder):
+        pass
+    assert not lost.exists()
