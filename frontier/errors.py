@@ -55,7 +55,7 @@ class StoreInUse(StoreUnavailable):
 def unwritable(what: str, error: OSError) -> StoreUnavailable:
     """The error of a file that cannot be written; to be raised `from` the `OSError`.
 
-    Too many open files, or too little memory, are no full disk.
+    Too many open files, too little memory, or a folder that has the name of a file, are no full disk.
     """
     file = f" ({error.filename})" if error.filename else ""
     message = f"{what} cannot be written: {error.strerror or error}{file}"
@@ -63,6 +63,8 @@ def unwritable(what: str, error: OSError) -> StoreUnavailable:
         return StoreUnavailable(f"{message}; raise the limit of open files (ulimit -n) and run again")
     if error.errno == errno.ENOMEM:
         return StoreUnavailable(f"{message}; raise the limit of memory (ulimit -v), or free some, and run again")
+    if error.errno == errno.EISDIR:
+        return StoreDamaged(f"{message}; move that folder away and run again")
     if error.errno == errno.ENAMETOOLONG:
         return StoreUnavailable(f"{message}; choose a folder with a shorter name")
     return StoreFull(message)

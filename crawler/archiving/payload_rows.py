@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from crawler.archiving.exchanges import Exchange, Original, Place
 from crawler.fetching.options import Validators
 from crawler.outcomes.errors import StorageError
+from crawler.outcomes.exits import ExitCode
 
 VERSION = 2
 
@@ -40,6 +41,12 @@ GET_PAYLOAD = "SELECT * FROM payload WHERE digest = ?"
 SOME_PAYLOADS = "SELECT * FROM payload LIMIT ?"
 SOME_FETCHED = "SELECT * FROM fetched LIMIT ?"
 GET_FETCHED = "SELECT * FROM fetched WHERE url = ?"
+
+
+class PayloadsDamaged(StorageError):
+    """The file is not what was written to it, or is of another version."""
+
+    exit_code = ExitCode.BAD_ORDER
 
 
 class Fetched(NamedTuple):
@@ -140,11 +147,11 @@ def _field(exchange: Exchange, wanted: bytes) -> str:
 
 
 def make_tables(connection: Connection, path: Path) -> None:
-    """Make the tables. Raises: StorageError for a file of another version."""
+    """Make the tables. Raises: PayloadsDamaged for a file of another version."""
     with connection.begin():
         version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
         if version not in {0, VERSION}:
-            raise StorageError(f"{path}: written in version {version}, this one reads {VERSION}; {ADVICE}")
+            raise PayloadsDamaged(f"{path}: written in version {version}, this one reads {VERSION}; {ADVICE}")
         for table in (_PAYLOAD, _FETCHED):
             connection.exec_driver_sql(table)
         connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")

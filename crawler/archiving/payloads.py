@@ -29,6 +29,7 @@ from crawler.archiving.payload_rows import (
     Fetched,
     FetchedRow,
     PayloadRow,
+    PayloadsDamaged,
     Rows,
     fetched_row,
     make_tables,
@@ -36,7 +37,7 @@ from crawler.archiving.payload_rows import (
 )
 from crawler.jobs.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
 from crawler.jobs.journal import Entry
-from crawler.outcomes.errors import StorageError, storage_error
+from crawler.outcomes.errors import storage_error
 
 log = structlog.get_logger(__name__)
 
@@ -203,5 +204,5 @@ def _storage_errors(path: Path) -> Iterator[None]:
             yield
     except OSError as error:
         if is_damaged(error) and error.__cause__ is not None:
-            raise StorageError(f"{path}: {reason(error.__cause__).lower()}; {ADVICE}") from error
+            raise PayloadsDamaged(f"{path}: {reason(error.__cause__).lower()}; {ADVICE}") from error
         raise storage_error(error, path) from error

@@ -64,7 +64,9 @@ def as_system_errors(file: Path) -> Iterator[None]:
 
 def _system_error(code: int, file: Path) -> OSError:
     """SQLite says "read-only" of a disk and of a permission alike; only the disk itself knows."""
-    if code == sqlite3.SQLITE_READONLY:
+    if file.is_dir():
+        number = errno.EISDIR
+    elif code == sqlite3.SQLITE_READONLY:
         disk_is = os.statvfs(file if file.exists() else file.parent).f_flag & os.ST_RDONLY
         number = errno.EROFS if disk_is else errno.EACCES
     elif code == sqlite3.SQLITE_CANTOPEN:
@@ -92,7 +94,7 @@ def _why_not_opened() -> int:
 def is_damaged(error: OSError) -> bool:
     """The error says that the file is no database, or is broken: it must be made anew."""
     cause = error.__cause__
-    return isinstance(cause, DATABASE_ERRORS) and _code(cause) in _DAMAGED
+    return isinstance(cause, DATABASE_ERRORS) and (error.errno == errno.EISDIR or _code(cause) in _DAMAGED)
 
 
 def reason(error: BaseException) -> str:

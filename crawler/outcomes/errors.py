@@ -136,6 +136,13 @@ class NoFolder(StorageError):
     advice = "choose another {other}"
 
 
+class NotAFile(StorageError):
+    """A folder has the name of a file."""
+
+    exit_code = ExitCode.BAD_ORDER
+    advice = "a file belongs there; move the folder away or choose another {other}"
+
+
 class OutOfMemory(StorageError):
     """The process, or the whole system, has no more memory to map a file."""
 
@@ -171,6 +178,7 @@ STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
         errno.EPERM: NotPermitted,
         errno.ENOTDIR: NoFolder,
         errno.ENOENT: NoFolder,
+        errno.EISDIR: NotAFile,
         errno.ENAMETOOLONG: NameTooLong,
         errno.ENOMEM: OutOfMemory,
         **dict.fromkeys(TOO_MANY_FILES, TooManyFiles),

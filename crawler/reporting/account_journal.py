@@ -66,7 +66,7 @@ class AccountsJournal:
                 head = lines.readline()
             said = json.loads(checked_text(head))
             self.base, seal = int(said["base"]), said["seal"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, IsADirectoryError) as error:
             raise AccountsDamaged(path, "damaged") from error
         self._head_bytes = len(head)
         if seal is not None and seal != _seal(rows):
@@ -141,7 +141,7 @@ def _seal(rows: Path) -> list[int] | None:
     if log.exists() and log.stat().st_size:
         return None
     crc = size = 0
-    if rows.exists():
+    if rows.is_file():
         with rows.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 crc, size = crc32(chunk, crc), size + len(chunk)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from frontier.errors import StoreFull, StoreUnavailable, unwritable
+from frontier.errors import StoreDamaged, StoreFull, StoreUnavailable, unwritable
 
 
 def test_a_file_that_cannot_be_written_is_a_full_disk() -> None:
@@ -25,3 +25,9 @@ def test_too_many_open_files_are_no_full_disk(number: int) -> None:
     assert str(error) == (
         "the filter cannot be written: Too many open files; raise the limit of open files (ulimit -n) and run again"
     )
+
+
+def test_a_folder_that_has_the_name_of_a_file_is_damage() -> None:
+    """No room would help."""
+    error = unwritable("f.db", OSError(errno.EISDIR, os.strerror(errno.EISDIR), "f.db.seal"))
+    assert type(error) is StoreDamaged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from crawler.archiving.payloads import Payloads
 from crawler.fetching.options import Validators
 from crawler.jobs.journal import Entry
 from crawler.outcomes.errors import StorageError
+from crawler.outcomes.exits import ExitCode
 from tests.crawler.archiving.exchanges import Cut, Payload, exchange
 
 DATE = "2026-01-01T00:00:00.250000Z"
@@ -167,9 +168,29 @@ async def test_the_file_is_written_now_and_then(memory: Payloads, path: Path, mo
 def test_a_file_that_is_none_of_ours_is_refused(path: Path, spoil: bytes) -> None:
     """In one line, with what to do; it is left as it was."""
     path.write_bytes(spoil)
-    with pytest.raises(StorageError, match=r"^/.*payloads.sqlite: .*; remove it"):
+    with pytest.raises(StorageError, match=r"^/.*payloads.sqlite: .*; remove it") as refused:
         Payloads(path)
     assert path.read_bytes() == spoil
+    assert refused.value.exit_code == ExitCode.BAD_ORDER
+
+
+def cut_in_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def made_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("spoil", [cut_in_half, made_a_folder])
+def test_a_damaged_file_is_for_a_person_to_mend(path: Path, spoil: Callable[[Path], None]) -> None:
+    """Exit code 4, since the same command would fail again."""
+    Payloads(path).close()
+    spoil(path)
+    with pytest.raises(StorageError, match="; remove it") as refused:
+        Payloads(path)
+    assert refused.value.exit_code == ExitCode.BAD_ORDER
 
 
 def test_a_file_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

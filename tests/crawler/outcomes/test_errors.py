@@ -24,6 +24,7 @@ from crawler.outcomes.exits import ExitCode
         (errno.ENOTDIR, errors.NoFolder, ExitCode.STORE_OR_JOB_IN_USE),
         (errno.EMFILE, errors.TooManyFiles, ExitCode.STORE_OR_JOB_IN_USE),
         (errno.ENFILE, errors.TooManyFiles, ExitCode.STORE_OR_JOB_IN_USE),
+        (errno.EISDIR, errors.NotAFile, ExitCode.BAD_ORDER),
         (errno.EIO, errors.StorageError, ExitCode.STORE_OR_JOB_IN_USE),
     ],
 )

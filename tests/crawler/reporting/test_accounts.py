@@ -211,6 +211,7 @@ DAMAGES = {
     "zeroed": lambda file: file.write_bytes(bytes(file.stat().st_size)),
     "flipped": flipped,
     "deleted": lambda file: file.unlink(),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
     "another file": lambda file: file.write_bytes(b"this is no file of ours" * 1000),
 }
 
@@ -240,7 +241,7 @@ def test_damaged_accounts_end_the_run_and_say_the_remedy(job, monkeypatch, name,
             job.open()
         assert caught.value.exit_code == 4
     for file in job.state.glob("accounts.*"):
-        file.unlink()
+        file.rmdir() if file.is_dir() else file.unlink()
     with capture_logs() as events:
         accounts = job.open()
     assert [event["lines"] for event in events] == [6]
