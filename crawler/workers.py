@@ -11,6 +11,7 @@ import structlog
 
 from crawler.chain import Processor, chain_of, run_chain
 from crawler.outcomes.errors import CrawlerError
+from crawler.outcomes.exhaustion import lacks_memory
 from crawler.outcomes.failures import FetchError
 from crawler.outcomes.ownfunctions import OwnFunctionFailed
 from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
@@ -131,7 +132,7 @@ class WorkerPool:
             self._frontier.finish(lease, tried)
 
     async def _run(self, visit: Visit) -> None:
-        """Run the chain; what a page or a site does wrong ends in the visit, not in the worker."""
+        """Run the chain; what a page or a site does wrong ends in the visit, not in the worker; a lack of memory is neither."""
         try:
             await run_chain(self._chain, visit, self._board)
         except FetchError as error:
@@ -142,5 +143,7 @@ class WorkerPool:
             visit.broken = error
             log.exception(f"{error.role.words} failed", url=visit.lease.url, function=error.name)
         except Exception as error:
+            if lacks_memory(error):
+                raise
             visit.broken = error
             log.exception("processor failed", url=visit.lease.url)

@@ -5,21 +5,14 @@ Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlche
 
 from __future__ import annotations
 
-import errno
 import resource
 import signal
 import sys
 
-#: What the system says when a process may have no more of something -> what to do.
-_EXHAUSTED = {
-    errno.EMFILE: "too many open files; raise the limit (ulimit -n) and run the same command again",
-    errno.ENFILE: "the system has too many open files; end what needs them and run the same command again",
-    errno.ENOMEM: "not enough memory; raise the limit (ulimit -v), or free some, and run the same command again",
-}
+from crawler.outcomes.exhaustion import exhausted
+
 #: Bytes of addresses that the libraries of a crawl take: with less they fail in ways that name nothing.
 _LEAST_ADDRESSES = 256 << 20
-#: What the loader says of a library that finds no room.
-_NO_ROOM = ("failed to map segment", "Cannot allocate memory")
 
 
 def main() -> None:
@@ -37,7 +30,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        said = _exhausted(error)
+        said = exhausted(error)
         if said is None:
             raise
         sys.stderr.write(f"anabranch: {said}\n")
@@ -56,24 +49,3 @@ def _require_addresses() -> None:
             "raise the limit (ulimit -v) and run the same command again\n"
         )
         sys.exit(1)
-
-
-def _exhausted(error: BaseException | None) -> str | None:
-    """What to say of an error that comes of too few files or too little memory; None: it is a defect.
-
-    An error that another one brought about counts as that one. It opens and imports nothing.
-    """
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        if isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        number = getattr(error, "errno", None)
-        if isinstance(error, MemoryError) or (
-            isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM)
-        ):
-            number = errno.ENOMEM
-        if number in _EXHAUSTED:
-            return _EXHAUSTED[number]
-        error = error.__cause__ or error.__context__
-    return None

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import ClassVar
 
-from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, create_tag
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError, create_tag
 
 from crawler.extracting.charsets import html_as_utf8
 from crawler.extracting.css import css_links
@@ -109,7 +109,10 @@ class _Reading:
 
         In a template a base means nothing.
         """
-        tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
+        try:
+            tree = LexborHTMLParser(piece, options=LexborDocumentOptions.WO_EVENTS)
+        except SelectolaxError as error:  # no page is too broken: only memory can be lacking
+            raise MemoryError from error
         found: list[Reference] = []
         self._found = found
         if (root := tree.root) is not None:

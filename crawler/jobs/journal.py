@@ -23,6 +23,7 @@ import structlog
 from crawler.archiving.exchanges import Exchange, Place
 from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
+from crawler.outcomes.exhaustion import exhausted
 from frontier.cancellation import to_the_end
 
 log = structlog.get_logger(__name__)
@@ -133,6 +134,7 @@ class Journal:
         self._waiting: list[_Writer] = []
         self._failed: JournalFailed | None = None
         self._is_closing = False
+        self._broken: Exception | None = None  # what a sink raised that could not be closed
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
@@ -161,12 +163,15 @@ class Journal:
             self._gather(_Writer(Entry(), nobody))
 
     async def close(self) -> None:
-        """Write what waits, then close the sinks. A second call does nothing more."""
+        """Write what waits, then close the sinks. A second call does nothing. Raises: what a sink raised though it must not."""
         self._hand_over()
         with self._changed:
             self._is_closing = True
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            raise broken
 
     def _gather(self, writer: _Writer) -> None:
         if not self._gathered:
@@ -193,7 +198,7 @@ class Journal:
         may_begin = 0.0
         while group := self._next_group(may_begin):
             may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
-            failed = self._failed or self._append([writer.entry for writer in group])
+            failed = self._failed or self._appended(group)
             with self._changed:
                 self._failed = failed
             # A closed loop has no writers that could wait.
@@ -201,7 +206,10 @@ class Journal:
                 assert self._loop is not None
                 self._loop.call_soon_threadsafe(_let_go, group, failed)
         for sink in self._sinks:
-            sink.close()
+            try:
+                sink.close()
+            except Exception as error:  # noqa: BLE001 - it is raised again, by `close`
+                self._broken = error
 
     def _next_group(self, may_begin: float) -> list[_Writer]:
         """All that waits, as soon as something does and the time has come; empty when the journal is closed."""
@@ -211,6 +219,13 @@ class Journal:
                 self._changed.wait(early_s)  # nobody wakes it but who closes
             group, self._waiting = self._waiting, []
             return group
+
+    def _appended(self, group: Sequence[_Writer]) -> JournalFailed | None:
+        """Append a group; why it failed, if so. The thread goes on: without it the writers would wait for ever."""
+        try:
+            return self._append([writer.entry for writer in group])
+        except Exception as error:  # noqa: BLE001 - it is raised by the writers
+            return _defect(error, self._sinks[0].path)
 
     def _append(self, entries: Sequence[Entry]) -> JournalFailed | None:
         """Make a group durable, or take it back as far as the disk allows; why it failed, if so."""
@@ -233,10 +248,8 @@ def _appended(sink: Sink, entries: Sequence[Entry]) -> Sequence[Entry] | Journal
     except OSError as error:
         failed = journal_error(error, sink.path)
         failed.__cause__ = error
-    except Exception as error:
-        log.exception("a file of the job cannot be written", path=str(sink.path))
-        failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
-        failed.__cause__ = error
+    except Exception as error:  # noqa: BLE001 - it is raised by the writers
+        failed = _defect(error, sink.path)
     return failed
 
 
@@ -245,12 +258,19 @@ def _kept(sinks: Sequence[Sink]) -> JournalFailed | None:
     for sink in sinks:
         try:
             sink.keep()
-        except Exception as error:
-            log.exception("what was written to a file of the job cannot be counted", path=str(sink.path))
-            failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
-            failed.__cause__ = error
-            return failed
+        except Exception as error:  # noqa: BLE001 - it is raised by the writers
+            return _defect(error, sink.path)
     return None
+
+
+def _defect(error: Exception, path: Path) -> JournalFailed:
+    """What to say of an error that no sink may raise; a lack of memory is no defect of ours."""
+    advice = exhausted(error)
+    if advice is None:
+        log.error("a file of the job cannot be written, or not counted", path=str(path), exc_info=error)
+    failed = JournalFailed(f"{path}: {advice or f'{type(error).__name__}: {error}'}")
+    failed.__cause__ = error
+    return failed
 
 
 def _again(failed: JournalFailed) -> JournalFailed:

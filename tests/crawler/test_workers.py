@@ -19,6 +19,8 @@ from frontier.models import OutcomeKind
 from frontier.scheduling.gates import Politeness
 from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
 
+#: What Python says where memory or threads are short.
+NO_THREAD = RuntimeError("can't start new thread")
 URLS = tuple(f"http://a.test/{number}" for number in range(4))
 
 
@@ -114,7 +116,9 @@ async def test_a_failed_fetch_ends_its_page_with_its_status(tmp_path, journal) -
     assert events == []
 
 
-@pytest.mark.parametrize("error", [DiskFull("full"), FrontierError("odd"), StoreUnavailable("gone")])
+@pytest.mark.parametrize(
+    "error", [DiskFull("full"), FrontierError("odd"), StoreUnavailable("gone"), MemoryError(), NO_THREAD]
+)
 async def test_a_fault_of_disk_or_store_ends_the_worker(tmp_path, journal, error) -> None:
     """It is nobody's page: it goes up as it is, and the URL stays in the Frontier without a line."""
 

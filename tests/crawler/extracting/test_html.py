@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler.extracting import html as module
 from crawler.extracting.html import read_html
 from crawler.extracting.links import Found, Link
 from crawler.extracting.options import ExtractOptions
@@ -425,3 +426,14 @@ def test_a_list_where_one_url_belongs_is_read_as_a_list(name) -> None:
 def test_meta_elements_that_hold_no_url_name_nothing(text) -> None:
     """Sizes and titles are not fetched."""
     assert contexts(f"<meta {text}>") == []
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser says only that it cannot parse."""
+
+    def without_memory(*_: object, **__: object) -> None:
+        raise module.SelectolaxError("Can't parse HTML")
+
+    monkeypatch.setattr(module, "LexborHTMLParser", without_memory)
+    with pytest.raises(MemoryError):
+        found("<p>")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import structlog
 
 from crawler.jobs import durablefiles
 from crawler.jobs import journal as journal_module
@@ -390,6 +391,39 @@ async def test_a_defect_of_a_sink_fails_its_group_and_hangs_nobody(
     await journal.close()
     assert content(log) == left
     assert broken.calls == calls
+
+
+class Unclosable(Broken):
+    """A sink whose defect shows at the end."""
+
+    def append(self, entries: object) -> None:
+        self.calls.append("append")
+
+    def close(self) -> None:
+        raise self.error
+
+
+async def test_what_fails_at_the_end_is_raised_to_who_closes(log: Path) -> None:
+    """The thread prints no traceback of its own, and closes the sinks behind."""
+    file = LineFile(log, "crawl_log")
+    journal = Journal(Unclosable(MemoryError()), file)
+    await journal.write(lines(b"a\n"))
+    with pytest.raises(MemoryError):
+        await journal.close()
+    await journal.close()
+    assert content(log) == b"a\n"
+
+
+async def test_a_lack_of_memory_is_told_as_one(log: Path) -> None:
+    """It is no defect of ours: the line says what to do, and no traceback is logged."""
+    journal = Journal(LineFile(log, "crawl_log"), Broken(MemoryError()))
+    with (
+        structlog.testing.capture_logs() as events,
+        pytest.raises(JournalFailed, match=r"^broken: not enough memory; "),
+    ):
+        await journal.write(lines(b"a\n"))
+    await journal.close()
+    assert events == []
 
 
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
