@@ -11,6 +11,7 @@ from crawler.operating.judging import ABOUT_URLS
 from crawler.operating.verbs import gate_key
 from crawler.urls.parsing import seed_url
 from frontier.division.ownership import Division
+from frontier.operating.idleness import NOTHING_QUEUED
 
 #: Columns of a queue that are sums over its parts in the shares.
 _SUMS = ("urls", "waiting", "in_flight", "spent", "gates")
@@ -61,6 +62,11 @@ def summed_totals(shares: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for share in shares:
         sums.update({name: number for name, number in share.items() if isinstance(number, int)})
         queues.update(share["queues"])
-    idle = [share["why_idle"] for share in shares]
-    why = "; ".join(dict.fromkeys(idle)) if all(idle) else ""
-    return {**sums, "queues": dict(queues), "why_idle": why}
+    return {**sums, "queues": dict(queues), "why_idle": why_all_idle([share["why_idle"] for share in shares])}
+
+
+def why_all_idle(reasons: Sequence[str]) -> str:
+    """Why all shares are idle, empty if one is not. That a share has no URLs is said only if all have none."""
+    if not all(reasons):
+        return ""
+    return "; ".join(sorted({*reasons} - {NOTHING_QUEUED} or {*reasons}))

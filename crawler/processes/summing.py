@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from crawler.processes.merging import summed_totals
+from crawler.processes.merging import summed_totals, why_all_idle
 from crawler.reporting.progress import CrawlSnapshot
 from crawler.reporting.progress_log import Memory, ProgressFacts
 from crawler.reporting.reports import RunFacts
@@ -78,8 +78,7 @@ def summed_frontier(shares: Sequence[FrontierStatistics]) -> FrontierStatistics:
         queues.update(share.queues)
         for name, figure in share.seen.items():
             seen[name] = max(seen.get(name, 0.0), figure) if _PROBABILITY in name else seen.get(name, 0.0) + figure
-    idle = {share.why_idle for share in shares}
-    why = "; ".join(sorted(idle)) if shares and all(idle) else ""
+    why = why_all_idle([share.why_idle for share in shares])
     return FrontierStatistics(**sums, queues=dict(queues), why_idle=why, seen=seen)
 
 

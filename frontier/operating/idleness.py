@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from frontier.operating.timewords import counted, in_time
 
+#: Said if there is no URL at all.
+NOTHING_QUEUED = "nothing is queued"
+
 
 class IdleFacts(NamedTuple):
     """What is known of the whole Frontier when `lease()` has just answered None."""
@@ -31,7 +34,7 @@ def why_idle(facts: IdleFacts, now_s: float) -> str:
     if facts.store_behind:
         return "the store is behind: nothing is leased until it has written what it was told"
     if not facts.pending:
-        return f"{counted(facts.in_flight, 'URL')} leased, none queued" if facts.in_flight else "nothing is queued"
+        return f"{counted(facts.in_flight, 'URL')} leased, none queued" if facts.in_flight else NOTHING_QUEUED
     held = _held_words(facts)
     words = _time_words(facts, now_s) or _others_words(facts)
     if not words and held:

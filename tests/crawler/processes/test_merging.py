@@ -31,6 +31,9 @@ def test_a_job_is_idle_if_all_its_shares_are() -> None:
     """One that works is enough."""
     assert merged_listing([share(why_idle="gates"), share()], {"limit": 1})["totals"]["why_idle"] == ""
     assert merged_listing([share(why_idle="gates")] * 2, {"limit": 1})["totals"]["why_idle"] == "gates"
+    empty = share(why_idle="nothing is queued")
+    assert merged_listing([empty, share(why_idle="gates")], {"limit": 1})["totals"]["why_idle"] == "gates"
+    assert merged_listing([empty] * 2, {"limit": 1})["totals"]["why_idle"] == "nothing is queued"
 
 
 def test_the_share_with_most_of_a_queue_answers() -> None:

@@ -88,6 +88,7 @@ def test_a_job_is_idle_only_if_every_share_is() -> None:
     blocked, throttled = frontier(why_idle="blocked"), frontier(why_idle="a rest")
     assert summed_frontier([blocked, frontier()]).why_idle == ""
     assert summed_frontier([blocked, throttled, blocked]).why_idle == "a rest; blocked"
+    assert summed_frontier([blocked, frontier(why_idle="nothing is queued")]).why_idle == "blocked"
     assert summed_frontier([]).why_idle == ""
 
 
