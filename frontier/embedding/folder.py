@@ -110,6 +110,8 @@ def _locked(directory: Path) -> int:
     lock = os.open(directory / STATE / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(PermissionError):  # it is another user's
+            os.fchmod(lock, 0o600)  # older versions made it for all to take
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError as error:

@@ -51,6 +51,15 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first(directory: Path) 
         assert (job.state / "lock").read_text() == f"{os.getpid()}\n"
 
 
+def test_the_lock_of_an_older_job_becomes_its_owners_alone(directory: Path) -> None:
+    """Else another user could take it."""
+    with JobFolder.open(directory) as job:
+        lock = job.state / "lock"
+    lock.chmod(0o644)
+    with JobFolder.open(directory):
+        assert lock.stat().st_mode & 0o777 == 0o600
+
+
 def test_one_process_cannot_take_a_job_twice(directory: Path) -> None:
     """Two crawls in one process are two crawls; after closing, which may be done twice, the job is free."""
     job = JobFolder.open(directory)
