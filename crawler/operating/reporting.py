@@ -20,6 +20,7 @@ from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
 from crawler.reporting.reports.seeds import SeedFact
 from crawler.reporting.reports.table import json_facts
 from crawler.reporting.statistics import WorkerBoard
+from crawler.reporting.troubles import reasons_logged
 from crawler.urls.canonicalization import KeyOf
 from frontier.aio import AsyncFrontier
 from frontier.cancellation import or_closed, to_the_end
@@ -85,16 +86,18 @@ def report_of_stopped(
     # What a crash took is counted first; looking is no run of the crawl.
     Accounts(state, directory / "logs" / "crawl.log", lambda: now_s).close()
     with storage_errors(state), AccountsView(state) as view:
-        fared = fared_of_stopped(list(seeds), find_key(), [frontier]) if "seeds" in kind.needs else []
+        fared = fared_of_stopped(directory, list(seeds), find_key(), [frontier]) if "seeds" in kind.needs else []
         return json_facts(kind.make(_facts_of_stopped(directory, frontier, fared, view)), limit)
 
 
-def fared_of_stopped(seeds: Sequence[Seed], key: KeyOf, frontiers: Sequence[Frontier]) -> list[SeedFact]:
-    """How the seeds fared of a job that is stopped, as its Frontier knows it, or those of its shares (blocks)."""
+def fared_of_stopped(
+    directory: Path, seeds: Sequence[Seed], key: KeyOf, frontiers: Sequence[Frontier]
+) -> list[SeedFact]:
+    """How the seeds of a stopped job fared, as its Frontier or those of its shares know it, and errors.jsonl (blocks)."""
     keys = seed_keys(seeds, key)
     asked = list(keys.values())
     ended = {known: record for frontier in frontiers for known, record in frontier.ended(asked).items()}
-    return seeds_fared(seeds, keys, ended)
+    return seeds_fared(seeds, keys, ended, reasons_logged(directory))
 
 
 def _facts_of_stopped(directory: Path, frontier: Frontier, seeds: Sequence[SeedFact], view: AccountsView) -> JobFacts:

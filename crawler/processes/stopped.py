@@ -79,7 +79,9 @@ class StoppedJob:
             state, [share / "state" for share in shares_of(self.directory)], (now_s, now_s)
         )  # looking is no run of the crawl
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
-            fared = fared_of_stopped(list(book), self._key, self.shares) if "seeds" in kind.needs else []
+            fared = (
+                fared_of_stopped(self.directory, list(book), self._key, self.shares) if "seeds" in kind.needs else []
+            )
             facts = facts_of_shares_open(self.directory, self.shares, fared, view)
             return json_facts(kind.make(facts), limit)
 

@@ -124,9 +124,22 @@ def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:
 
     Only the end of each file is read, and lines that are none are passed over. None if nothing is found.
     """
-    files = [directory / ERRORS, *directory.glob(f"shares/*/{ERRORS}")]
-    found = [trouble for file in files if (trouble := _last_in(file, now_s, url)) is not None]
+    found = [trouble for file in _error_files(directory) if (trouble := _last_in(file, now_s, url)) is not None]
     return min(found, key=lambda trouble: trouble.ago_s, default=None)
+
+
+def reasons_logged(directory: Path) -> dict[str, str]:
+    """Why the last failed try of each URL failed, by URL, from what `last_logged` reads."""
+    reasons: dict[str, str] = {}
+    for file in _error_files(directory):
+        for line in _last_lines(file):
+            if (said := _logged(line)) is not None:
+                reasons.setdefault(said["url"], _cut(printable(said["message"] or said["words"]), _REASON_CHARS))
+    return reasons
+
+
+def _error_files(directory: Path) -> list[Path]:
+    return [directory / ERRORS, *directory.glob(f"shares/*/{ERRORS}")]
 
 
 def _last_in(errors: Path, now_s: float, url: str) -> Trouble | None:

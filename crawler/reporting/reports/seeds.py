@@ -36,10 +36,12 @@ class SeedFact(NamedTuple):
 def seed_facts(
     given: Iterable[str], redirects: Mapping[str, str], ended: Mapping[str, UrlRecord], words: Mapping[str, str]
 ) -> list[SeedFact]:
-    """How the given seeds fared: where they redirected to, how they ended, what else is known of their failures. Pure."""
-    return [
-        SeedFact(url, ended[url].status if url in ended else 0, words.get(url, ""), redirects.get(url)) for url in given
-    ]
+    """How the given seeds fared: where they redirected to, how they ended, what else is known of their failures. Pure.
+
+    What is known of a seed that was answered later is left out.
+    """
+    facts = [SeedFact(url, ended[url].status if url in ended else 0, "", redirects.get(url)) for url in given]
+    return [fact if fact.is_answered else fact._replace(reason=words.get(fact.url, "")) for fact in facts]
 
 
 def seeds_table(seeds: Iterable[SeedFact]) -> Report:

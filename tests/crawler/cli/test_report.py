@@ -14,8 +14,10 @@ from crawler.cli.report import run_report
 from crawler.jobs.seeds import Seed, SeedBook
 from crawler.operating.control import Control
 from crawler.outcomes.exits import ExitCode
+from crawler.outcomes.failures import ConnectFailed
 from crawler.reporting.accounts import Accounts
 from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from crawler.reporting.error_log import Failure, error_line
 from tests.crawler.cli.test_frontier import URLS, make_job
 
 
@@ -56,6 +58,21 @@ def test_the_summary_of_a_stopped_job_is_of_all_its_runs(job, capsys) -> None:
     assert "Total Seeds Crawled: 1\n" in text
     assert "URIs Crawled successfully: 3\n" in text
     assert printed(capsys) == text  # asking counts nothing
+
+
+@pytest.mark.parametrize("log", ["logs", "shares/1/logs"])
+def test_a_seed_that_failed_has_the_reason_that_was_logged(job, capsys, log) -> None:
+    """Unless it was answered later."""
+    (job / log).mkdir(parents=True, exist_ok=True)
+    with SeedBook(job / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=URLS[1], source="given"))
+    failures = [
+        Failure(time_s=0.0, url=url, status=-2, attempt=1, is_final=False, error=ConnectFailed(why))
+        for url, why in ((URLS[0], "refused"), (URLS[1], "timed out"), (URLS[1], "refused"))
+    ]
+    (job / log / "errors.jsonl").write_bytes(b"".join(map(error_line, failures)))
+    rows = [line.split(maxsplit=3) for line in printed(capsys, name="seeds").splitlines()[1:]]
+    assert rows == [["0", "NOTCRAWLED", URLS[1], "refused"], ["200", "CRAWLED", URLS[0]]]
 
 
 def test_only_reports_of_seeds_need_the_operators_own_key_function(job, capsys) -> None:
