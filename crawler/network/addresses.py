@@ -54,6 +54,11 @@ def ip_literal(host: str) -> Address | None:
     return Address(host=str(ip), family=_FAMILIES[ip.version])
 
 
+def hosts_key(name: str) -> str:
+    """By what the table of fixed answers knows a name, a wildcard or a host."""
+    return name.lower().removesuffix(".")
+
+
 def interleaved(addresses: Iterable[Address]) -> tuple[Address, ...]:
     """The addresses with the families in turn, the first one's family first, each family in its order (RFC 8305 section 4).
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import aiodns
 import pycares
 
-from crawler.network.addresses import Address, interleaved, ip_literal, parse_address
+from crawler.network.addresses import Address, hosts_key, interleaved, ip_literal, parse_address
 from crawler.network.lookups import AddressRecord, Lookup, ResolverOptions
 from crawler.outcomes.failures import NameNotFound, NameTimeout
 
@@ -92,7 +92,7 @@ class Resolver:
         options: ResolverOptions = _BOTH_FAMILIES,
     ) -> None:
         self._servers = [_server(parse_address(text)) for text in servers]
-        self._hosts = {name.lower(): (parse_address(text),) for name, text in hosts.items()}
+        self._hosts = {hosts_key(name): (parse_address(text),) for name, text in hosts.items()}
         self._has_wildcards = any(name.startswith("*.") for name in self._hosts)
         self._clock = clock
         self._timeout_s = timeout_s
@@ -140,6 +140,7 @@ class Resolver:
 
     def _fixed(self, host: str) -> tuple[Address] | None:
         """The table's entry: of the name itself, else of the longest wildcard above it. O(labels)."""
+        host = hosts_key(host)
         fixed = self._hosts.get(host)
         if fixed is not None or not self._has_wildcards:
             return fixed

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from crawler.network.addresses import ip_literal
+from crawler.network.addresses import hosts_key, ip_literal
 from crawler.network.lookups import MAX_TTL_S, MIN_TTL_S, ResolverOptions
 from crawler.orders.quantities import exact_duration
 from crawler.orders.types import Duration, Endpoint, Name, Section
@@ -15,6 +15,9 @@ from crawler.urls.parsing import canonical, host_of
 
 #: RFC 9309 section 2.4: rules should not be used for longer.
 _DAY_S = 24 * 3600.0
+#: What a name and each of its labels may have (RFC 1035 section 2.3.4).
+_NAME_CHARS = 253
+_LABEL_CHARS = 63
 
 
 def _matching(name: str) -> str:
@@ -24,11 +27,28 @@ def _matching(name: str) -> str:
         raise ValueError("would match no host; write *. and a name, like *.example.org")
     tried = f"x.{bare}" if star else bare
     url = canonical(f"http://{tried}/")
-    if ip_literal(tried) is not None or (url is not None and host_of(url) == tried.lower()):
+    if ip_literal(tried if url is None else host_of(url)) is not None:
+        raise ValueError("would match no host; an address is never looked up, write a host's name")
+    labels = tried.removesuffix(".").split(".")
+    if len(tried) > _NAME_CHARS or not all(0 < len(label) <= _LABEL_CHARS for label in labels):
+        raise ValueError(
+            f"would match no host; between its dots a name has 1 to {_LABEL_CHARS} characters, {_NAME_CHARS} in all"
+        )
+    if url is not None and host_of(url) == tried.lower():
         return name
     if url is None or "//" in bare:
         raise ValueError("would match no host; write a host's name, or *. and a name, like *.example.org")
     raise ValueError(f"would match no host; write {star}{host_of(url).removeprefix('x.' if star else '')}")
+
+
+def _without_doubles(hosts: dict[str, str]) -> dict[str, str]:
+    """The table, if each of its names is there once: letter case and a last dot make no other name."""
+    known: dict[str, str] = {}
+    for name in hosts:
+        first = known.setdefault(hosts_key(name), name)
+        if first != name:
+            raise ValueError(f"has the same name twice, {first} and {name}; keep one of them")
+    return hosts
 
 
 #: What the table of fixed answers is asked by.
@@ -54,7 +74,7 @@ class DnsSection(Section):
     """Where names are looked up, and for how long an answer holds."""
 
     servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
-    hosts: dict[_HostName, Endpoint] = Field(
+    hosts: Annotated[dict[_HostName, Endpoint], AfterValidator(_without_doubles)] = Field(
         default_factory=dict
     )  #: fixed answers: name -> `ip[:port]`; `*.NAME` is every name below NAME
     timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question

@@ -588,13 +588,18 @@ async def test_a_wildcard_in_the_hosts_table_matches_the_names_below_it(clock: C
     """`*.` matches every name below, not the name itself; an exact entry wins, then the longest wildcard."""
     hosts = {"*.test": "192.0.2.1", "*.B.test": "192.0.2.2", "c.b.test": "192.0.2.3"}
     resolver = Resolver([], hosts, clock=clock)
-    found = {host: resolver.known_address(host) for host in ("a.test", "x.y.test", "X.b.test", "c.b.test", "test")}
+    found = {
+        host: resolver.known_address(host)
+        for host in ("a.test", "x.y.test", "X.b.test", "c.b.test", "test", "a.test.", "c.b.test.")
+    }
     assert found == {
         "a.test": "192.0.2.1",
         "x.y.test": "192.0.2.1",
         "X.b.test": "192.0.2.2",
         "c.b.test": "192.0.2.3",
         "test": None,
+        "a.test.": "192.0.2.1",
+        "c.b.test.": "192.0.2.3",
     }
     assert [address.host for address in await resolver.resolve("a.test")] == ["192.0.2.1"]
     await resolver.close()
