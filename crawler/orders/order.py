@@ -68,7 +68,7 @@ class AgentSection(Section):
     """Who crawls, as servers see it."""
 
     #: The name in the User-Agent, with a version if it has one: `mybot/2.0`.
-    product: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$")] = _OURS
+    product: Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$")] = _OURS
     #: A page or a mail address for those who run the servers.
     contact: Annotated[str, StringConstraints(pattern=r"^[!-'*-~]*$")] = ""
 

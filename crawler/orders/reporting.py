@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from crawler.orders.types import Duration, Section
+from crawler.orders.types import Duration, Section, path_without_nul
 
 #: A file that need not be given; kept in full, since the folder of an order that was dumped is another one.
-_FileOrNone = Annotated[str, AfterValidator(lambda path: path and str(Path(path).absolute()))]
+_FileOrNone = Annotated[
+    str, AfterValidator(path_without_nul), AfterValidator(lambda path: path and str(Path(path).absolute()))
+]
 
 
 class LogsSection(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,8 @@ from pydantic import (
 from crawler.network.addresses import parse_address
 from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
 from crawler.outcomes.ownfunctions import is_own, shown
+
+T = TypeVar("T", str, Path)
 
 
 def _checked_endpoint(text: str) -> str:
@@ -37,6 +39,13 @@ def _folder_name(name: str) -> str:
     if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
         raise ValueError(f"must be a name for a folder, without / and not beginning with a dot; not {name!r}")
     return name
+
+
+def path_without_nul(path: T) -> T:
+    """The path. Raises: ValueError if no file can have it."""
+    if "\0" in str(path):
+        raise ValueError(f"must not have a NUL; not {str(path)!r}")
+    return path
 
 
 #: What a JSON Schema says of a quantity: it may be a number, or text with a unit.
@@ -58,7 +67,7 @@ Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
 # The folder of an order that was dumped is another one, so paths are dumped in full.
-SeedFile = Annotated[Path, PlainSerializer(lambda path: str(path.absolute()))]
+SeedFile = Annotated[Path, AfterValidator(path_without_nul), PlainSerializer(lambda path: str(path.absolute()))]
 OwnFolder = SeedFile
 
 

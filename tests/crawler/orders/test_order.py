@@ -97,12 +97,11 @@ def test_sources_are_merged_key_by_key(file: Path, monkeypatch: pytest.MonkeyPat
         "*.xn--bcher-kva.test",
         "a_b.test",
         "localhost",
-        "127.0.0.1",
-        "[::1]",
-        "::1",
+        "a.test.",
+        f"{'x' * 63}.test",
     ],
 )
-def test_the_table_of_hosts_takes_names_wildcards_and_addresses(file: Path, name: str) -> None:
+def test_the_table_of_hosts_takes_names_and_wildcards(file: Path, name: str) -> None:
     """In capitals, too: hosts are compared in small letters."""
     file.write_text(f"[dns.hosts]\n'{name}' = '127.0.0.1'")
     assert load_order(file, {}).dns.hosts == {name: "127.0.0.1"}
@@ -167,6 +166,26 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
             "FILE: [dns] servers must be ip or ip:port, like 127.0.0.1:5353 ",
         ),
         ("[dns.hosts]\n'a.test' = '[::1'", "FILE: [dns] hosts a.test must be ip or ip:port, like 127.0.0.1:5353 or "),
+        *(
+            (f"[dns.hosts]\n'{name}' = '1.2.3.4'", f"FILE: [dns] hosts {name} would match no host; {why}")
+            for name, why in {
+                **dict.fromkeys(["127.0.0.9", "127.1", "::1", "[::1]"], "an address is never looked up"),
+                **dict.fromkeys([".", "a..test", "*..test", "a" * 64 + ".test", "a." * 127], "between its dots a name"),
+            }.items()
+        ),
+        (
+            "[dns.hosts]\n'*.test' = '1.2.3.4'\n'*.TEST' = '1.2.3.4'",
+            "FILE: [dns] hosts has the same name twice, *.test and *.TEST; keep one of them",
+        ),
+        *(
+            (f"[{section}]\n{key} = {value}", f"FILE: [{section}] {key} must not have a NUL; not ")
+            for section, key, value in [
+                ("logs", "file", '"a\\u0000b"'),
+                ("job", "modules", '"a\\u0000b"'),
+                ("job", "seed_files", '["a\\u0000b"]'),
+            ]
+        ),
+        (f"[agent]\nproduct = '{'a' * 101}'", "FILE: [agent] product must have at most 100 characters; not "),
         ("[dns.hosts]\n'a b' = '1.2.3.4'", "FILE: [dns] hosts a b must be one word"),
         *(
             (f"[dns.hosts]\n'{name}' = '1.2.3.4'", f"FILE: [dns] hosts {name} would match no host; write {way}")
