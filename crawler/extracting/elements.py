@@ -7,7 +7,7 @@ embeds keeps a frame of another site from leading away. It is one letter or the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from urllib.parse import urljoin
@@ -67,8 +67,12 @@ PREVIEWS = frozenset(
     }
 )
 
-#: A list of several URLs where one belongs; a URL may hold a comma, but no white space.
-_LISTED = re.compile(r",[\t\n\f\r ]")
+#: Several URLs where one belongs, or one as in a `srcset`; a URL may hold commas and, as browsers read it, spaces.
+_LISTED = re.compile(
+    r",(?:[\t\n\f\r ]|$)|[\t\n\f\r ]\d+(?:\.\d+)?[wx][\t\n\f\r ]*$|^https?://[^\t\n\f\r ]*?,https?://", re.ASCII
+)
+#: A comma between absolute URLs, where a `srcset` has a space, too.
+_BEFORE_URL = re.compile(r",(?=https?://)")
 
 #: Candidates of one image that are read.
 MAX_CANDIDATES = 1000
@@ -90,11 +94,15 @@ def late(attributes: Attributes) -> Iterator[Reference]:
     """What scripts will load: the `data-src` family, on any element."""
     for name in DATA_URLS:
         if text := attributes.get(name):
-            urls = islice(srcset_urls(text), MAX_CANDIDATES) if _LISTED.search(text) else (text,)
-            yield from ((url, EMBED, f"@{name}") for url in urls)
+            yield from ((url, EMBED, f"@{name}") for url in _one_or_more(text))
     for name in DATA_CANDIDATES:
         for url in islice(srcset_urls(attributes.get(name) or ""), MAX_CANDIDATES):
             yield url, EMBED, f"@{name}"
+
+
+def _one_or_more(text: str) -> Iterable[str]:
+    """The URLs of an attribute that is to hold one, and may hold a list."""
+    return islice(srcset_urls(_BEFORE_URL.sub(", ", text)), MAX_CANDIDATES) if _LISTED.search(text) else (text,)
 
 
 def styled(attributes: Attributes) -> Iterator[Reference]:
@@ -137,7 +145,7 @@ def _meta(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
     for key in ("property", "name"):
         found = PREVIEWS.intersection((attributes.get(key) or "").lower().split())
         if found and (text := (attributes.get("content") or "").strip()):
-            yield text, EMBED, "meta/@content"
+            yield from ((url, EMBED, "meta/@content") for url in _one_or_more(text))
             return
 
 

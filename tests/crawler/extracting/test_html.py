@@ -437,3 +437,22 @@ def test_a_lack_of_memory_is_not_blamed_on_the_page(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "LexborHTMLParser", without_memory)
     with pytest.raises(MemoryError):
         found("<p>")
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("/a.jpg, /b.jpg", ["/a.jpg", "/b.jpg"]),
+        ("/p.jpg,", ["/p.jpg"]),
+        ("/n.jpg 2x", ["/n.jpg"]),
+        ("/n.jpg 1.5x ", ["/n.jpg"]),
+        ("http://b.test/1,http://b.test/2", ["http://b.test/1", "http://b.test/2"]),
+        ("/w=1,http://b.test/2", ["/w=1,http://b.test/2"]),
+        ("/my photo.jpg", ["/my%20photo.jpg"]),
+        ("/a,b.jpg", ["/a,b.jpg"]),
+    ],
+)
+@pytest.mark.parametrize("element", ["<img data-src='{}'>", "<meta property=og:image content='{}'>"])
+def test_a_list_where_one_url_belongs_is_read_as_several(element: str, text: str, urls: list[str]) -> None:
+    """None is made up of two, or of a URL and what describes it; commas and spaces of URLs part nothing."""
+    assert links(element.format(text)) == [(url, "E") for url in urls]
