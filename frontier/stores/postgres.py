@@ -121,7 +121,7 @@ class PostgresDatabase:
         try:
             return create_engine(self._url, poolclass=NullPool, connect_args={**given, "options": options})
         except ModuleNotFoundError as error:
-            raise StoreUnavailable(
+            raise PolicyError(
                 f"{self.place}: PostgreSQL needs {error.name}; pip install 'anabranch[postgres]'"
             ) from error
 

@@ -68,9 +68,9 @@ def test_the_password_is_in_no_error() -> None:
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes with an extra."""
+    """It comes with an extra; no restart brings it, so it is the order's fault."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreUnavailable, match=r"pip install 'anabranch\[postgres\]'"):
+    with pytest.raises(PolicyError, match=r"pip install 'anabranch\[postgres\]'"):
         opened(SqlStore("postgresql://127.0.0.1:1/crawl"))
 
 
