@@ -20,7 +20,7 @@ from crawler.cli.saying import consents
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
 from crawler.interpreter import tune_interpreter
-from crawler.jobs.aside import move_aside
+from crawler.jobs.aside import MovedAside, move_aside, move_back
 from crawler.jobs.checking import check_names
 from crawler.jobs.choosing import Chosen, Named, Wanted, choose
 from crawler.jobs.forgetting import forgets
@@ -108,13 +108,12 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) 
     seeds = _seeds(chosen)
     if chosen.has_seeds:
         _join(command, chosen, seeds)
-    if command.fresh:
-        await_orphans(chosen.directory)  # they would write to what is moved or deleted
-        if not command.delete_old:
-            _move_aside(chosen.directory, command.verbosity)
-    with JobFolder.open(
-        chosen.directory, delete_old=command.delete_old, again=command.again, even_unfinished=command.yes
-    ) as job:
+    with (
+        _made_way(command, chosen.directory),
+        JobFolder.open(
+            chosen.directory, delete_old=command.delete_old, again=command.again, even_unfinished=command.yes
+        ) as job,
+    ):
         try:
             return _run_job(command, order, job, seeds, nursery)
         except BaseException:
@@ -177,11 +176,25 @@ def _judged(chosen: Chosen, added: Sequence[Seed]) -> Judged:
     return found
 
 
-def _move_aside(directory: Path, verbosity: int) -> None:
-    """Move the old job out of the way, and say where it is. Raises: as `move_aside`."""
-    moved = move_aside(directory, time.time())
-    if moved is None or verbosity < 0:
-        return
+@contextmanager
+def _made_way(command: CrawlCommand, directory: Path) -> Iterator[None]:
+    """With --fresh the old job is out of the way; it comes back if the start of the new one fails. Raises: as `move_aside`."""
+    moved = None
+    if command.fresh:
+        await_orphans(directory)  # they would write to what is moved or deleted
+        if not command.delete_old:
+            moved = move_aside(directory, time.time())
+    if moved is not None and command.verbosity >= 0:
+        _say_moved(moved)
+    try:
+        yield
+    except BaseException:
+        if moved is not None and move_back(moved.place, directory) and command.verbosity >= 0:
+            _say(f"the old job is {directory} again")
+        raise
+
+
+def _say_moved(moved: MovedAside) -> None:
     _say(f"the old job is now {moved.place}")
     if moved.leaves:
         servers = ", ".join(

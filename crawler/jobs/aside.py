@@ -62,6 +62,18 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
     return MovedAside(place, () if order is None else tuple(order.dedup.leaves))
 
 
+def move_back(place: Path, directory: Path) -> bool:
+    """Give a job that was moved aside its name again, durably; False if something has that name, or the disk refuses."""
+    try:
+        if not os.path.lexists(directory):
+            place.rename(directory)
+            sync_folder(directory.parent)
+            return True
+    except OSError:
+        pass  # it stays aside: where that is has been said
+    return False
+
+
 def _order_of(directory: Path) -> CrawlOrder | None:
     """The job's own order; None if it has none that can be read here: then it is moved like any folder."""
     try:

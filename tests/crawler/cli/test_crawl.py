@@ -334,6 +334,16 @@ def test_fresh_needs_no_consent_since_nothing_is_lost(monkeypatch, capsys) -> No
     assert capsys.readouterr().out.startswith(f"the old job is now {moved}\n")
 
 
+def test_the_old_job_comes_back_if_the_new_one_does_not_start(capsys) -> None:
+    """Else the next plain command would begin a new job."""
+    run_crawl(command(SEED))
+    before = sorted(Path().rglob("*"))
+    capsys.readouterr()
+    assert run_crawl(command(SEED, fresh=True, store="postgresql://127.0.0.1:1/none")) != ExitCode.DONE
+    assert capsys.readouterr().out.splitlines()[-1] == "the old job is job again"
+    assert sorted(Path().rglob("*")) == before
+
+
 def test_starting_afresh_without_a_seed_removes_nothing(capsys) -> None:
     """The seeds that the job has would go with it, and nothing would be crawled."""
     run_crawl(command(SEED))
