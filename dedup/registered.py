@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,7 +22,8 @@ def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
     try:
         there: Callable[..., Any] = getattr(importlib.import_module(module), function)
     except Exception as error:  # importing runs the user's module, which may raise anything
-        raise BadParameters(f"{what} {name!r} cannot be imported: {_words(error)}") from error
+        first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
+        raise BadParameters(f"{what} {name!r} cannot be imported: {_words(error)}{first}") from error
     if not callable(there):
         raise BadParameters(f"{what} {name!r} is not a function")
     return there

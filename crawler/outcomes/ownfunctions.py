@@ -128,7 +128,8 @@ def _imported(name: str, role: Role) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # importing runs the operator's module, which may raise anything
-        raise OrderError(f"{role.key} {name} cannot be imported: {_words(error)}") from error
+        first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
+        raise OrderError(f"{role.key} {name} cannot be imported: {_words(error)}{first}") from error
     if not callable(there):
         raise OrderError(f"{role.key} {name} is not a function")
     found: Callable[..., Any] = there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunction, OwnFunctionFai
     ("name", "words"),
     [
         ("mine", "'mine' is not of the form package.module:function"),
-        ("no.such:f", "no.such:f cannot be imported: ModuleNotFoundError: No module named 'no'"),
+        (
+            "no.such:f",
+            f"no.such:f cannot be imported: ModuleNotFoundError: No module named 'no' (looked first in {sys.path[0]})",
+        ),
         ("json:nothing", "json:nothing cannot be imported: AttributeError: module 'json' has no attribute 'nothing'"),
         ("json:__name__", "json:__name__ is not a function"),
         (
