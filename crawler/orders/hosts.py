@@ -27,18 +27,25 @@ def _matching(name: str) -> str:
         raise ValueError("would match no host; write *. and a name, like *.example.org")
     tried = f"x.{bare}" if star else bare
     url = canonical(f"http://{tried}/")
-    if ip_literal(tried if url is None else host_of(url)) is not None:
+    host = tried if url is None else host_of(url)
+    if ip_literal(host) is not None:
         raise ValueError("would match no host; an address is never looked up, write a host's name")
-    labels = tried.removesuffix(".").split(".")
-    if len(tried) > _NAME_CHARS or not all(0 < len(label) <= _LABEL_CHARS for label in labels):
+    if not _is_resolvable(tried):
         raise ValueError(
             f"would match no host; between its dots a name has 1 to {_LABEL_CHARS} characters, {_NAME_CHARS} in all"
         )
-    if url is not None and host_of(url) == tried.lower():
-        return name
     if url is None or "//" in bare:
         raise ValueError("would match no host; write a host's name, or *. and a name, like *.example.org")
-    raise ValueError(f"would match no host; write {star}{host_of(url).removeprefix('x.' if star else '')}")
+    if host != tried.lower():
+        raise ValueError(f"would match no host; write {star}{host.removeprefix('x.' if star else '')}")
+    return name
+
+
+def _is_resolvable(name: str) -> bool:
+    """No label of the name is empty or too long, nor is the name."""
+    return len(name) <= _NAME_CHARS and all(
+        0 < len(label) <= _LABEL_CHARS for label in name.removesuffix(".").split(".")
+    )
 
 
 def _without_doubles(hosts: dict[str, str]) -> dict[str, str]:

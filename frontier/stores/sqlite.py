@@ -202,7 +202,8 @@ def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
     places = [place for place in (path.parent, path) if place.exists()]
     if not all(os.access(place, os.R_OK | os.W_OK) for place in places):
         return StoreFull, "it cannot be written: a read-only disk or no permission; change that and run again"
-    return _NO_ROOM.get(lacking_room(path))
+    lacking = lacking_room(path)
+    return None if lacking is None else _NO_ROOM[lacking]
 
 
 def lacking_room(file: Path) -> int | None:
