@@ -217,8 +217,7 @@ class Journal:
         for sink in self._sinks:
             appended = _appended(sink, entries)
             if isinstance(appended, JournalFailed):
-                for touched in self._sinks:
-                    touched.take_back()
+                _take_back(self._sinks)
                 return appended
             entries = appended
         return _kept(self._sinks)
@@ -238,6 +237,15 @@ def _appended(sink: Sink, entries: Sequence[Entry]) -> Sequence[Entry] | Journal
         failed = JournalFailed(f"{sink.path}: {type(error).__name__}: {error}")
         failed.__cause__ = error
     return failed
+
+
+def _take_back(sinks: Sequence[Sink]) -> None:
+    """Let a group count in no sink. A defect of one must neither keep the others from it nor end the thread."""
+    for sink in sinks:
+        try:
+            sink.take_back()
+        except Exception:
+            log.exception("what was written to a file of the job cannot be taken back", path=str(sink.path))
 
 
 def _kept(sinks: Sequence[Sink]) -> JournalFailed | None:

@@ -101,12 +101,16 @@ class AccountsJournal:
                     raise AccountsDamaged(self._path, "damaged") from error
 
     def begin(self, base: int) -> None:
-        """Begin a new file, without a seal, whose groups stand behind a place up to which the rows count durably."""
-        self.close()
+        """Begin a new file, without a seal, whose groups come after a place up to which the rows count durably. After an error
+        the old file stays open.
+        """
         head = _head(base, None)
         replace_file(self._path, head)
+        if self._file is None:
+            self._file = AppendOnlyFile(self._path)
+        else:
+            self._file.follow()
         self.base, self._head_bytes = base, len(head)
-        self._file = AppendOnlyFile(self._path)
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Write a group durably."""
