@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from sqlalchemy import create_engine, text
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import StoreDamaged
 from frontier.models import Candidate
+from frontier.stores import database as stores_database
 from frontier.stores.seal import read_seal, seal_of, write_seal
 from frontier.stores.sqlite import log_of
 
@@ -51,6 +54,18 @@ def test_a_url_that_the_disk_changed_is_damage(database: Path) -> None:
     with pytest.raises(
         StoreDamaged, match=f"^{re.escape(str(database))}: it is not what was written to it; restore it"
     ):
+        open_frontier(database.parent, ORDER)
+
+
+def test_a_file_that_the_disk_cannot_read_is_damaged(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no matter of room, and another run reads no better."""
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(stores_database, "read_seal", refuse)
+    message = f"{database}: cannot be read: Input/output error; restore it from a copy"
+    with pytest.raises(StoreDamaged, match=f"^{re.escape(message)}$"):
         open_frontier(database.parent, ORDER)
 
 
