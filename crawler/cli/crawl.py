@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from crawler.cli.frontier_tables import escaped
 from crawler.cli.saying import consents
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
@@ -40,6 +39,7 @@ from crawler.processes.nursery import Nursery
 from crawler.processes.orders import refuse_another_round
 from crawler.processes.reopening import opened_shares
 from crawler.processes.share import live
+from crawler.reporting.escaping import escaped
 from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
 from frontier.operating.timewords import counted

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli.frontier_files import is_journal, load_file, write_dump
-from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
+from crawler.cli.frontier_tables import explained, gate_line, listing, queue_line
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import consents, say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
@@ -35,6 +35,7 @@ from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
 from crawler.processes.folders import shares_of, unfinish_job_of
 from crawler.processes.stopped import opened_job
+from crawler.reporting.escaping import escaped
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
 from frontier.core import Frontier

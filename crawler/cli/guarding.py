@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from crawler.cli.frontier_tables import escaped
 from crawler.cli.saying import say
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.exits import ExitCode
+from crawler.reporting.escaping import escaped
 from crawler.reporting.logs import configure_logs
 from frontier.errors import UnknownQueue
 from frontier.operating.dumpreading import DumpDamaged

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crawler.cli.frontier import find_job, opened, put
-from crawler.cli.frontier_tables import escaped, totals_lines, trouble_line
+from crawler.cli.frontier_tables import totals_lines, trouble_line
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
@@ -31,6 +31,7 @@ from crawler.operating.verbs import JobRuns, answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
 from crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
 from crawler.processes.stopped import opened_job
+from crawler.reporting.escaping import escaped
 from crawler.reporting.troubles import last_logged
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import VerdictKind
