@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, end_of_last_line, replace_file
+from crawler.jobs.durablefiles import AppendOnlyFile, checked_json, checked_line, end_of_last_line, replace_file
 from crawler.outcomes.errors import CrawlerError, storage_errors
 from crawler.outcomes.exits import ExitCode
 
@@ -62,8 +62,7 @@ def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:
         _note(note, {})
     written = note.read_bytes()
     try:
-        # An earlier version wrote no checksum.
-        places: dict[str, Any] = json.loads(written if written.startswith(b"{") else checked_text(written))
+        places: dict[str, Any] = checked_json(written)
     except (ValueError, RecursionError) as error:
         raise GatheringDamaged(note, "damaged", files) from error
     return places
