@@ -10,6 +10,8 @@ import resource
 import signal
 import sys
 
+from crawler.outcomes.deciding import decided
+
 #: What the system says when a process may have no more of something -> what to do.
 _EXHAUSTED = {
     errno.EMFILE: "too many open files; raise the limit (ulimit -n) and run the same command again",
@@ -25,7 +27,7 @@ _NO_ROOM = ("failed to map segment", "Cannot allocate memory")
 def main() -> None:
     """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing.
 
-    SIGTERM interrupts as Ctrl-C does, whatever the command does then; once its exit code is known, it is ignored.
+    SIGTERM interrupts as Ctrl-C does, whatever the command does then. Once the exit code is known, neither does.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -43,8 +45,7 @@ def main() -> None:
         sys.stderr.write(f"anabranch: {said}\n")
         sys.exit(1)
     finally:
-        # The interpreter's own end takes up to half a second, in which a signal would put 143 in the place of the code.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        decided()  # the interpreter's own end takes up to half a second
 
 
 def _require_addresses() -> None:

@@ -30,6 +30,7 @@ from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from crawler.loops import loop_factory
 from crawler.operating.signals import ignore_harmless
 from crawler.orders.order import CrawlOrder
+from crawler.outcomes.deciding import deciding
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
@@ -64,7 +65,8 @@ def run_crawl(command: CrawlCommand) -> int:
     configure_logs(command.verbosity)
     tune_interpreter()
     try:
-        return _run(command)
+        with deciding():
+            return _run(command)
     except FORESEEABLE as error:
         return _fail(error, failure_code(error))
     except KeyboardInterrupt:
