@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from crawler.jobs.orderfile import order_file
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
+from crawler.operating.removing import noting
 from crawler.operating.verbs import WHATEVER_KEY, answer
 from crawler.orders.frontier import MEMORY
 from crawler.orders.order import VERSION, CrawlOrder
@@ -39,7 +40,7 @@ from crawler.reporting.escaping import escaped
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
 from frontier.core import Frontier
-from frontier.models import QueueKey
+from frontier.models import Head, QueueKey
 from frontier.operating.load import LoadReport
 from frontier.operating.timewords import clock_words, counted
 
@@ -82,7 +83,7 @@ def _run(command: FrontierCommand) -> None:
         with to_be_opened as place, opened_job(place) as stopped:
             _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
         return
-    prepared = _prepared(command)
+    prepared = _prepared(command, directory)
     with to_be_opened as place, opened(place) as (frontier, order):
         if not reads:
             unfinish_job_of(place)
@@ -94,7 +95,7 @@ def _run(command: FrontierCommand) -> None:
 
 def _run_embedded(command: FrontierCommand, directory: Path) -> None:
     """On the job of a host program, which is looked at by a snapshot while the host holds it."""
-    prepared = _prepared(command)
+    prepared = _prepared(command, None)
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
@@ -155,8 +156,10 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
 # Verbs that take their time
 
 
-def _prepared(command: FrontierCommand) -> Callable[[Frontier, CrawlOrder], None] | None:
-    """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried."""
+def _prepared(command: FrontierCommand, job: Path | None) -> Callable[[Frontier, CrawlOrder], None] | None:
+    """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried. `job` is
+    the folder with the crawl's logs, if it is a crawl's.
+    """
     arguments = command.arguments
     if command.verb == "dump":
         return lambda frontier, order: _dump(frontier, order, arguments["file"])
@@ -165,7 +168,7 @@ def _prepared(command: FrontierCommand) -> Callable[[Frontier, CrawlOrder], None
         return lambda frontier, order: _load(frontier, order, arguments)
     if command.verb == "rm":
         matches = _pattern(arguments["url"])
-        return lambda frontier, _: _remove(frontier, arguments, matches)
+        return lambda frontier, order: _remove(frontier, order, arguments, matches, job)
     return None
 
 
@@ -228,7 +231,9 @@ def _pattern(text: str | None) -> Callable[[str], object]:
         raise UsageError(f"--url {text!r}: no regular expression: {error}") from error
 
 
-def _remove(frontier: Frontier, arguments: Arguments, matches: Callable[[str], object]) -> None:
+def _remove(
+    frontier: Frontier, order: CrawlOrder, arguments: Arguments, matches: Callable[[str], object], job: Path | None
+) -> None:
     queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
     operations = frontier.operations
     if queue is not None:
@@ -236,8 +241,16 @@ def _remove(frontier: Frontier, arguments: Arguments, matches: Callable[[str], o
     found = operations.matching(lambda url: bool(matches(url)), queue)
     if found and not arguments["yes"] and not consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
         raise UsageError("nothing was removed; add --yes to remove without being asked")
-    removed = operations.remove(lambda url: bool(matches(url)), queue) if found else 0
+    removed = 0
+    if found:
+        noted = nullcontext(_unnoted) if job is None else noting(job, frontier.now_s, extra_info=order.logs.extra_info)
+        with noted as note:
+            removed = operations.remove(lambda url: bool(matches(url)), queue, note)
     put(f"removed {counted(removed, 'URL')}")
+
+
+def _unnoted(_: Sequence[Head]) -> None:
+    """A program that embeds the Frontier has no log of ours."""
 
 
 # What is shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -16,10 +17,13 @@ import pytest
 from crawler.cli import frontier_files
 from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
 from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import LineFile
 from crawler.jobs.opening import note_division, open_job
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 from frontier.division.ownership import Division
 from frontier.models import Candidate, Outcome, OutcomeKind
 
@@ -336,6 +340,39 @@ def test_rm_removes_what_matches(job: Path, tmp_path: Path, capsys) -> None:
     with opened(job) as (frontier, _):
         frontier.check()
         assert (frontier.counts().pending, frontier.counts().disregarded) == (0, 2)
+
+
+def test_what_rm_removes_has_its_line_in_the_log_and_is_counted(job: Path) -> None:
+    """As every URL that was ended: the report says what the status says."""
+    with opened(job) as (frontier, _):
+        frontier.schedule([Candidate("http://b.test/x?y=%0A", hops="LE")])
+    assert run("rm", queue="b.test", url="", yes=True) == 0
+    assert run("rm", queue="a.test", url="", yes=True) == 0
+    lines = [parse_crawl_log_line(line) for line in (job / "logs" / "crawl.log").read_bytes().splitlines(keepends=True)]
+    assert [(line.status, line.url, line.hops) for line in lines] == [
+        (-6000, "http://b.test/x?y=%0A", "LE"),
+        (-6000, URLS[1], ""),
+        (-6000, URLS[2], ""),
+    ]
+    with AccountsView(job / "state") as view:
+        assert view.total().disregards == 3
+    with opened(job) as (frontier, _):
+        assert frontier.counts().disregarded == 3
+
+
+def test_what_cannot_be_logged_is_not_removed(job: Path, capsys, monkeypatch) -> None:
+    """Nor counted."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineFile, "append", refuse)
+        assert run("rm", queue="a.test", yes=True) == ExitCode.DISK_FULL
+    with opened(job) as (frontier, _):
+        assert frontier.counts().pending == 2
+    with AccountsView(job / "state") as view:
+        assert view.total().disregards == 0
 
 
 @pytest.mark.parametrize(("answer", "removed"), [("Yes\n", True), ("\n", False), ("", False)])
