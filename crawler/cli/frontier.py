@@ -34,6 +34,7 @@ from crawler.orders.frontier import MEMORY
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
+from crawler.outcomes.exits import ExitCode
 from crawler.processes.folders import shares_of, unfinish_job_of
 from crawler.processes.stopped import opened_job
 from crawler.reporting.escaping import escaped
@@ -65,15 +66,14 @@ def run_frontier(command: FrontierCommand) -> int:
     return guarded(lambda: _run(command))
 
 
-def _run(command: FrontierCommand) -> None:
+def _run(command: FrontierCommand) -> int | None:
     directory = find_job(command.job)
     if is_embedded(directory):
-        _run_embedded(command, directory)
-        return
+        return _run_embedded(command, directory)
     facts = ask(directory / "state", command.verb, command.arguments)
     if facts is not None:
         _show(command, facts, is_running=True)
-        return
+        return None
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
@@ -82,18 +82,18 @@ def _run(command: FrontierCommand) -> None:
     if shares_of(directory):
         with to_be_opened as place, opened_job(place) as stopped:
             _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
-        return
+        return None
     prepared = _prepared(command, directory)
     with to_be_opened as place, opened(place) as (frontier, order):
         if not reads:
             unfinish_job_of(place)
         if prepared is not None:
-            prepared(frontier, order)
-        else:
-            _show(command, _answered(command, place, frontier, order), is_running=False)
+            return prepared(frontier, order)
+        _show(command, _answered(command, place, frontier, order), is_running=False)
+    return None
 
 
-def _run_embedded(command: FrontierCommand, directory: Path) -> None:
+def _run_embedded(command: FrontierCommand, directory: Path) -> int | None:
     """On the job of a host program, which is looked at by a snapshot while the host holds it."""
     prepared = _prepared(command, None)
     reads = command.verb in _READING
@@ -103,10 +103,10 @@ def _run_embedded(command: FrontierCommand, directory: Path) -> None:
         if snapshot is not None:
             say(_told(directory, snapshot))
         if prepared is not None:
-            prepared(frontier, order)
-        else:
-            facts = answer(frontier, command.verb, {**command.arguments, WHATEVER_KEY: True})
-            _show(command, facts, is_running=snapshot is not None)
+            return prepared(frontier, order)
+        facts = answer(frontier, command.verb, {**command.arguments, WHATEVER_KEY: True})
+        _show(command, facts, is_running=snapshot is not None)
+    return None
 
 
 def _told(directory: Path, snapshot: Snapshot) -> str:
@@ -156,7 +156,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
 # Verbs that take their time
 
 
-def _prepared(command: FrontierCommand, job: Path | None) -> Callable[[Frontier, CrawlOrder], None] | None:
+def _prepared(command: FrontierCommand, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None] | None:
     """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried. `job` is
     the folder with the crawl's logs, if it is a crawl's.
     """
@@ -185,10 +185,11 @@ def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
         raise storage_error(error, Path("standard output")) from error
 
 
-def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> None:
+def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
+    file = Path(arguments["file"])
     report = load_file(
         frontier,
-        Path(arguments["file"]),
+        file,
         Canonicalizer(order.urls.canonicalization).key,
         failures=arguments["failures"],
         disregarded=arguments["disregarded"],
@@ -196,6 +197,8 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> None:
     for line in not_loaded(report):
         say(f"anabranch: {escaped(line)}")
     put(loaded_line(report))
+    is_cut = bool(report.cuts) and not is_journal(file)  # a journal ends as Heritrix was killed
+    return ExitCode.NO_SEED_ANSWERED if is_cut else ExitCode.DONE
 
 
 def not_loaded(report: LoadReport) -> Iterator[str]:

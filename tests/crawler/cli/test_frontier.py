@@ -288,12 +288,20 @@ def test_a_dump_that_was_cut_is_loaded_as_far_as_it_goes(job: Path, tmp_path: Pa
     (tmp_path / "cut.gz").write_bytes((tmp_path / "whole.gz").read_bytes()[:-30])
     (tmp_path / "cut").write_bytes(data[: data.rindex(b'{"end"')])
     make_job(tmp_path / "jobs" / "other", ["http://b.test/"])
-    assert run("load", "other", file="cut") == 0
+    assert run("load", "other", file="cut") == ExitCode.NO_SEED_ANSWERED
     captured = capsys.readouterr()
     assert captured.out == "loaded: 2 queued, 1 kept as ended\n"
     assert "cut: cut after line 4" in captured.err
-    assert run("load", "other", file="cut.gz") == 0
+    assert run("load", "other", file="cut.gz") == ExitCode.NO_SEED_ANSWERED
     assert "cut" in capsys.readouterr().err
+
+
+def test_a_journal_that_was_cut_is_none_the_less_done(job: Path, tmp_path: Path, capsys) -> None:
+    """Heritrix leaves it so when it is killed."""
+    whole = gzip.compress("".join(f"F+ http://b.test/{number}\n" for number in range(3)).encode())
+    (tmp_path / "cut.gz").write_bytes(whole[:-8])
+    assert run("load", file="cut.gz") == 0
+    assert "cut.gz: " in capsys.readouterr().err
 
 
 def test_refused_entries_are_named(job: Path, tmp_path: Path, capsys) -> None:
