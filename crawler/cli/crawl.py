@@ -26,7 +26,7 @@ from crawler.jobs.forgetting import forgets
 from crawler.jobs.job import JobFolder
 from crawler.jobs.joining import Judged, join, judged
 from crawler.jobs.opening import is_over, open_job
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from crawler.loops import loop_factory
 from crawler.operating.signals import ignore_harmless
 from crawler.orders.order import CrawlOrder
@@ -215,7 +215,7 @@ def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
     seeds, reports = _read(chosen.named)
     if not seeds:
-        raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
+        raise NoSeeds(none_left(reports))
     for report in reports:
         print(f"anabranch: {report}; skipped", file=sys.stderr)  # noqa: T201 - the command's own output
     return seeds

@@ -22,7 +22,7 @@ from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.holding import until_free, who_holds
 from crawler.jobs.job import refuse_embedded
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
@@ -191,7 +191,7 @@ def _seeds(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:
-        raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
+        raise NoSeeds(none_left(reports))
     for report in reports:
         say(f"anabranch: {report}; skipped")
     return found.seeds, len(found.bad)
