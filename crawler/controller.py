@@ -57,7 +57,7 @@ class Outside:
     say: Callable[[str], None]  #: a line (or lines) to the operator
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
-    is_last: bool = False  #: the process ends with the crawl, so a SIGTERM that comes too late has nothing to end
+    is_last: bool = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
     #: look at the Frontier and the counts while the workers work, until cancelled; None: nobody does
     watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
     #: where questions come from: the job's state folder, what answers -> to be entered while the crawl runs

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 
+from crawler.outcomes.deciding import decided
 from crawler.outcomes.exhaustion import exhausted
 
 #: Bytes of addresses that the libraries of a crawl take: with less they fail in ways that name nothing.
@@ -18,7 +19,7 @@ _LEAST_ADDRESSES = 256 << 20
 def main() -> None:
     """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing.
 
-    SIGTERM interrupts as Ctrl-C does, whatever the command does then; once its exit code is known, it is ignored.
+    SIGTERM interrupts as Ctrl-C does, whatever the command does then. Once the exit code is known, neither does.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -36,8 +37,7 @@ def main() -> None:
         sys.stderr.write(f"anabranch: {said}\n")
         sys.exit(1)
     finally:
-        # The interpreter's own end takes up to half a second, in which a signal would put 143 in the place of the code.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        decided()  # the interpreter's own end takes up to half a second
 
 
 def _require_addresses() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from crawler.cli.app import flags_of
 from crawler.cli.frontier import put
-from crawler.cli.frontier_tables import escaped
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.checking import check
@@ -18,6 +17,7 @@ from crawler.orders.examining import examine
 from crawler.orders.sources import read_layers, seeds_layer
 from crawler.orders.writing import default_order, effective_order, order_schema
 from crawler.outcomes.errors import OrderError, UsageError, storage_errors
+from crawler.reporting.escaping import escaped
 
 #: What a verb was given, by name; of `show`, `crawl` has those of `anabranch crawl`.
 Parameters = Mapping[str, Any]

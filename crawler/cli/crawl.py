@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from crawler.cli.frontier_tables import escaped
 from crawler.cli.saying import consents
 from crawler.cli.streams import keep_streams
 from crawler.controller import CrawlController, Outside
@@ -27,10 +26,11 @@ from crawler.jobs.forgetting import forgets
 from crawler.jobs.job import JobFolder
 from crawler.jobs.joining import Judged, join, judged
 from crawler.jobs.opening import is_over, open_job
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from crawler.loops import loop_factory
 from crawler.operating.signals import ignore_harmless
 from crawler.orders.order import CrawlOrder
+from crawler.outcomes.deciding import deciding
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import NoSeeds, UsageError
 from crawler.outcomes.exits import ExitCode
@@ -40,6 +40,7 @@ from crawler.processes.nursery import Nursery
 from crawler.processes.orders import refuse_another_round
 from crawler.processes.reopening import opened_shares
 from crawler.processes.share import live
+from crawler.reporting.escaping import escaped
 from crawler.reporting.logs import closing_logs, configure_logs
 from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
 from frontier.operating.timewords import counted
@@ -64,7 +65,8 @@ def run_crawl(command: CrawlCommand) -> int:
     configure_logs(command.verbosity)
     tune_interpreter()
     try:
-        return _run(command)
+        with deciding():
+            return _run(command)
     except FORESEEABLE as error:
         return _fail(error, failure_code(error))
     except KeyboardInterrupt:
@@ -226,7 +228,7 @@ def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
     seeds, reports = _read(chosen.named)
     if not seeds:
-        raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
+        raise NoSeeds(none_left(reports))
     for report in reports:
         print(f"anabranch: {report}; skipped", file=sys.stderr)  # noqa: T201 - the command's own output
     return seeds

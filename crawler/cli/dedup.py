@@ -19,6 +19,7 @@ from crawler.cli.live_totals import live_totals
 from crawler.cli.saying import say, with_flag
 from crawler.cli.stopping import StopSignals
 from crawler.orders.quantities import format_bytes
+from crawler.outcomes.deciding import decided, deciding
 from crawler.outcomes.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
 from crawler.outcomes.exits import ExitCode
 from dedup.capture.lines import captured_lines
@@ -79,8 +80,9 @@ _LIMITS = {
 def run_dedup(command: DedupCommand) -> int:
     """Run it; every foreseeable error is one line on standard error and its exit code."""
     try:
-        require_sense(command)
-        return _check(command) if command.check else _run(command)
+        with deciding():
+            require_sense(command)
+            return _check(command) if command.check else _run(command)
     except ReaderGone:
         return ExitCode.READER_GONE
     except (CrawlerError, DedupError, OSError) as error:
@@ -156,6 +158,7 @@ def _run(command: DedupCommand) -> int:
             if fault := source.fault():
                 say(f"anabranch: {source.name}: {fault}")
         words = f"{_totals_words(uniq.totals)}; {_filter_words(opened)}{source.counted()}"
+    decided()
     if not command.quiet:
         say(words)
     return ExitCode.DRAINED if is_drained else ExitCode.DONE

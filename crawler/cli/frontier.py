@@ -10,14 +10,14 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crawler.cli.frontier_files import is_journal, load_file, write_dump
-from crawler.cli.frontier_tables import escaped, explained, gate_line, listing, queue_line
+from crawler.cli.frontier_tables import explained, gate_line, listing, queue_line
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import consents, say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
@@ -28,17 +28,20 @@ from crawler.jobs.orderfile import order_file
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.judging import ABOUT_URLS, opened_judge
+from crawler.operating.removing import noting
 from crawler.operating.verbs import WHATEVER_KEY, answer
 from crawler.orders.frontier import MEMORY
 from crawler.orders.order import VERSION, CrawlOrder
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import UsageError, storage_error
+from crawler.outcomes.exits import ExitCode
 from crawler.processes.folders import shares_of, unfinish_job_of
 from crawler.processes.stopped import opened_job
+from crawler.reporting.escaping import escaped
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.composition import has_store
 from frontier.core import Frontier
-from frontier.models import QueueKey
+from frontier.models import Head, QueueKey
 from frontier.operating.load import LoadReport
 from frontier.operating.timewords import clock_words, counted
 
@@ -63,15 +66,14 @@ def run_frontier(command: FrontierCommand) -> int:
     return guarded(lambda: _run(command))
 
 
-def _run(command: FrontierCommand) -> None:
+def _run(command: FrontierCommand) -> int | None:
     directory = find_job(command.job)
     if is_embedded(directory):
-        _run_embedded(command, directory)
-        return
+        return _run_embedded(command, directory)
     facts = ask(directory / "state", command.verb, command.arguments)
     if facts is not None:
         _show(command, facts, is_running=True)
-        return
+        return None
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
@@ -80,20 +82,20 @@ def _run(command: FrontierCommand) -> None:
     if shares_of(directory):
         with to_be_opened as place, opened_job(place) as stopped:
             _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
-        return
-    prepared = _prepared(command)
+        return None
+    prepared = _prepared(command, directory)
     with to_be_opened as place, opened(place) as (frontier, order):
         if not reads:
             unfinish_job_of(place)
         if prepared is not None:
-            prepared(frontier, order)
-        else:
-            _show(command, _answered(command, place, frontier, order), is_running=False)
+            return prepared(frontier, order)
+        _show(command, _answered(command, place, frontier, order), is_running=False)
+    return None
 
 
-def _run_embedded(command: FrontierCommand, directory: Path) -> None:
+def _run_embedded(command: FrontierCommand, directory: Path) -> int | None:
     """On the job of a host program, which is looked at by a snapshot while the host holds it."""
-    prepared = _prepared(command)
+    prepared = _prepared(command, None)
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
@@ -101,10 +103,10 @@ def _run_embedded(command: FrontierCommand, directory: Path) -> None:
         if snapshot is not None:
             say(_told(directory, snapshot))
         if prepared is not None:
-            prepared(frontier, order)
-        else:
-            facts = answer(frontier, command.verb, {**command.arguments, WHATEVER_KEY: True})
-            _show(command, facts, is_running=snapshot is not None)
+            return prepared(frontier, order)
+        facts = answer(frontier, command.verb, {**command.arguments, WHATEVER_KEY: True})
+        _show(command, facts, is_running=snapshot is not None)
+    return None
 
 
 def _told(directory: Path, snapshot: Snapshot) -> str:
@@ -154,8 +156,10 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
 # Verbs that take their time
 
 
-def _prepared(command: FrontierCommand) -> Callable[[Frontier, CrawlOrder], None] | None:
-    """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried."""
+def _prepared(command: FrontierCommand, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None] | None:
+    """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried. `job` is
+    the folder with the crawl's logs, if it is a crawl's.
+    """
     arguments = command.arguments
     if command.verb == "dump":
         return lambda frontier, order: _dump(frontier, order, arguments["file"])
@@ -164,7 +168,7 @@ def _prepared(command: FrontierCommand) -> Callable[[Frontier, CrawlOrder], None
         return lambda frontier, order: _load(frontier, order, arguments)
     if command.verb == "rm":
         matches = _pattern(arguments["url"])
-        return lambda frontier, _: _remove(frontier, arguments, matches)
+        return lambda frontier, order: _remove(frontier, order, arguments, matches, job)
     return None
 
 
@@ -181,10 +185,11 @@ def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
         raise storage_error(error, Path("standard output")) from error
 
 
-def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> None:
+def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
+    file = Path(arguments["file"])
     report = load_file(
         frontier,
-        Path(arguments["file"]),
+        file,
         Canonicalizer(order.urls.canonicalization).key,
         failures=arguments["failures"],
         disregarded=arguments["disregarded"],
@@ -192,6 +197,8 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> None:
     for line in not_loaded(report):
         say(f"anabranch: {escaped(line)}")
     put(loaded_line(report))
+    is_cut = bool(report.cuts) and not is_journal(file)  # a journal ends as Heritrix was killed
+    return ExitCode.NO_SEED_ANSWERED if is_cut else ExitCode.DONE
 
 
 def not_loaded(report: LoadReport) -> Iterator[str]:
@@ -227,7 +234,9 @@ def _pattern(text: str | None) -> Callable[[str], object]:
         raise UsageError(f"--url {text!r}: no regular expression: {error}") from error
 
 
-def _remove(frontier: Frontier, arguments: Arguments, matches: Callable[[str], object]) -> None:
+def _remove(
+    frontier: Frontier, order: CrawlOrder, arguments: Arguments, matches: Callable[[str], object], job: Path | None
+) -> None:
     queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
     operations = frontier.operations
     if queue is not None:
@@ -235,8 +244,16 @@ def _remove(frontier: Frontier, arguments: Arguments, matches: Callable[[str], o
     found = operations.matching(lambda url: bool(matches(url)), queue)
     if found and not arguments["yes"] and not consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
         raise UsageError("nothing was removed; add --yes to remove without being asked")
-    removed = operations.remove(lambda url: bool(matches(url)), queue) if found else 0
+    removed = 0
+    if found:
+        noted = nullcontext(_unnoted) if job is None else noting(job, frontier.now_s, extra_info=order.logs.extra_info)
+        with noted as note:
+            removed = operations.remove(lambda url: bool(matches(url)), queue, note)
     put(f"removed {counted(removed, 'URL')}")
+
+
+def _unnoted(_: Sequence[Head]) -> None:
+    """A program that embeds the Frontier has no log of ours."""
 
 
 # What is shown

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from crawler.operating.arguments import Facts
+from crawler.reporting.escaping import escaped
 from crawler.reporting.troubles import Trouble
 from frontier.operating.explain import Explanation, text_of
 from frontier.operating.timewords import counted, duration_words, rate_words
@@ -90,13 +91,6 @@ def name(text: str) -> str:
     """A name that fits into a table."""
     shown = escaped(text)
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
-
-
-def escaped(text: str) -> str:
-    """The text without anything that a terminal would obey."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text
-    )
 
 
 def _queue_cells(queue: Facts) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Callable
 
-from crawler.cli.frontier_tables import escaped
 from crawler.cli.saying import say
+from crawler.outcomes.deciding import deciding
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.exits import ExitCode
+from crawler.reporting.escaping import escaped
 from crawler.reporting.logs import configure_logs
 from frontier.errors import UnknownQueue
 from frontier.operating.dumpreading import DumpDamaged
@@ -22,7 +23,8 @@ def guarded(run: Callable[[], int | None]) -> int:
     """Run a command: a foreseeable error is one line on standard error; its exit code, or else what `run` says, or 0."""
     configure_logs(0)
     try:
-        return run() or ExitCode.DONE
+        with deciding():
+            return run() or ExitCode.DONE
     except BrokenPipeError:
         # What is flushed at the end of the process must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

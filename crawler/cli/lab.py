@@ -26,6 +26,7 @@ from crawler.lab.experiments import run_experiment
 from crawler.lab.plots import draw, require_plots
 from crawler.lab.report import Report, Tell, csv_of
 from crawler.lab.urls import require_readable
+from crawler.outcomes.deciding import deciding
 from crawler.outcomes.endings import FORESEEABLE, failure_code
 from crawler.outcomes.errors import STORAGE_ERRORS, StorageError, UsageError
 from crawler.outcomes.exits import ExitCode
@@ -197,13 +198,11 @@ def _terminated_in_order() -> Iterator[None]:
     def raise_terminated(number: int, _frame: FrameType | None) -> None:
         raise _Terminated(number)
 
-    heeded = [number for number in _ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, raise_terminated) for number in heeded}
-    try:
+    for number in _ENDINGS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, raise_terminated)
+    with deciding():
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _fail(error: Exception) -> int:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crawler.cli.frontier import find_job, opened, put
-from crawler.cli.frontier_tables import escaped, totals_lines, trouble_line
+from crawler.cli.frontier_tables import totals_lines, trouble_line
 from crawler.cli.guarding import guarded
 from crawler.cli.saying import say
 from crawler.jobs.copying import refuse_unwritable, to_be_read
 from crawler.jobs.holding import until_free, who_holds
 from crawler.jobs.job import refuse_embedded
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.control import ask
 from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
@@ -31,6 +31,7 @@ from crawler.operating.verbs import JobRuns, answer
 from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
 from crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
 from crawler.processes.stopped import opened_job
+from crawler.reporting.escaping import escaped
 from crawler.reporting.troubles import last_logged
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import VerdictKind
@@ -190,7 +191,7 @@ def _seeds(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:
-        raise NoSeeds(f"no seed is left; {'; '.join(reports)}")
+        raise NoSeeds(none_left(reports))
     for report in reports:
         say(f"anabranch: {report}; skipped")
     return found.seeds, len(found.bad)

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.jobs.durablefiles import sync_folder
+from crawler.jobs.forgetting import forgets
 from crawler.jobs.holding import take_job_lock
-from crawler.jobs.job import order_to_go_on_by, refuse_embedded
+from crawler.jobs.job import refuse_embedded
+from crawler.jobs.opening import has_seeds
+from crawler.jobs.orderfile import last_order_file
 from crawler.orders.frontier import MEMORY
 from crawler.orders.order import CrawlOrder
 from crawler.orders.sources import file_layer, order_of
-from crawler.outcomes.errors import ForeignJobFormat, OrderDamaged, OrderError, UsageError, storage_errors
-from frontier.embedding.folder import is_job
+from crawler.outcomes.errors import OrderDamaged, OrderError, UsageError, storage_errors
+from frontier.composition import has_store
+from frontier.embedding.folder import ORDER_FILE, is_job
 
 
 class MovedAside(NamedTuple):
@@ -30,7 +34,8 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
     One rename, made durable. The lock moves with the folder: a run that waits for it finds that out. A process that is killed
     leaves the old job or the moved one; the same command goes on from either.
 
-    Raises: JobInUse, HostsJob; UsageError if the job cannot be moved, with nothing changed; StorageError.
+    Raises: JobInUse, HostsJob; UsageError if the job cannot be moved, OrderDamaged if nothing tells where its queue is, with
+    nothing changed; StorageError.
     """
     refuse_embedded(directory)
     if not is_job(directory):
@@ -75,12 +80,20 @@ def move_back(place: Path, directory: Path) -> bool:
 
 
 def _order_of(directory: Path) -> CrawlOrder | None:
-    """The job's own order; None if it has none that can be read here: then it is moved like any folder."""
+    """The order that the job was run by last; None if none can be read here, and the queue moves with the folder."""
     try:
-        file = order_to_go_on_by(directory)
-        return None if file is None else order_of([file_layer(file)])
-    except (OrderError, OrderDamaged, ForeignJobFormat):
-        return None
+        file = last_order_file(directory)
+        if file is not None:
+            return order_of([file_layer(file)])
+    except OrderError:  # one that people have broken, or a newer version wrote
+        pass
+    state = directory / "state"
+    if has_seeds(directory) and not (has_store(state) or forgets(state) or (directory / "shares").is_dir()):
+        raise OrderDamaged(
+            f"{directory / ORDER_FILE}: cannot be read, and may say that the queue is in a database, which does not move "
+            "with the folder; restore it from a copy, or move the folder yourself and drop the tables that the job may have"
+        )
+    return None
 
 
 def _free_name(directory: Path, now_s: float) -> Path:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 #: Ending of files that are being written; such a file means nothing and may be removed. It is that of `frontier.embedding`,
@@ -78,6 +80,14 @@ def checked_text(line: bytes) -> bytes:
     if line != checked_line(text):
         raise ValueError("not as it was written")
     return text
+
+
+def checked_json(written: bytes) -> Any:
+    """What a file of one such line says in JSON; in one of an older version the line has no checksum.
+
+    Raises: ValueError, RecursionError.
+    """
+    return json.loads(written if written.startswith(b"{") else checked_text(written))
 
 
 def append_to(path: Path, data: bytes, head: bytes = b"") -> None:

@@ -117,7 +117,7 @@ class _Writer(NamedTuple):
     """One writer and what it wants written."""
 
     entry: Entry
-    written: asyncio.Future[None]
+    written: asyncio.Future[None] | None  #: None: it does not wait
 
 
 class Journal:
@@ -148,19 +148,17 @@ class Journal:
         if not entry.is_fit:
             raise ValueError("a line must end with a newline")
         self._refuse_if_over()
-        writer = _Writer(entry, asyncio.get_running_loop().create_future())
-        self._gather(writer)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gather(_Writer(entry, written))
         if entry.exchange is None:
-            await writer.written
+            await written
         else:  # its body is being read: a writer that went on would close it
-            await to_the_end(_until(writer.written))
+            await to_the_end(_until(written))
 
     def follow(self) -> None:
         """Have the files of lines go on where their names are now, though nothing is to be written. Called from the loop."""
         if self._failed is None and not self._is_closing:
-            nobody = asyncio.get_running_loop().create_future()
-            nobody.cancel()
-            self._gather(_Writer(Entry(), nobody))
+            self._gather(_Writer(Entry(), None))
 
     async def close(self) -> None:
         """Write what waits, then close the sinks. A second call does nothing. Raises: what a sink raised though it must not."""
@@ -232,8 +230,7 @@ class Journal:
         for sink in self._sinks:
             appended = _appended(sink, entries)
             if isinstance(appended, JournalFailed):
-                for touched in self._sinks:
-                    touched.take_back()
+                _take_back(self._sinks)
                 return appended
             entries = appended
         return _kept(self._sinks)
@@ -251,6 +248,15 @@ def _appended(sink: Sink, entries: Sequence[Entry]) -> Sequence[Entry] | Journal
     except Exception as error:  # noqa: BLE001 - it is raised by the writers
         failed = _defect(error, sink.path)
     return failed
+
+
+def _take_back(sinks: Sequence[Sink]) -> None:
+    """Let a group count in no sink. A defect of one must neither keep the others from it nor end the thread."""
+    for sink in sinks:
+        try:
+            sink.take_back()
+        except Exception:
+            log.exception("what was written to a file of the job cannot be taken back", path=str(sink.path))
 
 
 def _kept(sinks: Sequence[Sink]) -> JournalFailed | None:
@@ -287,7 +293,7 @@ async def _until(written: asyncio.Future[None]) -> None:
 def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:
     """In the event loop: end the wait of a group's writers, apart from those that were cancelled."""
     for writer in group:
-        if writer.written.done():
+        if writer.written is None or writer.written.done():
             continue
         if failed is None:
             writer.written.set_result(None)

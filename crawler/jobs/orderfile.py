@@ -2,7 +2,8 @@
 
 The program writes both, at the start of each run. An order that people have edited is accepted, and `order_edits` says what is
 different. One that is missing, cut or no TOML is damage, for a job must not go on by what is left of its order; the copy is
-the remedy. A copy that is missing or damaged is made again by the next run.
+the remedy. A copy that is missing or damaged is made again by the next run. What the program writes ends with a comment that
+tells a cut from an edit that removes the last lines.
 """
 
 from __future__ import annotations
@@ -22,17 +23,24 @@ from frontier.embedding.folder import ORDER_FILE, STATE
 _CHECKSUM = "# crc32 of all lines above: {:08x}\n"
 _CHECKSUM_BYTES = len(_CHECKSUM.format(0))
 
+#: Last line of the order as the program writes it.
+_END = "# end of the order (keep this line)"
+
 #: How much of a value is shown, and of how many.
 _SHOWN_CHARS = 60
 _SHOWN_EDITS = 20
 
 
 def write_order(directory: Path, text: str) -> None:
-    """Keep the order that a run works by, and its copy. Cost: two syncs. Raises: StorageError."""
+    """Keep the order that a run works by, then its copy: a job has no copy of an order that it does not have.
+
+    Cost: two syncs. Raises: StorageError.
+    """
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    text = f"{text.rstrip()}\n\n{_END}\n"
     with storage_errors(order):
-        replace_file(copy, (text + _CHECKSUM.format(crc32(text.encode()))).encode())
         replace_file(order, text.encode())
+        replace_file(copy, (text + _CHECKSUM.format(crc32(text.encode()))).encode())
 
 
 def order_file(directory: Path) -> Path | None:
@@ -41,7 +49,7 @@ def order_file(directory: Path) -> Path | None:
     with storage_errors(order):
         kept = _kept(copy)
         if not order.exists():
-            if kept is None and not is_begun(directory / STATE / SEED_BOOK):
+            if not is_begun(directory / STATE / SEED_BOOK):
                 return None
             raise _damaged("is missing", order, copy, kept)
         content = order.read_bytes()
@@ -55,10 +63,16 @@ def order_file(directory: Path) -> Path | None:
         raise _damaged(f"not TOML: {' '.join(str(error).split())}", order, copy, kept) from error
     if not text.strip():
         raise _damaged("is empty", order, copy, kept)
-    if kept is not None and text.rstrip() != kept.rstrip() and kept.startswith(text.rstrip()):
+    if kept is not None and _is_cut(text.rstrip(), kept):
         line = text.count("\n") + 1
         raise _damaged(f"is cut: what was written from line {line} on is missing", order, copy, kept)
     return order
+
+
+def _is_cut(text: str, kept: str) -> bool:
+    """The text is the beginning of the copy, and lacks more than the last line, which no order of older versions has."""
+    whole, mark, _ = kept.partition(_END)
+    return bool(mark) and _END not in text and text != whole.rstrip() and whole.startswith(text)
 
 
 def last_order_file(directory: Path) -> Path | None:

@@ -13,7 +13,7 @@ from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import checked_line, checked_text, replace_file, sync_folder
+from crawler.jobs.durablefiles import checked_json, checked_line, replace_file, sync_folder
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
 
@@ -47,9 +47,8 @@ def current_round(state: Path) -> Round:
     """The round of a job that has begun it. Raises: OSError, RoundDamaged."""
     file = state / _ROUND_FILE
     try:
-        written = file.read_bytes()
-        said = json.loads(written if written.startswith(b"{") else checked_text(written))
-        # A round that an earlier version began has no checksum and no URLs: it counts those of earlier rounds as its own.
+        said = checked_json(file.read_bytes())
+        # A round that an earlier version began has no URLs: it counts those of earlier rounds as its own.
         return Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0), _whole(said.get("urls_before", 0), 0))
     except FileNotFoundError:
         return FIRST

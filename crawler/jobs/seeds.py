@@ -31,6 +31,8 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
 #: A bad seed is shown to the operator; longer texts are cut.
 _SHOWN_CHARS = 200
+#: And where no seed is left, so many of them.
+_SHOWN_REPORTS = 5
 _COUNT_TEXT = re.compile(rb"([0-9]{16}) ([0-9a-f]{8})\n")
 #: Of a line of the book that an older program wrote.
 _OLD_FIELDS = ("url", "source", "via")
@@ -140,24 +142,33 @@ def _or_url(argument: str, joint: str) -> str:
     return "" if is_path(argument) else f"{joint}if it is a URL, write http:// before it"
 
 
-def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[Seed | BadSeed]:
-    is_empty = True
+def none_left(reports: Sequence[str]) -> str:
+    """Says in one line that no seed is left, and why some are none. Pure."""
+    more = [f"and {len(reports) - _SHOWN_REPORTS:,} more"] if len(reports) > _SHOWN_REPORTS else []
+    return "; ".join(["no seed is left", *reports[:_SHOWN_REPORTS], *more])
+
+
+def _read_lines(lines: Iterable[bytes], name: str) -> list[Seed | BadSeed]:
+    """What the lines name; of a file that is no text, such as one in UTF-16, nothing, since any word is a host."""
+    found: list[Seed | BadSeed] = []
+    undecoded = 0
     for number, line in enumerate(lines, start=1):
         source = f"{name}:{number}"
+        if b"\0" in line:
+            return [BadSeed(text=name, source=source, reason="the file is not UTF-8 text; save it as UTF-8")]
         try:
             text = line.removeprefix(_BOM if number == 1 else b"").decode()
         except UnicodeDecodeError:
-            shown = line.decode(errors="backslashreplace").strip()[:_SHOWN_CHARS]
-            found: Seed | BadSeed = BadSeed(text=shown, source=source, reason="it is not UTF-8; save the file as UTF-8")
-        else:
-            text = _COMMENT.sub("", text).strip()
-            if not text:
-                continue
-            found = _seed(text, source)
-        is_empty = False
-        yield found
-    if is_empty:
-        yield BadSeed(text=name, source=name, reason="it holds no URL; write one a line")
+            undecoded += 1
+            if undecoded == 1:
+                shown = line.decode(errors="backslashreplace").strip()[:_SHOWN_CHARS]
+                found.append(BadSeed(text=shown, source=source, reason="it is not UTF-8; save the file as UTF-8"))
+            continue
+        if text := _COMMENT.sub("", text).strip():
+            found.append(_seed(text, source))
+    if undecoded > 1:
+        found.append(BadSeed(text=name, source=name, reason=f"{undecoded - 1:,} more lines are not UTF-8"))
+    return found or [BadSeed(text=name, source=name, reason="it holds no URL; write one a line")]
 
 
 def _seed(text: str, source: str) -> Seed | BadSeed:

@@ -7,6 +7,7 @@ that moment on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -60,7 +61,8 @@ class CrawlVerbs:
         ask = self._verbs.get(verb)
         if ask is not None:
             return await ask(given)
-        return self._judge.told(verb, await answer_beside(self._frontier, verb, self._judge.keyed(verb, given)))
+        facts = self._judge.ruled(verb, await answer_beside(self._frontier, verb, self._judge.keyed(verb, given)))
+        return await asyncio.to_thread(self._judge.troubled, facts)
 
     async def _pause(self, given: Arguments) -> Facts:
         refuse_at_the_end("pause", self._course.phase)

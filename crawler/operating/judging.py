@@ -77,7 +77,11 @@ class Judge:
             return {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
 
     def told(self, verb: str, facts: Facts) -> Facts:
-        """The facts that the verb answered, with what the scope says of the URL that they are about, if they are about one."""
+        """The facts that the verb answered; if they are about a URL, with what the scope says of it, and its last trouble."""
+        return self.troubled(self.ruled(verb, facts))
+
+    def ruled(self, verb: str, facts: Facts) -> Facts:
+        """The first half of `told`: what the scope says."""
         if verb not in ABOUT_URLS or "queue" in facts:
             return facts
         said = facts["explanation"]
@@ -86,8 +90,14 @@ class Judge:
         url = said["subject"]
         if self._robots is not None and url == robots_url(url) and said["state"] == NEVER_SCHEDULED:
             return {**facts, "explanation": _precondition(said, self._robots(url, facts["now_s"]))}
-        facts = {**facts, "scope": self.words(url, said["hops"])}
-        trouble = None if said["state"] == UrlState.ENDED.value else self._trouble(url, said["gate"], facts["now_s"])
+        return {**facts, "scope": self.words(url, said["hops"])}
+
+    def troubled(self, facts: Facts) -> Facts:
+        """The second half, for which logs may be read (blocks). Any thread may ask."""
+        if "scope" not in facts or facts["explanation"]["state"] == UrlState.ENDED.value:
+            return facts
+        said = facts["explanation"]
+        trouble = self._trouble(said["subject"], said["gate"], facts["now_s"])
         return facts if trouble is None else {**facts, "last_trouble": trouble._asdict()}
 
     def words(self, url: str, hops: str | None) -> str:

@@ -34,9 +34,9 @@ def heeded(
     """While inside, SIGINT and SIGTERM call `end`, SIGUSR1 calls `tell`, SIGUSR2 `reopen`. SIGHUP calls `end` in a process with
     a terminal, which has gone then, else `reopen`, as daemons do.
 
-    Afterwards SIGTERM does again what it did before; if the process does nothing then but end (`is_last`), it is ignored: the
-    exit code is known. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A SIGUSR1 or SIGUSR2 that comes
-    too late is ignored.
+    Afterwards SIGTERM does again what it did before. If the process does nothing then but end (`is_last`), its exit code is
+    known: SIGINT, SIGTERM and SIGHUP are ignored. A SIGHUP that whoever started us has us ignore (`nohup`) stays ignored. A
+    SIGUSR1 or SIGUSR2 that comes too late is ignored.
     """
     loop = asyncio.get_running_loop()
     earlier = signal.getsignal(signal.SIGTERM)
@@ -50,5 +50,8 @@ def heeded(
     finally:
         for number in calls:
             loop.remove_signal_handler(number)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN if is_last else earlier)
+            if is_last:
+                signal.signal(number, signal.SIG_IGN)
+        if not is_last:
+            signal.signal(signal.SIGTERM, earlier)
         ignore_harmless()

@@ -68,7 +68,8 @@ class Coordinator:
                 heeded(self._signalled, self._status.log, self._reopen_logs, is_last=self._outside.is_last)
             )
             self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
-            self._ending = opened.enter_context(Ending(self._order, self._job, self._clock))
+            self._ending = Ending(self._order, self._job, self._clock)
+            self._ending.check()
             self._telling = self._opened_telling()
             await self._take_seeds()
             await asyncio.to_thread(self._ending.gather)  # what a killed run left

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
 
 from crawler.jobs.job import JobFolder
 from crawler.jobs.seeds import Seed
@@ -23,7 +22,7 @@ from frontier.division.ownership import Division
 
 
 class Ending:
-    """Entered before the crawl, so that what would keep it from ending in order is told at once. All methods block."""
+    """Ends the run in order. All methods block."""
 
     def __init__(self, order: CrawlOrder, job: JobFolder, clock: Callable[[], float]) -> None:
         self._order = order
@@ -34,16 +33,12 @@ class Ending:
         self.why = WhyEnded.FINISHED
         self.unreported: StorageError | None = None  #: why there are no reports
 
-    def __enter__(self) -> Self:
-        """Raises: StorageError, also if the reports could not be written at the end."""
+    def check(self) -> None:
+        """Before the crawl: tell what would keep it from ending in order. Raises: StorageError, SumDamaged."""
         if self._order.report.reports:
             with storage_errors(self._job.reports):
                 check_folder(self._job.reports)
         check_sum(self._job.state)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def gather(self) -> None:
         """Bring the job's logs up to date. Raises: StorageError."""

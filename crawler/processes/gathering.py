@@ -3,8 +3,8 @@
 How far each was read, and how long the job's file was then, stands in one small file that is replaced when the job's file is
 synced. So a process that is killed meanwhile leaves lines that the next one cuts, and gathers again: no line is lost, none is
 there twice. A file that an operator has moved is known by its inode: what a share's moved files have is read from these, if
-they are in the same folder and not compressed; the job's own is begun anew. Lines of crawl.log stand in the order of their
-times, as far as they were gathered together.
+they are in the same folder and not compressed; the job's own is begun anew, which is noted first. Lines of crawl.log stand in
+the order of their times, as far as they were gathered together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, end_of_last_line, replace_file
+from crawler.jobs.durablefiles import AppendOnlyFile, checked_json, checked_line, end_of_last_line, replace_file
 from crawler.outcomes.errors import CrawlerError, storage_errors
 from crawler.outcomes.exits import ExitCode
 
@@ -49,8 +49,9 @@ def gather(job: Path, shares: Sequence[Path]) -> None:
         places = _noted(note, [job / name for name in GATHERED])
         for name in GATHERED:
             if any((share / name).exists() for share in shares):
-                places[name] = _gathered(job / name, [share / name for share in shares], places.get(name, {}))
-                _note(note, places)
+                for place in _gathered(job / name, [share / name for share in shares], places.get(name, {})):
+                    places[name] = place
+                    _note(note, places)
 
 
 def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:
@@ -61,8 +62,7 @@ def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:
         _note(note, {})
     written = note.read_bytes()
     try:
-        # An earlier version wrote no checksum.
-        places: dict[str, Any] = json.loads(written if written.startswith(b"{") else checked_text(written))
+        places: dict[str, Any] = checked_json(written)
     except (ValueError, RecursionError) as error:
         raise GatheringDamaged(note, "damaged", files) from error
     return places
@@ -80,12 +80,16 @@ class _Part(NamedTuple):
     end: int
 
 
-def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what is new; the place afterwards. `inodes` are missing in a place of an earlier version."""
+def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Add what is new; the place afterwards, and before anything is written to another file than that of the last time, that of
+    its end. Each is noted before the next step. `inodes` are missing in a place of an earlier version.
+    """
     inodes = dict(place.get("inodes", {}))
     size = _kept(path, int(place.get("size", 0)), inodes.get("job"))
     file = AppendOnlyFile(path, end_of_last_line if size is None else lambda _: size)
     try:
+        if size is None:
+            yield {**place, "size": file.kept_bytes, "inodes": inodes | {"job": path.stat().st_ino}}
         parts = [
             list(_parts(source, int(place.get("read", {}).get(str(number), 0)), inodes.get(str(number))))
             for number, source in enumerate(sources)
@@ -97,7 +101,7 @@ def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> 
         file.sync()
         file.keep()
         now = {str(number): of_share[-1] for number, of_share in enumerate(parts) if of_share}
-        return {
+        yield {
             "size": file.kept_bytes,
             "read": {number: part.end for number, part in now.items()},
             "inodes": {"job": path.stat().st_ino} | {number: part.file.stat().st_ino for number, part in now.items()},

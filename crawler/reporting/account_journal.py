@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from zlib import crc32
 
 from crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, replace_file
 from crawler.outcomes.errors import CrawlerError
 from crawler.outcomes.exits import ExitCode
+from frontier.stores.seal import size_and_crc
 
 #: The file's name in the state folder.
 JOURNAL_FILE = "accounts.journal"
@@ -101,12 +101,16 @@ class AccountsJournal:
                     raise AccountsDamaged(self._path, "damaged") from error
 
     def begin(self, base: int) -> None:
-        """Begin a new file, without a seal, whose groups stand behind a place up to which the rows count durably."""
-        self.close()
+        """Begin a new file, without a seal, whose groups come after a place up to which the rows count durably. After an error
+        the old file stays open.
+        """
         head = _head(base, None)
         replace_file(self._path, head)
+        if self._file is None:
+            self._file = AppendOnlyFile(self._path)
+        else:
+            self._file.follow()
         self.base, self._head_bytes = base, len(head)
-        self._file = AppendOnlyFile(self._path)
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Write a group durably."""
@@ -140,12 +144,7 @@ def _seal(rows: Path) -> list[int] | None:
     log = Path(f"{rows}-wal")
     if log.exists() and log.stat().st_size:
         return None
-    crc = size = 0
-    if rows.is_file():
-        with rows.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                crc, size = crc32(chunk, crc), size + len(chunk)
-    return [size, crc]
+    return list(size_and_crc(rows)) if rows.is_file() else [0, 0]
 
 
 def _head(base: int, seal: list[int] | None) -> bytes:

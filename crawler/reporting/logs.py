@@ -14,6 +14,7 @@ import structlog
 
 from crawler.jobs.durablefiles import append_to
 from crawler.outcomes.errors import storage_errors
+from crawler.reporting.escaping import escaped
 
 #: Least level shown, by the number of -v flags (quiet is -1).
 LEVELS: dict[int, int] = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
@@ -68,11 +69,8 @@ def _renderers(style: LogFormat, *, is_terminal: bool) -> list[structlog.typing.
 def _escape(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Escape what a terminal would obey: an event may quote a site."""
     for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable():
-            event[key] = "".join(
-                char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
-                for char in value
-            )
+        if isinstance(value, str):
+            event[key] = escaped(value)
     return event
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from crawler.outcomes.failures import KeptConnectionClosed
 from crawler.outcomes.status import describe
+from crawler.reporting.escaping import escaped
 from crawler.visit import Ending, Visit
 from frontier.models import ENDING, GateKey, OutcomeKind
 from frontier.operating.timewords import duration_words
@@ -134,7 +135,7 @@ def reasons_logged(directory: Path) -> dict[str, str]:
     for file in _error_files(directory):
         for line in _last_lines(file):
             if (said := _logged(line)) is not None:
-                reasons.setdefault(said["url"], _cut(printable(said["message"] or said["words"]), _REASON_CHARS))
+                reasons.setdefault(said["url"], _cut(escaped(said["message"] or said["words"]), _REASON_CHARS))
     return reasons
 
 
@@ -177,7 +178,7 @@ def _last_lines(path: Path) -> Iterator[bytes]:
 
 
 def _trouble(url: str, reason: str, *, is_final: bool, again_in_s: float | None) -> Trouble:
-    return Trouble(_cut(printable(url), _URL_CHARS), _cut(printable(reason), _REASON_CHARS), 0.0, is_final, again_in_s)
+    return Trouble(_cut(escaped(url), _URL_CHARS), _cut(escaped(reason), _REASON_CHARS), 0.0, is_final, again_in_s)
 
 
 def _seen(noted: tuple[float, Trouble] | None, now_s: float) -> Trouble | None:
@@ -187,15 +188,6 @@ def _seen(noted: tuple[float, Trouble] | None, now_s: float) -> Trouble | None:
     at_s, trouble = noted
     in_s = trouble.again_in_s
     return trouble._replace(ago_s=now_s - at_s, again_in_s=None if in_s is None else at_s + in_s - now_s)
-
-
-def printable(text: str) -> str:
-    """The text without anything that a terminal would obey."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text
-    )
 
 
 def _cut(text: str, most: int) -> str:

@@ -6,7 +6,7 @@ stands still. Orders are said as batches and are durable when the call returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from frontier.fingerprints import name_id
 from frontier.models import GateKey, Head, OutcomeKind, QueueKey
@@ -92,12 +92,20 @@ class Operations:
         if facts.row.standing is not Standing.PAUSED:
             self._stand(facts, self._open_or_retired(facts))
 
-    def remove(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
-        """End every queued URL that matches and is not leased, as disregarded with status -6000; answers how many."""
+    def remove(
+        self,
+        matches: Callable[[str], bool],
+        queue: QueueKey | None = None,
+        note: Callable[[Sequence[Head]], object] = lambda _: None,
+    ) -> int:
+        """End every queued URL that matches and is not leased, as disregarded with status -6000; answers how many.
+
+        `note` is given some of them at a time, before these are ended.
+        """
         self._flush()
         removed = 0
         for heads in self._pages(None if queue is None else name_id(queue)):
-            removed += self._remove([head for head in heads if matches(head.row.url)])
+            removed += self._remove([head for head in heads if matches(head.row.url)], note)
         return removed
 
     def wake_by_budget(self) -> int:
@@ -184,11 +192,13 @@ class Operations:
                 return
             after = page[-1].row[:4]
 
-    def _remove(self, heads: list[Head]) -> int:
+    def _remove(self, heads: list[Head], note: Callable[[Sequence[Head]], object]) -> int:
         leases = self._parts.leases.ordinals()
-        rows = [head.row for head in heads if head.row.ordinal not in leases]
-        if not rows:
+        heads = [head for head in heads if head.row.ordinal not in leases]
+        if not heads:
             return 0
+        note(heads)
+        rows = [head.row for head in heads]
         schedule = self._parts.schedule
         ordinals = {row.ordinal for row in rows}
         for line in {row.gate: schedule.window.get(row.gate) for row in rows}.values():

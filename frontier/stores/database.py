@@ -17,7 +17,7 @@ from frontier.stores.dialect import fetch
 from frontier.stores.opening import FORMAT, counters_of
 from frontier.stores.owner import OwnerFile
 from frontier.stores.recounting import recount
-from frontier.stores.seal import Seal, read_seal, write_seal
+from frontier.stores.seal import Seal, read_seal, seal_of, write_seal
 from frontier.stores.tables import CRAWL
 
 
@@ -104,7 +104,10 @@ class SqliteFile:
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
         if seal is not None and str(seal.epoch) == facts.get("epoch"):
             if not seal.is_whole:
-                raise StoreDamaged(f"{self._path}: it is not what was written to it; restore it from a copy")
+                raise StoreDamaged(
+                    f"{self._path}: it is not what was written to it; restore it from a copy, and remove "
+                    f"{seal_of(self._path).name} if that copy was made while the crawl ran: its rows are counted then"
+                )
             return
         if facts.get("format") != FORMAT:
             return

@@ -38,7 +38,7 @@ def read_seal(database: Path) -> Seal | None:
         said = _TEXT.fullmatch(seal_of(database).read_bytes())
         if said is None:
             return None
-        return Seal(int(said[1]), (int(said[2]), int(said[3], 16)) == _sum(database))
+        return Seal(int(said[1]), (int(said[2]), int(said[3], 16)) == size_and_crc(database))
     except FileNotFoundError:
         return None
 
@@ -50,12 +50,12 @@ def write_seal(database: Path, epoch: int) -> None:
     """
     seal = seal_of(database)
     unfinished = seal.with_name(f"{seal.name}.new")
-    unfinished.write_bytes(b"anabranch seal 1\nepoch %d\nbytes %d\ncrc32 %08x\n" % (epoch, *_sum(database)))
+    unfinished.write_bytes(b"anabranch seal 1\nepoch %d\nbytes %d\ncrc32 %08x\n" % (epoch, *size_and_crc(database)))
     unfinished.replace(seal)
 
 
-def _sum(file: Path) -> tuple[int, int]:
-    """Its size and its checksum."""
+def size_and_crc(file: Path) -> tuple[int, int]:
+    """The size and the CRC-32 of a file. Raises: OSError."""
     size = crc = 0
     with file.open("rb", buffering=0) as chunks:
         while chunk := chunks.read(_CHUNK_BYTES):

@@ -121,7 +121,7 @@ def translated(path: Path, error: Exception) -> FrontierError:
     if isinstance(error, FrontierError):
         return error
     if isinstance(error, OSError):
-        return unwritable(str(path), error)
+        return _unreadable(path, error) if error.errno == errno.EIO else unwritable(str(path), error)
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
@@ -130,6 +130,13 @@ def translated(path: Path, error: Exception) -> FrontierError:
     if code in _VAGUE:
         kind, meaning = _why_not(path) or (kind, meaning)
     failure = kind(f"{path}: {meaning}")
+    failure.__cause__ = error
+    return failure
+
+
+def _unreadable(path: Path, error: OSError) -> StoreDamaged:
+    """The error of a file that the disk cannot read. (What SQLite reads and writes itself has SQLite's errors.)"""
+    failure = StoreDamaged(f"{path}: cannot be read: {error.strerror}; restore it from a copy")
     failure.__cause__ = error
     return failure
 

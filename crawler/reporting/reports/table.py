@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from crawler.reporting.troubles import printable
+from crawler.reporting.escaping import escaped
 
 Cell = str | int | float | None
 
@@ -63,4 +63,4 @@ def _shown(cell: Cell) -> str:
     if isinstance(cell, float):
         return f"{cell:.2f}"
     text = str(cell)
-    return printable(text)
+    return escaped(text)

@@ -9,8 +9,9 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _sigterm_as_before() -> Iterator[None]:
-    """A command that has ended ignores it, and would have what later tests start ignore it, too."""
-    before = signal.getsignal(signal.SIGTERM)
+def _signals_as_before() -> Iterator[None]:
+    """A command that has ended ignores them, and would have what later tests start ignore them, too."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

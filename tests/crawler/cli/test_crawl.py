@@ -444,3 +444,44 @@ sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("
     process.stderr.close()
     assert process.wait(50) == ExitCode.NO_SEED_ANSWERED
     assert Path("job/reports/crawl-report.txt").exists()
+
+
+@pytest.mark.parametrize("outcome", [ExitCode.NO_SEED_ANSWERED, ExitCode.DISK_FULL])
+def test_a_signal_that_comes_after_the_end_does_not_change_it(outcome: ExitCode) -> None:
+    """While the summary is made, the loop is closed, an error is written, and the interpreter ends."""
+    program = f"""
+import asyncio, atexit, os, signal, sys
+from crawler import controller
+from crawler.cli import crawl, main
+from crawler.outcomes.errors import DiskFull
+
+def interrupt(*_):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+
+def summary(facts):
+    interrupt()
+    if {outcome == ExitCode.DISK_FULL}:
+        raise DiskFull("no space")
+    return ""
+
+def close(runner, close=asyncio.Runner.close):
+    close(runner)
+    interrupt()
+
+controller.crawl_report = summary
+asyncio.Runner.close = close
+crawl.escaped = interrupt
+atexit.register(interrupt)
+sys.argv = ["anabranch", "crawl", {SEED!r}, "--job", "job"]
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        check=False,
+        timeout=50,
+        text=True,
+    )
+    assert ended.returncode == outcome, ended.stderr

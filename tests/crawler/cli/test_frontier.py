@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -16,11 +17,14 @@ import pytest
 from crawler.cli import frontier_files
 from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
 from crawler.jobs.job import JobFolder
+from crawler.jobs.journal import LineFile
 from crawler.jobs.opening import note_division, open_job
 from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
 from crawler.orders.order import CrawlOrder, dump_order
 from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
+from crawler.reporting.account_reading import AccountsView
+from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 from frontier.division.ownership import Division
 from frontier.models import Candidate, Outcome, OutcomeKind
 
@@ -285,12 +289,20 @@ def test_a_dump_that_was_cut_is_loaded_as_far_as_it_goes(job: Path, tmp_path: Pa
     (tmp_path / "cut.gz").write_bytes((tmp_path / "whole.gz").read_bytes()[:-30])
     (tmp_path / "cut").write_bytes(data[: data.rindex(b'{"end"')])
     make_job(tmp_path / "jobs" / "other", ["http://b.test/"])
-    assert run("load", "other", file="cut") == 0
+    assert run("load", "other", file="cut") == ExitCode.NO_SEED_ANSWERED
     captured = capsys.readouterr()
     assert captured.out == "loaded: 2 queued, 1 kept as ended\n"
     assert "cut: cut after line 4" in captured.err
-    assert run("load", "other", file="cut.gz") == 0
+    assert run("load", "other", file="cut.gz") == ExitCode.NO_SEED_ANSWERED
     assert "cut" in capsys.readouterr().err
+
+
+def test_a_journal_that_was_cut_is_none_the_less_done(job: Path, tmp_path: Path, capsys) -> None:
+    """Heritrix leaves it so when it is killed."""
+    whole = gzip.compress("".join(f"F+ http://b.test/{number}\n" for number in range(3)).encode())
+    (tmp_path / "cut.gz").write_bytes(whole[:-8])
+    assert run("load", file="cut.gz") == 0
+    assert "cut.gz: " in capsys.readouterr().err
 
 
 def test_refused_entries_are_named(job: Path, tmp_path: Path, capsys) -> None:
@@ -337,6 +349,39 @@ def test_rm_removes_what_matches(job: Path, tmp_path: Path, capsys) -> None:
     with opened(job) as (frontier, _):
         frontier.check()
         assert (frontier.counts().pending, frontier.counts().disregarded) == (0, 2)
+
+
+def test_what_rm_removes_has_its_line_in_the_log_and_is_counted(job: Path) -> None:
+    """As every URL that was ended: the report says what the status says."""
+    with opened(job) as (frontier, _):
+        frontier.schedule([Candidate("http://b.test/x?y=%0A", hops="LE")])
+    assert run("rm", queue="b.test", url="", yes=True) == 0
+    assert run("rm", queue="a.test", url="", yes=True) == 0
+    lines = [parse_crawl_log_line(line) for line in (job / "logs" / "crawl.log").read_bytes().splitlines(keepends=True)]
+    assert [(line.status, line.url, line.hops) for line in lines] == [
+        (-6000, "http://b.test/x?y=%0A", "LE"),
+        (-6000, URLS[1], ""),
+        (-6000, URLS[2], ""),
+    ]
+    with AccountsView(job / "state") as view:
+        assert view.total().disregards == 3
+    with opened(job) as (frontier, _):
+        assert frontier.counts().disregarded == 3
+
+
+def test_what_cannot_be_logged_is_not_removed(job: Path, capsys, monkeypatch) -> None:
+    """Nor counted."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineFile, "append", refuse)
+        assert run("rm", queue="a.test", yes=True) == ExitCode.DISK_FULL
+    with opened(job) as (frontier, _):
+        assert frontier.counts().pending == 2
+    with AccountsView(job / "state") as view:
+        assert view.total().disregards == 0
 
 
 @pytest.mark.parametrize(("answer", "removed"), [("Yes\n", True), ("\n", False), ("", False)])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
+from crawler.cli import guarding
 from crawler.cli.guarding import guarded
 from crawler.outcomes.errors import UsageError
 from crawler.outcomes.exits import ExitCode
@@ -27,6 +31,19 @@ def test_a_foreseeable_error_is_one_line_that_no_terminal_obeys(capsys, error, c
     """An interrupt needs none."""
     assert guarded(raising(error)) == code
     assert capsys.readouterr() == ("", said)
+
+
+def interrupt() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+
+
+def test_a_signal_that_comes_after_the_outcome_does_not_change_it(monkeypatch) -> None:
+    """Such as while the line of an error is written."""
+    monkeypatch.setattr(guarding, "say", lambda _: interrupt())
+    assert guarded(raising(UsageError("no"))) == ExitCode.USAGE
+    assert guarded(lambda: 3) == 3
+    interrupt()
 
 
 def test_a_long_error_is_cut_in_its_middle(capsys) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from crawler.jobs import orderfile
 from crawler.jobs.aside import move_aside
 from crawler.jobs.job import JobFolder
-from crawler.outcomes.errors import JobInUse, UsageError
+from crawler.outcomes.errors import JobInUse, OrderDamaged, UsageError
 
 NOW_S = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 
@@ -69,6 +70,30 @@ def test_a_queue_in_a_database_does_not_move_with_the_folder(job: Path) -> None:
     with pytest.raises(UsageError, match=r"in a database.*--name OTHER --store URL"):
         move_aside(job, NOW_S)
     assert job.is_dir()
+
+
+@pytest.mark.parametrize("order", [None, "no [toml", '[frontier]\nstore = "nothing that exists"\n'])
+def test_the_copy_in_the_state_tells_where_the_queue_is(job: Path, order: str | None) -> None:
+    """An order that is lost or broken hides no database."""
+    orderfile.write_order(job, '[frontier]\nstore = "postgresql://me@localhost/crawl"\n')
+    (job / "order.toml").unlink()
+    if order is not None:
+        write_order(job, order)
+    with pytest.raises(UsageError, match=r"in a database"):
+        move_aside(job, NOW_S)
+    assert job.is_dir()
+
+
+@pytest.mark.parametrize("order", [None, "no [toml"])
+def test_a_job_whose_queue_may_be_anywhere_stays(job: Path, order: str | None) -> None:
+    """Without an order that can be read it is moved only if its queue is in the folder."""
+    (job / "state" / "seeds.jsonl").write_text("something\n")
+    if order is not None:
+        write_order(job, order)
+    with pytest.raises(OrderDamaged, match=r"order.toml: cannot be read, .*; restore it from a copy, or move"):
+        move_aside(job, NOW_S)
+    (job / "state" / "frontier.db").write_text("rows")
+    assert move_aside(job, NOW_S) is not None
 
 
 def test_the_servers_of_a_shared_filter_are_named(job: Path) -> None:

@@ -426,6 +426,26 @@ async def test_a_lack_of_memory_is_told_as_one(log: Path) -> None:
     assert events == []
 
 
+class Untakable(Broken):
+    """A sink whose defect shows when the group is taken back."""
+
+    def append(self, entries: object) -> None:
+        self.calls.append("append")
+
+    def take_back(self) -> None:
+        raise ValueError(self.path)
+
+
+async def test_a_sink_that_cannot_take_back_hangs_nobody(log: Path) -> None:
+    """The others take back, and the first failure is told."""
+    journal = Journal(Untakable(KeyError("odd")), LineFile(log, "crawl_log"), broken := Broken(KeyError("even")))
+    async with asyncio.timeout(10):
+        with pytest.raises(JournalFailed, match=r"^broken: KeyError"):
+            await journal.write(lines(b"a\n"))
+        await journal.close()
+    assert broken.calls == ["take_back", "close"]
+
+
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     """In one line, with what to do; nothing stays open."""
     before = open_descriptors()

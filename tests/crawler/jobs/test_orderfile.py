@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.orderfile import order_edits, order_file, write_order
-from crawler.outcomes.errors import OrderDamaged
+from crawler.jobs import orderfile
+from crawler.jobs.durablefiles import replace_file
+from crawler.jobs.orderfile import last_order_file, order_edits, order_file, write_order
+from crawler.outcomes.errors import OrderDamaged, StorageError
 
 TEXT = '[crawl]\nworkers = 20\n\n[scope]\nscope = "host"\nexclude = ["\\\\.jpg$"]\n'
 
@@ -16,6 +18,7 @@ TEXT = '[crawl]\nworkers = 20\n\n[scope]\nscope = "host"\nexclude = ["\\\\.jpg$"
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "seeds.jsonl").write_text("something\n")
     write_order(tmp_path, TEXT)
     return tmp_path
 
@@ -42,6 +45,7 @@ def test_a_job_that_has_not_begun_has_no_order(tmp_path: Path) -> None:
         (TEXT[:22].encode(), "is cut: what was written from line 4 on is missing"),
         (TEXT[: TEXT.index("0\n")].encode(), "is cut: what was written from line 2 on is missing"),
         (TEXT[: TEXT.index("exclude")].encode(), "is cut"),
+        (b"\xef\xbb\xbf" + TEXT[: TEXT.index("exclude")].encode(), "is cut"),
         (b"a = " + b"[" * 5000, "not TOML"),
     ],
 )
@@ -64,7 +68,6 @@ def test_an_order_that_is_not_whole_is_refused_with_the_copy_as_the_remedy(
 
 def test_without_a_copy_a_missing_order_is_no_new_job(job: Path) -> None:
     """Its seeds would be crawled by the defaults."""
-    (job / "state" / "seeds.jsonl").write_text("something\n")
     for file in (job / "order.toml", job / "state" / "order.toml"):
         file.unlink()
     with pytest.raises(
@@ -88,6 +91,52 @@ def test_an_edited_order_is_accepted_and_each_difference_is_told(job: Path) -> N
         f"[scope] exclude2: not set is now '{'x' * 59}…",
         "[[override]]: not set is now [{'a': 1}]",
     ]
+
+
+@pytest.mark.parametrize("removed", ["exclude = ", "\n[scope]", "[crawl]"])
+def test_an_edit_may_remove_the_end_of_the_order(job: Path, removed: str) -> None:
+    """What was cut lacks the last line, too."""
+    order = job / "order.toml"
+    text = order.read_text()
+    order.write_text(text[: text.index(removed)] + text[text.index("# end of the order") :])
+    assert order_file(job) == order
+    assert f"{order}: edited: [scope] exclude: ['\\\\.jpg$'] is now not set" in order_edits(job)
+
+
+def test_a_last_line_that_is_missing_alone_is_no_damage(job: Path) -> None:
+    """All that the order says is there. So are orders and copies of older versions, which have no such line."""
+    (job / "order.toml").write_text(TEXT)
+    assert order_file(job) == job / "order.toml"
+    assert order_edits(job) == []
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_kill_between_the_order_and_its_copy_damages_nothing(
+    job: Path, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    """The job goes on by the new order, and the next run is told what is different since the last."""
+    if is_new:
+        for file in (job / "order.toml", job / "state" / "order.toml", job / "state" / "seeds.jsonl"):
+            file.unlink()
+
+    def killed(path: Path, data: bytes) -> None:
+        replace_file(path, data)
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(orderfile, "replace_file", killed)
+        with pytest.raises(StorageError):
+            write_order(job, TEXT.replace("20", "30"))
+    assert order_file(job) == job / "order.toml"
+    assert order_edits(job) == ([] if is_new else [f"{job / 'order.toml'}: edited: [crawl] workers: 20 is now 30"])
+    assert last_order_file(job) == (job / "order.toml" if is_new else job / "state" / "order.toml")
+
+
+def test_the_copy_of_a_job_that_has_not_begun_is_no_order(job: Path) -> None:
+    """It was killed while a failed start was removed."""
+    (job / "order.toml").unlink()
+    (job / "state" / "seeds.jsonl").unlink()
+    assert order_file(job) is None
 
 
 def test_comments_and_blank_lines_are_no_edit(job: Path) -> None:

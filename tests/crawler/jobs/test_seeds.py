@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from crawler.jobs import durablefiles
-from crawler.jobs.seeds import ORDER, BadSeed, Seed, SeedBook, SeedBookDamaged, SeedList, is_begun, read_seeds
+from crawler.jobs.seeds import (
+    ORDER,
+    BadSeed,
+    Seed,
+    SeedBook,
+    SeedBookDamaged,
+    SeedList,
+    is_begun,
+    none_left,
+    read_seeds,
+)
 from crawler.outcomes.errors import DiskFull, NoFolder
 from crawler.outcomes.exits import ExitCode
 
@@ -125,6 +135,26 @@ class TestReading:
         assert "http or https" in found.bad[0].reason
         assert "UTF-8" in found.bad[1].reason
 
+    @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-32"])
+    def test_a_file_that_is_no_text_is_told_once_and_names_no_seed(self, tmp_path: Path, charset: str) -> None:
+        """A picture, a database, or text in UTF-16: what looks like a host in it is none."""
+        file = tmp_path / "seeds.txt"
+        file.write_bytes(b"a.test\n" + "http://b.test/\n\u4e00\u4e00\n".encode(charset) * 1000)
+        found = read(str(file))
+        assert found.seeds == ()
+        assert found.bad == (
+            BadSeed(text=str(file), source=f"{file}:2", reason="the file is not UTF-8 text; save it as UTF-8"),
+        )
+
+    def test_of_lines_that_are_not_utf_8_one_is_quoted(self) -> None:
+        """The others are counted."""
+        found = read("-", stdin="http://a.test/\u00e4\n".encode("latin-1") * 1000 + b"b.test")
+        assert [seed.url for seed in found.seeds] == ["http://b.test/"]
+        assert [(bad.source, bad.reason) for bad in found.bad] == [
+            ("-:1", "it is not UTF-8; save the file as UTF-8"),
+            ("-", "999 more lines are not UTF-8"),
+        ]
+
     def test_a_byte_order_mark_counts_on_the_first_line_only(self) -> None:
         """Elsewhere it is part of the text, and no URL begins with it."""
         assert [bad.source for bad in read("-", stdin=b"a.test\n\xef\xbb\xbfb.test").bad] == ["-:2"]
@@ -133,6 +163,13 @@ class TestReading:
         """A seed file may be anything; its lines do not flood the terminal."""
         assert len(only_bad(read("-", stdin=b"x " * 9999)).text) == 200
         assert len(only_bad(read("-", stdin=b"\xff" * 9999)).text) == 200
+
+    def test_of_many_that_are_no_seeds_some_are_told(self) -> None:
+        """One line is no place for all of a file."""
+        assert none_left(["a: no"]) == "no seed is left; a: no"
+        assert none_left([f"{number}: no" for number in range(1000)]) == (
+            "no seed is left; 0: no; 1: no; 2: no; 3: no; 4: no; and 995 more"
+        )
 
     @pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n", b"\xef\xbb\xbf"])
     def test_an_empty_file_is_told(self, tmp_path: Path, content: bytes) -> None:

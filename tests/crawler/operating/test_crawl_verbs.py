@@ -1,5 +1,7 @@
 """What the control socket of a running crawl answers about the crawl as a whole."""
 
+import threading
+
 import pytest
 
 from crawler.jobs.seeding import Seeding
@@ -10,6 +12,7 @@ from crawler.operating.judging import Judge
 from crawler.orders.scope import ScopeSection
 from crawler.outcomes.endings import WhyEnded
 from crawler.outcomes.errors import UsageError
+from crawler.reporting.troubles import Trouble
 from crawler.scope.opening import open_scope
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.models import Candidate, Outcome, OutcomeKind
@@ -22,16 +25,21 @@ class Crawl:
     """The parts that the verbs steer."""
 
     def __init__(self, frontier, book) -> None:
+        self.threads: list[threading.Thread] = []  #: in which the last trouble was asked for
         self.course = Course(lambda _: None)
         self.course.steer(frontier)
         self.frontier = frontier
         self.scope = open_scope(ScopeSection())
         self.book = book
         seeding = Seeding(book, self.scope, frontier)
-        judge = Judge(self.scope, Canonicalizer().key, book)
+        judge = Judge(self.scope, Canonicalizer().key, book, trouble=self.trouble)
         self.verbs = CrawlVerbs(
             self.course, frontier, seeding, judge, lambda: {"phase": self.course.phase.value}, self.report
         )
+
+    def trouble(self, *_):
+        self.threads.append(threading.current_thread())
+        return Trouble(A, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
 
     async def report(self, given):
         return {"rows": [given["name"]]}
@@ -73,6 +81,14 @@ async def test_what_is_ending_is_neither_paused_nor_resumed(crawl, verb) -> None
     with pytest.raises(UsageError, match="the crawl is ending, there is nothing to"):
         await crawl.ask(verb)
     assert crawl.course.phase is Phase.DRAINING
+
+
+async def test_why_asks_for_the_last_trouble_off_the_loop(crawl) -> None:
+    """The log of errors may have to be read for it."""
+    facts = await crawl.ask("why", url=A)
+    assert (facts["last_trouble"]["reason"], "scope" in facts) == ("connection refused", True)
+    assert threading.current_thread() not in crawl.threads
+    assert len(crawl.threads) == 1
 
 
 async def test_all_other_verbs_are_the_frontiers_or_the_reports(crawl) -> None:

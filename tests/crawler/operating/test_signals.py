@@ -65,12 +65,14 @@ async def test_what_comes_too_late_is_ignored(number) -> None:
 @pytest.mark.parametrize(
     ("is_last", "after"), [(False, signal.default_int_handler), (True, signal.SIG_IGN)], ids=["goes on", "ends"]
 )
-async def test_afterwards_sigterm_is_as_before_or_ignored_where_nothing_comes_after(is_last, after) -> None:
+async def test_afterwards_signals_are_as_before_or_ignored_where_nothing_comes_after(is_last, after) -> None:
     """A program that crawls is not the crawl's; a process that only ends has its exit code already."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Called().heeded(is_last=is_last):
         assert signal.getsignal(signal.SIGTERM) not in {signal.default_int_handler, signal.SIG_IGN}
     assert signal.getsignal(signal.SIGTERM) is after
+    assert signal.getsignal(signal.SIGINT) is after
+    assert signal.getsignal(signal.SIGHUP) is (after if is_last else signal.SIG_DFL)
 
 
 async def test_an_ignored_sighup_stays_ignored() -> None:

@@ -53,8 +53,9 @@ def shares(*ended: dict[str, Any]) -> Shares:
 def ended(
     job: JobFolder, why: WhyEnded, *of_shares: dict[str, Any], order: CrawlOrder = QUIET
 ) -> tuple[Ending, RunFacts]:
-    with Ending(order, job, lambda: 100.0) as ending:
-        return ending, ending.report(shares(*of_shares), SEEDS, why, {"pages": 5})
+    ending = Ending(order, job, lambda: 100.0)
+    ending.check()
+    return ending, ending.report(shares(*of_shares), SEEDS, why, {"pages": 5})
 
 
 def retired(pages: int) -> dict[str, Any]:
@@ -88,28 +89,28 @@ def test_a_job_is_finished_if_nothing_is_left_in_any_share(
 
 def test_lines_are_gathered_and_counted_once(job: JobFolder) -> None:
     """At the beginning what a killed run has left, at the end the rest; the totals are the shares', wherever their logs are."""
-    with Ending(QUIET, job, lambda: 100.0) as ending:
-        ending.gather()
-        share_0 = job.directory / "shares" / "0"
-        accounts = Accounts(share_0 / "state", share_0 / "logs" / "crawl.log", lambda: 100.0)
-        accounts.append([Entry(crawl_log=line(url="http://0.test/more"))])
-        accounts.keep()  # and killed: it never closes them
-        with (share_0 / "logs" / "crawl.log").open("ab") as log:
-            log.write(line(url="http://0.test/more"))
-        for number in range(2):
-            ending.report(shares(share(1), share(1)), SEEDS, WhyEnded.SIGNAL, {})
-            with AccountsView(job.state) as view:
-                assert view.total().urls == 3
-            log_of = job.directory / "shares" / str(number) / "logs" / "crawl.log"
-            log_of.rename(log_of.with_name("crawl.log.1"))
+    ending = Ending(QUIET, job, lambda: 100.0)
+    ending.gather()
+    share_0 = job.directory / "shares" / "0"
+    accounts = Accounts(share_0 / "state", share_0 / "logs" / "crawl.log", lambda: 100.0)
+    accounts.append([Entry(crawl_log=line(url="http://0.test/more"))])
+    accounts.keep()  # and killed: it never closes them
+    with (share_0 / "logs" / "crawl.log").open("ab") as log:
+        log.write(line(url="http://0.test/more"))
+    for number in range(2):
+        ending.report(shares(share(1), share(1)), SEEDS, WhyEnded.SIGNAL, {})
+        with AccountsView(job.state) as view:
+            assert view.total().urls == 3
+        log_of = job.directory / "shares" / str(number) / "logs" / "crawl.log"
+        log_of.rename(log_of.with_name("crawl.log.1"))
     assert len(job.crawl_log.read_text().splitlines()) == 3
 
 
 def test_a_damaged_sum_is_told_before_the_crawl(job: JobFolder) -> None:
     """It is made again of the shares' accounts when it is removed."""
     (job.state / ACCOUNTS_FILE).write_bytes(b"no database" * 1000)
-    with pytest.raises(SumDamaged, match="remove it"), Ending(QUIET, job, lambda: 100.0):
-        pass
+    with pytest.raises(SumDamaged, match="remove it"):
+        Ending(QUIET, job, lambda: 100.0).check()
     (job.state / ACCOUNTS_FILE).unlink()
     ended(job, WhyEnded.SIGNAL, share(1), share(1))
     with AccountsView(job.state) as view:
@@ -120,5 +121,5 @@ def test_a_folder_that_takes_no_reports_is_told_before_the_crawl(job: JobFolder)
     """Not after hours of it."""
     job.reports.rmdir()
     job.reports.write_text("in the way")
-    with pytest.raises(StorageError), Ending(CrawlOrder(), job, lambda: 100.0):
-        pass
+    with pytest.raises(StorageError):
+        Ending(CrawlOrder(), job, lambda: 100.0).check()

@@ -1,11 +1,13 @@
 """The shares' logs as the job's."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from crawler.jobs.durablefiles import AppendOnlyFile
 from crawler.processes.gathering import CRAWL_LOG, GatheringDamaged, gather
 
 
@@ -85,6 +87,35 @@ def test_a_job_file_that_was_rotated_begins_anew(job: Path, how: str) -> None:
         os.truncate(job / CRAWL_LOG, 0)
     log(job, 1, line(2, "b"))
     gather(job, shares(job))
+    gather(job, shares(job))
+    assert gathered(job) == [line(2, "b")]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+@pytest.mark.parametrize("has_inodes", [True, False])
+def test_a_kill_after_a_rotation_doubles_no_line(
+    job: Path, monkeypatch: pytest.MonkeyPatch, *, is_cut: bool, has_inodes: bool
+) -> None:
+    """What is written to a file that nobody has noted could not be told from what was there."""
+    log(job, 0, line(1, "a"))
+    gather(job, shares(job))
+    if not has_inodes:  # as an earlier version notes it
+        note = job / "state" / "gathered.json"
+        note.write_text(json.dumps({CRAWL_LOG: {"size": len(line(1, "a")), "read": {"0": len(line(1, "a"))}}}))
+    if is_cut:
+        os.truncate(job / CRAWL_LOG, 0)
+    else:
+        (job / CRAWL_LOG).rename(job / "logs" / "crawl.log.1")
+    log(job, 0, line(2, "b"))
+
+    def killed(_file: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AppendOnlyFile, "keep", killed)
+        with pytest.raises(KeyboardInterrupt):
+            gather(job, shares(job))
+    assert gathered(job) == [line(2, "b")]
     gather(job, shares(job))
     assert gathered(job) == [line(2, "b")]
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from crawler.outcomes.errors import StorageError
 from crawler.reporting import accounts as accounts_module
-from crawler.reporting.account_file import ACCOUNTS_FILE
+from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
 from crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged
 from crawler.reporting.account_reading import AccountsView
 from crawler.reporting.accounting import Additions, Totals, line_of
@@ -287,6 +287,48 @@ def test_what_looks_at_the_accounts_breaks_no_seal(job) -> None:
         with AccountsView(job.state) as view:
             assert view.total().urls == 1
         job.open().close()
+
+
+def test_a_kill_while_sealed_accounts_are_opened_damages_nothing(job, monkeypatch) -> None:
+    """The seal is broken before the rows change."""
+    accounts = job.open()
+    job.write(accounts, line())
+    accounts.close()
+    job.now_s += 1  # so that a row changes
+    write = AccountsFile.write
+
+    def killed(self, *given, **named) -> None:
+        write(self, *given, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AccountsFile, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            job.open()
+    accounts = job.open()
+    assert accounts.of_host("a.test").urls == 1
+    accounts.close()
+
+
+@pytest.mark.parametrize("fails", ["replace_file", "AppendOnlyFile.follow"])
+def test_a_journal_that_cannot_be_begun_anew_fails_the_group_alone(job, monkeypatch, fails) -> None:
+    """No room, or no descriptor: the group is taken back, and what counted before counts."""
+    accounts = job.open()
+    job.write(accounts, line())
+
+    def refuse(*_given) -> None:
+        raise OSError(errno.ENOSPC, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_module, "MAX_WAITING", 0)
+        patch.setattr(accounts_module, "MAX_JOURNAL_BYTES", 0)
+        patch.setattr(f"crawler.reporting.account_journal.{fails}", refuse)
+        with pytest.raises(OSError, match="no"):
+            accounts.append(entries(line("http://a.test/2")))
+        accounts.take_back()
+    again = job.open()  # after a kill
+    assert again.of_host("a.test").urls == 1
+    again.close()
 
 
 def test_memory_holds_a_bounded_number_of_rows(job, monkeypatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from sqlalchemy import create_engine, text
 from frontier.composition import FrontierOrder, open_frontier
 from frontier.errors import StoreDamaged
 from frontier.models import Candidate
+from frontier.stores import database as stores_database
 from frontier.stores.seal import read_seal, seal_of, write_seal
+from frontier.stores.sqlite import log_of
 
 ORDER = FrontierOrder(policy="host")
 
@@ -51,6 +55,38 @@ def test_a_url_that_the_disk_changed_is_damage(database: Path) -> None:
         StoreDamaged, match=f"^{re.escape(str(database))}: it is not what was written to it; restore it"
     ):
         open_frontier(database.parent, ORDER)
+
+
+def test_a_file_that_the_disk_cannot_read_is_damaged(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no matter of room, and another run reads no better."""
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(stores_database, "read_seal", refuse)
+    message = f"{database}: cannot be read: Input/output error; restore it from a copy"
+    with pytest.raises(StoreDamaged, match=f"^{re.escape(message)}$"):
+        open_frontier(database.parent, ORDER)
+
+
+def test_a_copy_that_was_made_while_the_file_was_open_may_be_restored(database: Path) -> None:
+    """It has the epoch of the seal, and is not the file that was sealed. Without the seal its rows are counted."""
+    files = [database, log_of(database)]
+    with open_frontier(database.parent, ORDER) as frontier:
+        frontier.schedule([Candidate("http://a.test/four")])
+        frontier.flush()
+        frontier.wait_until_durable()
+        copy = [file.read_bytes() for file in files]
+        frontier.schedule([Candidate("http://a.test/five")])
+    for file, content in zip(files, copy, strict=True):
+        file.write_bytes(content)
+    with pytest.raises(
+        StoreDamaged, match=r"from a copy, and remove frontier\.db\.seal if that copy was made while .*counted"
+    ):
+        open_frontier(database.parent, ORDER)
+    seal_of(database).unlink()
+    with open_frontier(database.parent, ORDER) as frontier:
+        assert frontier.counts().pending == 4
 
 
 def test_without_a_seal_the_rows_are_counted(database: Path) -> None:
