@@ -75,7 +75,9 @@ def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh starts over, --again goes on with the job; leave one of them out")
     if command.delete_old and not (command.fresh and command.yes):
-        raise UsageError("--delete-old deletes the job with its archive and logs; it needs --fresh and --yes beside it")
+        raise UsageError(
+            "--delete-old deletes the job with its archive and logs; leave it out: --fresh moves the job aside"
+        )
     chosen = choose(command)
     refuse_share(chosen.directory)
     logs = chosen.order.logs
