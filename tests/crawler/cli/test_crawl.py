@@ -171,6 +171,35 @@ def test_a_job_in_use_is_left_alone(capsys) -> None:
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
+def test_added_seeds_are_told_when_the_job_is_held(capsys) -> None:
+    """While it is in use nothing is added, and nothing is said to be."""
+    run_crawl(command(SEED))
+    with JobFolder.open(Path("job")):
+        assert run_crawl(command(f"{SEED}2")) == ExitCode.STORE_OR_JOB_IN_USE
+    assert "added" not in capsys.readouterr().out
+    run_crawl(command(f"{SEED}2"))
+    assert capsys.readouterr().out.startswith("job job: 1 seed added\n")
+
+
+def test_an_edited_scope_does_not_make_a_job_another_crawls(capsys) -> None:
+    """Its folder has its name of the seed only; what the command says of the scope is still compared."""
+    run_crawl(command(SEED, job=None))
+    order = Path("jobs/127.0.0.1/order.toml")
+    text = order.read_text()
+    assert "max_embeds = 2\n" in text
+    order.write_text(text.replace("max_embeds = 2\n", "max_embeds = 3\n"))
+    assert run_crawl(command(SEED, job=None, scope="page")) == ExitCode.USAGE
+    assert "another crawl's job: [scope] scope is 'host' there and 'page' here; begin" in capsys.readouterr().err
+    assert run_crawl(command(SEED, job=None)) == ExitCode.NO_SEED_ANSWERED
+    err = capsys.readouterr().err
+    assert err == f"anabranch: {order}: edited: [scope] max_embeds: 2 is now 3\n"
+    order.write_text("no order")
+    whole = Path("whole.toml")
+    whole.write_text(text)
+    assert run_crawl(command(SEED, job=None, order_file=whole)) == ExitCode.USAGE
+    assert "[scope] max_embeds is 3 there and 2 here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "named",
     [
