@@ -20,10 +20,10 @@ from crawler.fetching.bodies import Scratch
 from crawler.fetching.fetcher import Fetcher
 from crawler.jobs.job import JobFolder
 from crawler.jobs.journal import Journal
-from crawler.jobs.opening import open_job
+from crawler.jobs.opening import has_urls, open_job
 from crawler.jobs.rounds import begin_round, current_round, round_of_run
 from crawler.jobs.seeding import Marks, Seeding
-from crawler.jobs.seeds import SEED_BOOK, Book, SeedBook
+from crawler.jobs.seeds import SEED_BOOK, Book, SeedBook, require_seeds
 from crawler.jobs.sourcetags import SourceTags
 from crawler.jobs.writing import Writing, open_writing, warc_facts
 from crawler.network.descriptors import connections_within, raise_file_limit
@@ -106,7 +106,7 @@ async def _open_tools(run: Run, book: Book, opened: AsyncExitStack) -> Tools:
     order, job = run.order, run.job
     resolver = _closed_at_the_end(resolver_of(order, run.clock), opened)
     face = AsyncFrontier if run.portion is None else AsyncShare
-    frontier = await opened.enter_async_context(face(partial(_open_frontier, run, resolver)))
+    frontier = await opened.enter_async_context(face(partial(_open_frontier, run, book, resolver)))
     accounts, writing = await to_the_end(_open_writing(run, opened))
     fetcher = _closed_at_the_end(_fetcher(run, resolver), opened)
     sandbox = _closed_at_the_end(Sandbox(), opened)
@@ -186,9 +186,11 @@ def _recorder(run: Run, writing: Writing, archivist: Archivist | None, tags: Sou
     )
 
 
-def _open_frontier(run: Run, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
+def _open_frontier(run: Run, book: Book, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
     frontier = open_job(run.job.state, run.order, clock=run.clock, ip_of=resolver.known_address, on_change=on_change)
     try:
+        if run.portion is None and has_urls(frontier):
+            require_seeds(book, run.job.state / SEED_BOOK)
         run.job.write_order(dump_order(run.order))  # only now: the job may have refused the order
     except BaseException:
         frontier.close()

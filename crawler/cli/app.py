@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperGroup
 
 from crawler.cli.compare_options import compare
 from crawler.cli.config_options import config
@@ -22,7 +23,30 @@ from crawler.cli.report_options import report
 from crawler.cli.robots import robots as robots_command
 from crawler.cli.simulate_options import simulate
 
+#: What no hint proposes for a slip: it puts an old job out of the way, removes URLs, or consents to a loss.
+_NEVER_PROPOSED = frozenset({"--fresh", "--delete-old", "--yes", "rm"})
+
+
+class _Group(TyperGroup):
+    """Commands whose hints for slips are harmless."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Raises: what the parser raises, without a hint for what is like a command that removes."""
+        self.suggest_commands = not get_close_matches(args[0], _NEVER_PROPOSED)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Raises: what the parser of the command raises, with harmless hints alone."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # the parser's classes are private
+            if isinstance(hints := getattr(error, "possibilities", None), list):
+                hints[:] = [hint for hint in hints if hint not in _NEVER_PROPOSED]
+            raise
+
+
 app = typer.Typer(
+    cls=_Group,
     help="A polite crawler that can be killed at any moment: the same command goes on.",
     no_args_is_help=True,
     add_completion=False,
@@ -47,23 +71,6 @@ NO_KEYS = frozenset(
 )
 
 
-#: Flags that no hint proposes for a slip: they put an old job out of the way, or consent to a loss.
-_NEVER_PROPOSED = frozenset({"--fresh", "--delete-old", "--yes"})
-
-
-class _Crawl(TyperCommand):
-    """`crawl`, whose hints for unknown flags leave some out."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises: what the parser raises, with harmless hints alone."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # the parser's classes are private
-            if isinstance(hints := getattr(error, "possibilities", None), list):
-                hints[:] = [hint for hint in hints if hint not in _NEVER_PROPOSED]
-            raise
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         from crawler.orders.order import VERSION  # noqa: PLC0415 - only when asked
@@ -86,7 +93,7 @@ def anabranch(
     """Set up what all verbs share."""
 
 
-@app.command(cls=_Crawl)
+@app.command()
 def crawl(
     ctx: typer.Context,
     sources: Annotated[
@@ -198,7 +205,7 @@ for verb in (pause, resume, stop, status, add):
     app.command()(verb)
 app.add_typer(config, name="config")
 app.command()(dedup)
-app.add_typer(frontier, name="frontier")
+app.add_typer(frontier, name="frontier", cls=_Group)
 app.command()(why)
 app.command()(report)
 app.command()(links)

@@ -77,7 +77,9 @@ def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
         raise UsageError("--fresh starts over, --again goes on with the job; leave one of them out")
     if command.delete_old and not (command.fresh and command.yes):
-        raise UsageError("--delete-old deletes the job with its archive and logs; it needs --fresh and --yes beside it")
+        raise UsageError(
+            "--delete-old deletes the job with its archive and logs; leave it out: --fresh moves the job aside"
+        )
     chosen = choose(command)
     refuse_share(chosen.directory)
     logs = chosen.order.logs
@@ -108,14 +110,15 @@ def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) 
     for edit in chosen.edits:
         print(f"anabranch: {edit}", file=sys.stderr)  # noqa: T201 - the command's own output
     seeds = _seeds(chosen)
-    if chosen.has_seeds:
-        _join(command, chosen, seeds)
+    added = _join(command, chosen, seeds) if chosen.has_seeds else ()
     with (
         _made_way(command, chosen.directory),
         JobFolder.open(
             chosen.directory, delete_old=command.delete_old, again=command.again, even_unfinished=command.yes
         ) as job,
     ):
+        if added and command.verbosity >= 0:
+            _say(f"job {chosen.directory}: {counted(len(added), 'seed')} added")
         try:
             return _run_job(command, order, job, seeds, nursery)
         except BaseException:
@@ -142,19 +145,17 @@ def _run_job(
         return runner.run(_coordinate(order, job, seeds, outside, nursery))
 
 
-def _join(command: CrawlCommand, chosen: Chosen, seeds: Sequence[Seed]) -> None:
-    """Say how many seeds the job gets, and ask before a scope ends queued URLs.
+def _join(command: CrawlCommand, chosen: Chosen, seeds: Sequence[Seed]) -> Sequence[Seed]:
+    """The seeds that the job gets. Asks before a scope ends queued URLs.
 
     Raises: UsageError if it is another crawl's job, or nobody said that the URLs are to end; as a crawl does.
     """
     joined = join(chosen, seeds)
-    if joined.added and command.verbosity >= 0:
-        _say(f"job {chosen.directory}: {counted(len(joined.added), 'seed')} added")
     if not joined.narrows or command.again or command.yes or forgets(chosen.directory / "state"):
-        return  # another round has another queue, and one in memory is gone
+        return joined.added  # another round has another queue, and one in memory is gone
     found = _judged(chosen, joined.added)
     if not found.ended:
-        return
+        return joined.added
     loss = f"{found.ended:,} of {counted(found.queued, 'queued URL')}"
     is_asked = sys.stdin is not None and sys.stdin.isatty()
     if not (is_asked and consents(f"the scope ends {loss}; go on? [y/N] ")):
@@ -162,6 +163,7 @@ def _join(command: CrawlCommand, chosen: Chosen, seeds: Sequence[Seed]) -> None:
             f"{chosen.directory}: the scope would end {loss} (-5000, -5001); nothing was changed; "
             "add --yes to have it so, or name another job with --name OTHER"
         )
+    return joined.added
 
 
 def _judged(chosen: Chosen, added: Sequence[Seed]) -> Judged:

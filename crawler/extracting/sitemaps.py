@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from xml.parsers import expat
 
 from crawler.extracting.links import EMBED, MANIFEST, Link, Reference
@@ -26,6 +27,8 @@ _CHUNK_BYTES = 64 * 1024
 _MAX_MEMBERS = 1000
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+#: What XML begins with, behind the mark of UTF-16 or none.
+_XML = (b"<", b"\xff\xfe<\0", b"\xfe\xff\0<")
 #: Byte order mark of UTF-16, or none -> what is ignored at the beginning: white space and marks.
 _IGNORED = {
     b"": re.compile(rb"\A(?:[ \t\r\n\f\v]|\xef\xbb\xbf)++"),
@@ -34,8 +37,8 @@ _IGNORED = {
 }
 #: With so many bytes neither a mark nor a character of UTF-16 is cut in two.
 _ENOUGH_BYTES = 4
-#: The beginning of XML documents that are read here, after the declaration, comments and whatever else comes before the root.
-_ROOT = re.compile(rb"<(?:[\w.-]+:)?(urlset|sitemapindex|rss|feed|RDF)[\s>/]", re.IGNORECASE)
+#: Roots of XML documents that are read here, in lower case.
+_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 _SNIFFED_BYTES = 2048
 _URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++[ \t]*+(?:[\r\n]|\Z)", re.IGNORECASE)
 
@@ -49,10 +52,16 @@ _ATTRIBUTES = {
     ("item", "enclosure"): ("url", EMBED),
 }
 _MAX_NESTING = 64
+#: What the parser raises; the latter two come of the encoding that a document names.
+_UNREADABLE = (expat.ExpatError, LookupError, ValueError)
 
 
 class _Refused(Exception):
     """The document declares entities, or nests like no sitemap."""
+
+
+class _Root(Exception):
+    """A document's root begins; its name."""
 
 
 def is_sitemap(body: bytes, hops: str) -> bool:
@@ -63,12 +72,32 @@ def is_sitemap(body: bytes, hops: str) -> bool:
     depth = len(hops) - len(hops.rstrip(MANIFEST))
     if depth >= MAX_DEPTH:
         return False
-    start = _beginning(unpacked(body, _CHUNK_BYTES))[:_SNIFFED_BYTES]
+    chunks = unpacked(body, MAX_BYTES)
+    start = _beginning(chunks)
+    if start.startswith(_XML):
+        return _root(start, chunks).lower() in _ROOTS
+    start = start[:_SNIFFED_BYTES]
     if start.startswith(_UTF_16):
         start = start[2:].replace(b"\0", b"")  # near enough
-    if start.startswith(b"<"):
-        return _ROOT.search(start) is not None
     return depth > 0 and _URL_LINE.match(start) is not None
+
+
+def _root(first: bytes, rest: Iterable[bytes]) -> str:
+    """The name of an XML document's root, whatever comes before it; empty if a parser finds none."""
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = _tell_root
+    try:
+        for chunk in chain((first,), rest):
+            parser.Parse(chunk)
+    except _Root as root:
+        return str(root)
+    except _UNREADABLE:
+        pass
+    return ""
+
+
+def _tell_root(name: str, _: object) -> None:
+    raise _Root(name.rpartition(" ")[2])
 
 
 def robots_links(urls: Iterable[str], base: str) -> list[Link]:
@@ -84,7 +113,7 @@ def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
     """
     chunks = unpacked(body, MAX_BYTES)
     first = _beginning(chunks)
-    if first.startswith((b"<", *_UTF_16)):
+    if first.startswith(_XML):
         return _XmlReader().read(first, chunks)
     return _text_links(first + b"".join(chunks))
 
@@ -141,7 +170,10 @@ def _unzipped(unzip: zlib._Decompress, piece: bytes) -> Iterator[bytes]:
 
 
 def _text_links(text: bytes) -> tuple[list[Reference], tuple[str, ...]]:
-    lines = text[:MAX_BYTES].removeprefix(b"\xef\xbb\xbf").split()
+    text = text[:MAX_BYTES]
+    if text.startswith(_UTF_16):
+        text = text.decode("utf-16", "replace").encode()
+    lines = text.removeprefix(b"\xef\xbb\xbf").split()
     urls = [line.decode("utf-8", "replace") for line in lines if line[:4].lower() == b"http"]
     return [(url, MANIFEST, CONTEXT) for url in urls[:MAX_URLS]], ("sitemapCut",) if len(urls) > MAX_URLS else ()
 
@@ -174,7 +206,7 @@ class _XmlReader:
                 self._parser.Parse(chunk)
             else:
                 self._parser.Parse(b"", True)
-        except (expat.ExpatError, _Refused, LookupError, ValueError):  # the latter two: of the encoding it names
+        except (*_UNREADABLE, _Refused):
             return self._references[:MAX_URLS], ("sitemapBroken",)
         is_cut = left <= 0 or len(self._references) > MAX_URLS
         return self._references[:MAX_URLS], ("sitemapCut",) if is_cut else ()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: What reading a body raises if the rest of it will not come.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+#: What reading a head raises if there is none. Over a kept connection that tells nothing of the URL.
+_NO_ANSWERS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError, HeadTooLong)
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
 
@@ -70,11 +72,15 @@ class Exchange:
                 wire = await self._connected(connector)
         try:
             await self._run_over(wire, over_s, keep_broken=keep_broken)
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        except _NO_ANSWERS as error:
             if self._answer is not None or self._dial.is_fresh:
                 raise
             connector.distrust(key)
-            raise KeptConnectionClosed("the server closed a connection that it had kept, without an answer") from error
+            raise KeptConnectionClosed("no answer came over a connection that the server had kept") from error
+        else:
+            if wire.has_surplus and not self._dial.is_fresh:
+                connector.distrust(key)
+                raise KeptConnectionClosed("more than one answer came over a connection that the server had kept")
         finally:
             self._has_surplus = wire.has_surplus
             connector.leave(key, wire, is_over=self._is_over)

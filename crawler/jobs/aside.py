@@ -45,8 +45,7 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
     if store not in {"", MEMORY}:
         raise UsageError(
             f"{directory}: the queue of the job is in a database, which does not move with the folder; name another job "
-            "and another database or schema (--name OTHER --store URL), or delete both: drop the tables, then "
-            "add --delete-old --yes"
+            "and another database or schema (--name OTHER --store URL), or delete its folder and drop its tables yourself"
         )
     if directory.resolve() in {Path.cwd(), *Path.cwd().parents}:
         raise UsageError(f"{directory}: the job's folder is the current folder, or holds it; run the command elsewhere")

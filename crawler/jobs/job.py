@@ -220,9 +220,10 @@ def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:
     marks = (FINISHED_MARK, _FRESH_MARK, *(() if delete_old else (AGAIN_MARK,)))
     if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
         return
-    lost, flag = ("what it has", "--delete-old") if delete_old else ("its queue", "--again")
+    if delete_old:
+        raise JobUnfinished(f"{directory}: the job is unfinished; leave out --delete-old to have it moved aside")
     raise JobUnfinished(
-        f"{directory}: the job is unfinished; add --yes to throw away {lost}, or leave out {flag} to go on with it"
+        f"{directory}: the job is unfinished; add --yes to throw away its queue, or leave out --again to go on with it"
     )
 
 

@@ -23,6 +23,7 @@ from crawler.orders.sources import file_layer, order_of
 from crawler.outcomes.errors import OrderError, UsageError
 from crawler.scope.opening import open_scope
 from frontier.core import Frontier
+from frontier.embedding.folder import ORDER_FILE
 
 _SHOWN_CHARS = 100
 
@@ -46,13 +47,16 @@ def join(chosen: Chosen, seeds: Sequence[Seed]) -> Joined:
 
     Raises: UsageError if the job was only named after a seed or file, and has other seeds or another scope; SeedBookDamaged.
     """
-    before = _last_scope(chosen.directory)
+    before = _scope_of(last_order_file(chosen.directory))
     with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
         added = tuple(seed for seed in seeds if seed.url not in book)
-    differences = [] if before is None else list(_differences(before, chosen.order.scope))
-    if chosen.is_derived and (added or differences):
-        raise UsageError(_another_job(chosen, added, differences))
-    return Joined(added, narrows=before is None or bool(differences))
+    if chosen.is_derived:
+        # What people have edited in the job's order is no other crawl's.
+        there = _scope_of(chosen.directory / ORDER_FILE) or before
+        differences = [] if there is None else list(_differences(there, chosen.order.scope))
+        if added or differences:
+            raise UsageError(_another_job(chosen, added, differences))
+    return Joined(added, narrows=before != chosen.order.scope)
 
 
 def judged(frontiers: Iterable[Frontier], order: CrawlOrder, seeds: Iterable[str]) -> Judged:
@@ -78,13 +82,10 @@ def judged(frontiers: Iterable[Frontier], order: CrawlOrder, seeds: Iterable[str
     return Judged(queued, ended)
 
 
-def _last_scope(directory: Path) -> ScopeSection | None:
-    """The scope that the job was crawled by last; None if that cannot be told."""
-    file = last_order_file(directory)
-    if file is None:
-        return None
+def _scope_of(order: Path | None) -> ScopeSection | None:
+    """The scope that an order file says; None if that cannot be told."""
     try:
-        return order_of([file_layer(file)]).scope
+        return None if order is None else order_of([file_layer(order)]).scope
     except OrderError:
         return None
 

@@ -122,6 +122,12 @@ def open_job(
     return frontier
 
 
+def has_urls(frontier: Frontier) -> bool:
+    """Something was ever scheduled in it. O(1)."""
+    counts = frontier.counts()
+    return any((counts.pending, counts.retired, counts.done, counts.failed, counts.disregarded))
+
+
 def note_division(state: Path, division: Division) -> None:
     """Say in a share's state folder which share it is. Raises: OSError."""
     replace_file(state / _SHARE_FILE, f"{division.share} of {division.shares}\n".encode())
@@ -230,10 +236,10 @@ def _check_is_there(state: Path) -> None:
 
 def _check_is_empty(frontier: Frontier, address: str) -> None:
     """A new job takes over nobody's rows. (One whose rows are gone is known by its filter.)"""
-    counts = frontier.counts()
-    if any((counts.pending, counts.retired, counts.done, counts.failed, counts.disregarded)):
+    if has_urls(frontier):
         raise StoreLost(
-            f"{address}: holds the queue of another job; name another database or schema, or drop its tables"
+            f"{address}: holds the queue of another job; name another database or schema, or drop its tables "
+            f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
         )
 
 

@@ -367,7 +367,17 @@ def _parsed(line: bytes, crc: int, place: str, path: Path) -> tuple[Seed, int]:
     return seed, crc
 
 
+def require_seeds(book: Book, path: Path) -> None:
+    """Raises: SeedBookDamaged if the book of a job that has begun has no seed: its scope would end all that is queued."""
+    if not any(book):
+        raise SeedBookDamaged(
+            f"{path}: is missing or empty, though the job has begun; restore it from a copy, "
+            f"or name every seed of the job again with `anabranch add {path.parent.parent} SEED...`"
+        )
+
+
 def _damaged(what: str, path: Path) -> SeedBookDamaged:
     return SeedBookDamaged(
-        f"{what}; restore the file from a copy, or remove it and {path.name}{COUNT} and name every seed again"
+        f"{what}; restore the file from a copy, or remove it and {path.name}{COUNT} "
+        f"and name every seed of the job again with `anabranch add {path.parent.parent} SEED...`"
     )

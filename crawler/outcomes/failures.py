@@ -79,7 +79,7 @@ class ConnectionLost(FetchError):
 
 
 class KeptConnectionClosed(FetchError):
-    """A connection kept from an earlier fetch was closed before an answer began: no fault of the URL or the host.
+    """Over a connection kept from an earlier fetch came no answer, or more than one: no fault of the URL or the host.
 
     The URL goes back to its place without a counted attempt; its slot rests, since the host may have read the request.
     """

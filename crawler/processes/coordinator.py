@@ -14,7 +14,7 @@ from crawler.controller import Outside
 from crawler.jobs.job import JobFolder
 from crawler.jobs.orderfile import order_file
 from crawler.jobs.seeding import keys_of
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
+from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, require_seeds
 from crawler.operating.arguments import Arguments, Facts
 from crawler.operating.signals import heeded
 from crawler.orders.order import CrawlOrder, dump_order
@@ -23,6 +23,7 @@ from crawler.outcomes.errors import CrawlerError, storage_errors
 from crawler.outcomes.exits import ExitCode
 from crawler.processes.channel import Message
 from crawler.processes.ending import Ending
+from crawler.processes.folders import shares_of
 from crawler.processes.limits import JobLimits
 from crawler.processes.nursery import Nursery
 from crawler.processes.orders import share_order
@@ -39,6 +40,7 @@ from crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, 
 from crawler.urls.canonicalization import Canonicalizer
 from frontier.cancellation import to_the_end
 from frontier.clocks import steady_clock
+from frontier.composition import has_store
 
 
 class Coordinator:
@@ -68,6 +70,8 @@ class Coordinator:
                 heeded(self._signalled, self._status.log, self._reopen_logs, is_last=self._outside.is_last)
             )
             self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
+            if any(has_store(share / "state") for share in shares_of(self._job.directory)):
+                require_seeds(self._book, self._job.state / SEED_BOOK)
             self._ending = Ending(self._order, self._job, self._clock)
             self._ending.check()
             self._telling = self._opened_telling()

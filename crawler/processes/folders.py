@@ -97,7 +97,7 @@ def settle_processes(directory: Path, processes: int) -> None:
     """
     state = directory / "state"
     before = processes_of(directory)
-    is_begun = has_seeds(directory)
+    is_begun = has_seeds(directory) or has_store(state)
     if processes != before and (is_begun or before > 1):
         if before == 1:
             refuse_forgotten(state)  # no number of processes goes on with it

@@ -36,3 +36,8 @@ class HostTable(Generic[T]):
         while (found := below.get(host)) is None and host:
             host = host.partition(".")[2]
         return found
+
+    def named(self, host: str) -> T | None:
+        """The value of a prefix that names this very host; None if none does."""
+        found = self._alone.get(host)
+        return self._with_subdomains.get(host) if found is None else found

@@ -161,7 +161,7 @@ class Sheets:
         """
         found = self._hosts.get(host)
         if found is None and "," in host:
-            found = self._hosts.get(sharing_host(host))
+            found = self._hosts.named(sharing_host(host))
         return found or NOTHING
 
     def for_url(self, url: str) -> Settings:

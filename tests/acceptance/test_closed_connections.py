@@ -1,4 +1,4 @@
-"""Servers that offer to keep a connection and then close it on the next request."""
+"""Servers that offer to keep a connection and then close it on the next request, or send what belongs to the last one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ ROBOTS, RULES = "/robots.txt", "/rules.txt"
 
 
 class Closing:
-    """Answers the first request of each connection and aborts the connection on the second one."""
+    """Answers the first request of each connection; on the second one sends `late` bytes, or aborts the connection."""
 
-    def __init__(self, *, redirects_robots: bool) -> None:
+    def __init__(self, *, redirects_robots: bool, late: bytes) -> None:
         self.requests: list[tuple[float, str, bool]] = []  #: when it came, its path, whether it was answered
         self._redirects_robots = redirects_robots
+        self._late = late
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             writer.write(self._answer_to(await self._request(reader, is_answered=True)))
-            await self._request(reader, is_answered=False)
+            path = await self._request(reader, is_answered=False)
+            if self._late:
+                writer.write(self._late + self._answer_to(path))
+                await reader.read()
         writer.transport.abort()
 
     async def _request(self, reader: asyncio.StreamReader, *, is_answered: bool) -> str:
@@ -58,10 +62,15 @@ async def serve() -> AsyncIterator:
         await server.wait_closed()
 
 
-@pytest.mark.parametrize("redirects_robots", [False, True])
-async def test_a_request_whose_kept_connection_closes_waits_for_its_gate(tmp_path, serve, redirects_robots) -> None:
+@pytest.mark.parametrize(
+    ("redirects_robots", "late"),
+    [(False, b""), (True, b""), (False, b"surplus"), (False, b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")],
+)
+async def test_a_request_whose_kept_connection_closes_waits_for_its_gate(
+    tmp_path, serve, redirects_robots, late
+) -> None:
     """The server never sees two fetches closer than the rest, every page is fetched, and no try is counted."""
-    server = Closing(redirects_robots=redirects_robots)
+    server = Closing(redirects_robots=redirects_robots, late=late)
     host = f"closing.test:{await serve(server)}"
     politeness = {"min_delay": DELAY_S, "max_delay": DELAY_S}
     order = write_order(tmp_path, {"closing.test": "127.0.0.1"}, politeness=politeness)

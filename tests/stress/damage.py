@@ -3,8 +3,9 @@
     python tests/stress/damage.py [--mutations 480] [--seed 1] [--file order.toml]
 
 Jobs of several kinds are left in the middle of a small site: killed, stopped with WARC files and links, divided among two
-processes. Of each a copy is made per mutation: one file is cut, filled with zeros, changed in one byte, deleted, or swapped
-with another one. Then one command that reads, and the crawl, are run on the copy.
+processes, written by the program of an older format. The last seed came by `add`, but for the killed one. Of each a copy is
+made per mutation: one file is cut, filled with zeros, changed in one byte, deleted, alone or with those that have its name and
+an ending, or swapped with another one. Then one command that reads, and the crawl, are run on the copy.
 
 A loss is silent if the crawl exits with 0, says nothing on standard error, and what was ever asked for plus what is queued is
 not the whole site. Prints a table, and exits with 1 if there was a traceback, a silent loss or a crawl without end.
@@ -34,10 +35,13 @@ if __package__ in (None, ""):
     sys.path[0] = str(REPOSITORY)
 
 from tests.acceptance.command import environment
+from tests.formats.make_jobs import unpack
 from tests.formats.site import HOSTS, SEEDS, URLS, served
 
 #: A command that takes longer has no end.
 PATIENCE_S = 90.0
+#: A job of an older format.
+_OLD = REPOSITORY / "tests" / "formats" / "format-1" / "stopped-surt.tar.xz"
 #: Of the filter's files, which are alike, so many are damaged.
 _ALIKE = 3
 
@@ -64,6 +68,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "killed": (),
     "stopped": ("--warc", "--links", "--exclude", "nothing-of-the-kind"),
     "divided": ("--processes", "2"),
+    "old": (),
 }
 READERS = (
     ("status", "JOB"),
@@ -123,6 +128,12 @@ def _delete(path: Path, place: float) -> None:
     path.unlink()
 
 
+def _delete_all(path: Path, place: float) -> None:
+    """With the files beside it that have its name and an ending: its count, its seal."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
 def _swap(path: Path, place: float) -> None:
     """With another file of the same folder."""
     others = sorted(other for other in path.parent.iterdir() if other.is_file() and other != path)
@@ -139,6 +150,7 @@ HOWS: dict[str, Callable[[Path, float], None]] = {
     "zero": _zero,
     "flip": _flip,
     "delete": _delete,
+    "delete all": _delete_all,
     "swap": _swap,
 }
 
@@ -185,16 +197,23 @@ class Campaign:
     def _left(self, kind: str) -> set[str]:
         """Leave a job of this kind in the middle of the site; the URLs that were asked for."""
         asked: list[str] = []
+        if kind == "old":
+            unpack(_OLD, self.folder / kind, 80)
+            order = self.folder / kind / "order.toml"
+            order.write_text(order.read_text().replace(f'    "{SEEDS[-1]}",\n', ""))  # as `add` leaves it
+            return self._fetched(kind)
         (self.folder / "order.toml").write_text(_ORDER)
-        arguments = ("crawl", *SEEDS, "-c", "order.toml", "--job", kind, *KINDS[kind])
+        seeds = SEEDS if kind == "killed" else SEEDS[:-1]
+        arguments = ("crawl", *seeds, "-c", "order.toml", "--job", kind, *KINDS[kind])
         with served(asked) as port:
             if kind != "killed":
-                ended = _run(self.folder, *arguments, "--limit", "20", *_hosts(port))
-                assert ended.returncode == 0, ended.stderr
+                for command in ((*arguments, "--limit", "20", *_hosts(port)), ("add", f"./{kind}", SEEDS[-1])):
+                    ended = _run(self.folder, *command)
+                    assert ended.returncode == 0, ended.stderr
             else:
                 slow = ("-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms", *_hosts(port))
-                command = [sys.executable, "-m", "crawler", *arguments, *slow]
-                with subprocess.Popen(command, cwd=self.folder, env=environment(), stdout=subprocess.DEVNULL) as crawl:
+                words = [sys.executable, "-m", "crawler", *arguments, *slow]
+                with subprocess.Popen(words, cwd=self.folder, env=environment(), stdout=subprocess.DEVNULL) as crawl:
                     while len(asked) < 25:
                         time.sleep(0.005)
                     crawl.send_signal(signal.SIGKILL)

@@ -12,6 +12,8 @@ from tests.stress.damage import Campaign, Mutation, run
 MUTATIONS = (
     ("stopped", "state/seeds.jsonl", "cut"),
     ("stopped", "state/seeds.jsonl", "flip"),
+    ("stopped", "state/seeds.jsonl", "delete all"),
+    ("old", "state/seeds.jsonl", "delete"),
     ("stopped", "order.toml", "delete"),
     ("stopped", "order.toml", "zero"),
     ("stopped", "state/accounts.sqlite", "cut"),
@@ -27,7 +29,7 @@ MUTATIONS = (
 @pytest.mark.timeout(300)
 def test_damage_is_told_or_harms_nothing(tmp_path: Path) -> None:
     """No traceback, no command without end, and no URL that is neither fetched nor queued while nothing is said."""
-    campaign = Campaign(tmp_path, ("killed", "stopped"))
+    campaign = Campaign(tmp_path, ("killed", "stopped", "old"))
     chosen = [Mutation(kind, file, how, place=0.6) for kind, file, how in MUTATIONS]
     verdicts = run(campaign, chosen, lambda _: None)
     assert [(verdict.mutation, verdict.fault, verdict.said) for verdict in verdicts if verdict.fault] == []

@@ -189,6 +189,26 @@ def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) ->
     assert commands == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("crawl", "--ye"), ""),
+        (("crawl", "--refresh"), ""),
+        (("frontier", "rm", "job", "--ye"), ""),
+        (("frontier", "rmm", "job"), ""),
+        (("frontier", "dmp", "job"), "'dump'"),
+        (("frontier", "rm", "job", "--quee", "q"), "--queue"),
+        (("crwl",), "'crawl'"),
+    ],
+)
+def test_no_hint_for_a_slip_proposes_a_loss(commands, arguments, hint) -> None:
+    """Whatever the command; harmless hints are given."""
+    said = run(*arguments)
+    assert said.exit_code == 2
+    assert [word for word in ("--yes", "--fresh", "--delete-old", "'rm'") if word in said.output] == []
+    assert hint in said.output
+
+
 def test_the_version_is_told() -> None:
     """It needs no installed package, so a clone tells it too."""
     result = run("--version")

@@ -14,8 +14,11 @@ from rich.console import Console
 
 from crawler.cli import crawl as crawl_module
 from crawler.cli.crawl import CrawlCommand, run_crawl
+from crawler.cli.operate import OperateCommand, run_operate
 from crawler.controller import CrawlController
 from crawler.jobs.job import JobFolder
+from crawler.jobs.opening import open_job
+from crawler.orders.order import CrawlOrder, dump_order
 from crawler.orders.sources import load_order
 from crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
 from crawler.outcomes.exits import ExitCode
@@ -171,6 +174,35 @@ def test_a_job_in_use_is_left_alone(capsys) -> None:
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
+def test_added_seeds_are_told_when_the_job_is_held(capsys) -> None:
+    """While it is in use nothing is added, and nothing is said to be."""
+    run_crawl(command(SEED))
+    with JobFolder.open(Path("job")):
+        assert run_crawl(command(f"{SEED}2")) == ExitCode.STORE_OR_JOB_IN_USE
+    assert "added" not in capsys.readouterr().out
+    run_crawl(command(f"{SEED}2"))
+    assert capsys.readouterr().out.startswith("job job: 1 seed added\n")
+
+
+def test_an_edited_scope_does_not_make_a_job_another_crawls(capsys) -> None:
+    """Its folder has its name of the seed only; what the command says of the scope is still compared."""
+    run_crawl(command(SEED, job=None))
+    order = Path("jobs/127.0.0.1/order.toml")
+    text = order.read_text()
+    assert "max_embeds = 2\n" in text
+    order.write_text(text.replace("max_embeds = 2\n", "max_embeds = 3\n"))
+    assert run_crawl(command(SEED, job=None, scope="page")) == ExitCode.USAGE
+    assert "another crawl's job: [scope] scope is 'host' there and 'page' here; begin" in capsys.readouterr().err
+    assert run_crawl(command(SEED, job=None)) == ExitCode.NO_SEED_ANSWERED
+    err = capsys.readouterr().err
+    assert err == f"anabranch: {order}: edited: [scope] max_embeds: 2 is now 3\n"
+    order.write_text("no order")
+    whole = Path("whole.toml")
+    whole.write_text(text)
+    assert run_crawl(command(SEED, job=None, order_file=whole)) == ExitCode.USAGE
+    assert "[scope] max_embeds is 3 there and 2 here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "named",
     [
@@ -214,6 +246,52 @@ def test_a_start_that_fails_leaves_an_empty_folder_and_an_older_job_as_they_were
 
 
 # Seeds and order
+
+
+@pytest.mark.parametrize("harm", ["deleted", "emptied"])
+def test_a_job_that_lost_its_seeds_does_not_go_on(capsys, harm) -> None:
+    """The scope of those in its order would end what another seed has opened. `add` brings them back."""
+    run_crawl(command(SEED))
+    book, order = Path("job/state/seeds.jsonl"), Path("job/order.toml").read_bytes()
+    Path(f"{book}.count").unlink()
+    if harm == "deleted":
+        book.unlink()
+    else:
+        book.write_bytes(b"")
+    for more in ({"limit": 7}, {"processes": 2}):
+        assert run_crawl(command(SEED, **more)) == ExitCode.BAD_ORDER
+    assert "seeds.jsonl: is missing or empty, though" in capsys.readouterr().err
+    assert (book.exists(), Path("job/order.toml").read_bytes()) == (harm == "emptied", order)
+    assert (
+        run_operate(OperateCommand(verb="add", job="job", arguments={"sources": [SEED, f"{SEED}2"]})) == ExitCode.DONE
+    )
+    assert run_crawl(command()) == ExitCode.NO_SEED_ANSWERED
+
+
+def test_a_job_of_several_processes_that_lost_its_seeds_does_not_go_on() -> None:
+    """Its shares have queues."""
+    arguments = ("crawl", SEED, "--job", "job", "--processes", "2")
+    codes, said = [], ""
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-m", "crawler", *arguments],
+            check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
+        )  # fmt: skip
+        codes.append(run.returncode)
+        said = run.stderr
+        for file in Path("job/state").glob("seeds.jsonl*"):
+            file.unlink()
+    assert codes == [ExitCode.NO_SEED_ANSWERED, ExitCode.BAD_ORDER]
+    assert "seeds.jsonl: is missing or empty, though" in said
+
+
+def test_a_job_that_was_killed_before_it_had_its_seeds_begins(capsys) -> None:
+    """Its queue is there, and empty."""
+    with JobFolder.open(Path("job")) as job:
+        open_job(job.state, CrawlOrder()).close()
+        job.write_order(dump_order(CrawlOrder()))
+    assert run_crawl(command(SEED)) == ExitCode.NO_SEED_ANSWERED
+    assert capsys.readouterr().err == ""
 
 
 def test_without_a_seed_nothing_is_made(capsys) -> None:
@@ -423,6 +501,7 @@ def test_a_reader_that_goes_away_does_not_end_the_crawl() -> None:
     program = f"""
 from pathlib import Path
 from crawler.cli.crawl import CrawlCommand, run_crawl
+from crawler.cli.operate import OperateCommand, run_operate
 import sys
 sys.stdin.readline()
 flags = {{"contact": "bot@example.org"}}

@@ -49,6 +49,9 @@ def urls(body: bytes) -> list[tuple[str, str]]:
             URLSET.decode().replace('<?xml version="1.0"?>', "").encode("utf-16"),
             [("/1?a&b", "M"), ("/de", "M"), ("/2", "M")],
         ),
+        ("http://a.test/1\r\n\u3c00\nhttp://a.test/2".encode("utf-16"), [("/1", "M"), ("/2", "M")]),
+        (b"\xfe\xff" + "\nhttp://a.test/1".encode("utf-16-be"), [("/1", "M")]),
+        (b"<!--" + b" x" * 100_000 + b"--><!DOCTYPE x>" + INDEX, [("/s.xml", "M")]),
         (b"<urlset><loc>no</loc><url><title>no</title><image><loc>no</loc></image></url></urlset>", []),
     ],
 )
@@ -90,6 +93,12 @@ def test_white_space_and_marks_before_the_declaration_are_ignored(start, encodin
         (URLSET, "M" * (MAX_DEPTH - 1), True),
         (URLSET, "M" * MAX_DEPTH + "L", True),
         (b"\x1f\x8bno gzip", "M", False),
+        (b"<!--" + b" x" * 100_000 + b"--><!DOCTYPE urlset SYSTEM 'a.dtd'>" + INDEX, "", True),
+        (b"<!-- <urlset> --><html/>", "", False),
+        (b"\n" * 100_000 + INDEX, "", True),
+        ((" " * 100_000 + INDEX.decode()).encode("utf-16"), "", True),
+        ("http://a.test/\n".encode("utf-16"), "M", True),
+        ("http://a.test/\n".encode("utf-16"), "", False),
     ],
 )
 def test_a_sitemap_is_known_by_its_root_or_its_hops(body, hops, expected) -> None:

@@ -312,3 +312,25 @@ async def test_an_answer_without_surplus_keeps_its_connection(site: Web, answer:
         assert (response.body.read(), response.has_surplus) == (b"whole", False)
         response.body.close()
     assert site.connections == 1
+
+
+@pytest.mark.parametrize("surplus", [b"x", b"surplus\n\n", b"surplus " * 99999, NEXT_ANSWER, NEXT_ANSWER + b"x"])
+async def test_surplus_that_comes_after_the_next_request_fails_no_url(site: Web, surplus: bytes) -> None:
+    """What came is dropped, and the URL is asked for again over a fresh connection, without a counted try."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            for late in (b"", surplus):
+                path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+                writer.write(late + OK + b"Content-Length: %d\r\n\r\n%s" % (len(path), path))
+            await reader.read()
+
+    url = f"http://127.0.0.1:{await site.listen(talk)}"
+    fetcher = site.fetcher()
+    await get_all(fetcher, f"{url}/1")
+    with pytest.raises(KeptConnectionClosed):
+        await fetcher.get(f"{url}/2")
+    for path in ("/2", "/3"):
+        response = await fetcher.get(url + path)
+        assert response.body.read() == path.encode()
+    assert site.connections == 3

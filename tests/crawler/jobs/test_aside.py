@@ -67,7 +67,9 @@ def test_a_job_in_use_stays(job: Path) -> None:
 def test_a_queue_in_a_database_does_not_move_with_the_folder(job: Path) -> None:
     """The line says what to do, and nothing is changed."""
     write_order(job, '[frontier]\nstore = "postgresql://me@localhost/crawl"\n')
-    with pytest.raises(UsageError, match=r"in a database.*--name OTHER --store URL"):
+    with pytest.raises(
+        UsageError, match=r"--name OTHER --store URL.*, or delete its folder and drop its tables yourself$"
+    ):
         move_aside(job, NOW_S)
     assert job.is_dir()
 

@@ -122,7 +122,7 @@ def test_an_unfinished_job_is_removed_only_if_that_is_meant(directory: Path) -> 
     """A finished one needs no consent; opening it again makes it unfinished."""
     make(directory)
     before = tree(directory)
-    with pytest.raises(JobUnfinished, match="add --yes") as raised:
+    with pytest.raises(JobUnfinished, match="leave out --delete-old to") as raised:
         JobFolder.open(directory, delete_old=True, even_unfinished=False)
     assert raised.value.exit_code is ExitCode.USAGE
     assert tree(directory) == before

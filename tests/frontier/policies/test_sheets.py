@@ -135,6 +135,15 @@ def test_an_entry_in_the_old_form_still_holds_for_a_host_with_a_comma() -> None:
     assert [both.for_host(host).max_connections for host in ("b.a.test", "a,b.test")] == [2, 3]
 
 
+@pytest.mark.parametrize("wider", ["com,example,", "http://(com,", "http://("])
+def test_a_wider_entry_holds_only_for_hosts_below_it(wider: str) -> None:
+    """`example,evil.com` is not below `example.com`, though its old form `com,example,evil,` begins like it."""
+    sheets = Sheets([override(wider, max_connections=2)])
+    expected = NOTHING if wider == "com,example," else Settings(max_connections=2)
+    assert sheets.for_host("example,evil.com") == expected
+    assert sheets.for_host("evil.example.com").max_connections == 2
+
+
 def test_a_url_without_host_has_no_settings() -> None:
     """Not even those of everything: it is refused anyway."""
     assert Sheets([override("http://(", max_connections=2)]).for_url("mailto:me@a.test") is NOTHING
