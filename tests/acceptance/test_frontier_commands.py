@@ -56,7 +56,7 @@ async def test_a_stopped_job_that_waits_for_its_gate_says_so(tmp_path: Path) -> 
         await ordered(tmp_path, "frontier", "retire", "news", queue)
         last = await anabranch(*crawl_of(tmp_path, web, "0s"), cwd=tmp_path)
         assert last.code == 0, last.err
-        assert crawl_log(tmp_path / "jobs" / "news") == {SEED: 200}
+        assert crawl_log(tmp_path / "jobs" / "news") == {SEED: 200, f"{SEED}about.html": -6000}
 
 
 async def test_a_running_crawl_obeys_at_once(tmp_path: Path) -> None:
