@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Mapping
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
@@ -52,6 +53,15 @@ async def dns_server() -> AsyncIterator[DnsServer]:
     """A name server that knows the hosts of the small web (all at 127.0.0.1); a test may add to its table."""
     async with DnsServer(dict.fromkeys(WEB, ("127.0.0.1",))) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """A command that has ended in this process ignores them, and would have what later tests start ignore them, too."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
