@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: What reading a body raises if the rest of it will not come.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 #: What reading a head raises if there is none. Over a kept connection that tells nothing of the URL.
-_NO_ANSWERS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError, HeadTooLong)
+_NO_ANSWERS = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError)
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
 

@@ -72,7 +72,7 @@ async def test_the_functions_of_the_example_do_what_they_say(tmp_path: Path) -> 
             for line in (tmp_path / "job/logs/crawl.log").read_text().splitlines()
             if "http://a.test/draft " in line
         ]
-        assert line.endswith(" stopped=ours:no_drafts,draft")
+        assert line.endswith(" stopped=ours:no_drafts,draft,round:1")
         kept = {name: urls_of(tmp_path / "job" / name) for name in ("pages.jsonl", "links.jsonl")}
         assert kept == {"pages.jsonl": {"http://a.test/", "http://a.test/a"}, "links.jsonl": {"http://a.test/"}}
         archive = archived(tmp_path / "job")
