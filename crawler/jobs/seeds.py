@@ -204,7 +204,8 @@ class SeedBook:
     nothing.
 
     `crc` is a checksum of all lines up to its own; older programs wrote lines without it. A file beside the book (`COUNT`) has
-    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage.
+    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. A torn
+    line in a book without a count, as of older programs, is damage, too: more lines may have stood behind it.
 
     Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
     """
@@ -262,7 +263,10 @@ class SeedBook:
         """Read every whole line. The count first: the book may have more lines than that, never fewer."""
         counted = _count(self._count_path)
         is_counted = counted is None
-        for number, line in enumerate(self._text().split(b"\n")[:-1], start=1):
+        *lines, torn = self._text().split(b"\n")
+        if torn and counted is None:
+            raise _damaged(f"{self._path}:{len(lines) + 1}: the last line is cut off", self._path)
+        for number, line in enumerate(lines, start=1):
             place = f"{self._path}:{number}: the line is damaged"
             seed, self._crc = _parsed(line, self._crc, place, self._path)
             self._lines = number

@@ -313,6 +313,15 @@ class TestBook:
         with SeedBook(path) as book:
             assert list(book) == [A, B, C]
 
+    def test_a_torn_line_of_an_older_program_is_told(self, path: Path) -> None:
+        """Its book has no count: more lines may have stood behind, and their hosts would be out of the scope."""
+        old = [{"url": seed.url, "source": seed.source, "via": seed.via} for seed in (A, B)]
+        whole = "".join(json.dumps(line) + "\n" for line in old)
+        path.write_text(whole[:-5])
+        with pytest.raises(SeedBookDamaged, match=r"seeds\.jsonl:2: the last line is cut off; restore the file"):
+            SeedBook(path)
+        assert path.read_text() == whole[:-5]
+
     @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
     def test_whatever_is_not_what_was_written_is_told(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
         """Lines that miss, changed places or other bytes: nothing is judged by what is left."""
