@@ -204,8 +204,8 @@ class SeedBook:
     nothing.
 
     `crc` is a checksum of all lines up to its own; older programs wrote lines without it. A file beside the book (`COUNT`) has
-    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. A torn
-    line in a book without a count, as of older programs, is damage, too: more lines may have stood behind it.
+    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. In
+    a book without a count, as of older programs, a torn line is damage, too: more lines may have followed it.
 
     Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
     """
