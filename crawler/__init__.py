@@ -13,14 +13,3 @@ it runs and told at the end (`reporting`); an operator asks and orders meanwhile
 
 This is the only room with sockets, tasks and log configuration.
 """
-
-from importlib.util import find_spec
-from pathlib import Path
-from warnings import warn
-
-_HOME = Path(__file__).resolve().parents[1]
-
-for _room in ("frontier", "dedup"):
-    _spec = find_spec(_room)
-    if _spec is None or _spec.origin is None or Path(_spec.origin).resolve().parents[1] != _HOME:
-        warn(f"the package {_room} is not anabranch's: another distribution owns the name; remove it", stacklevel=2)

@@ -7,20 +7,20 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.orders.limits import LimitsSection
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import storage_errors
-from crawler.outcomes.ownfunctions import is_own
-from crawler.processors.alike import Unlike
-from crawler.processors.known import Known
-from crawler.processors.preselect import OverQuotaOf
-from crawler.reporting.accounts import Accounts
-from crawler.scope.opening import open_scope
-from crawler.scope.quotas import OverQuota, Quotas, Used, over_quota
-from crawler.scope.ruling import Scope
-from crawler.scope.similar import Similar, open_similar
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.aio import AsyncFrontier
+from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.ownfunctions import is_own
+from anabranch.crawler.processors.alike import Unlike
+from anabranch.crawler.processors.known import Known
+from anabranch.crawler.processors.preselect import OverQuotaOf
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.scope.quotas import OverQuota, Quotas, Used, over_quota
+from anabranch.crawler.scope.ruling import Scope
+from anabranch.crawler.scope.similar import Similar, open_similar
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.aio import AsyncFrontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

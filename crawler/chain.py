@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 
-from crawler.reporting.statistics import WorkerBoard, step_name
-from crawler.visit import Visit
+from anabranch.crawler.reporting.statistics import WorkerBoard, step_name
+from anabranch.crawler.visit import Visit
 
 
 class Step(Enum):

@@ -13,41 +13,41 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from crawler.admission import Admission, open_admission
-from crawler.chain import Processor
-from crawler.extracting.sandbox import Sandbox
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Journal
-from crawler.jobs.opening import has_urls, open_job
-from crawler.jobs.rounds import begin_round, current_round, round_of_run
-from crawler.jobs.seeding import Marks, Seeding
-from crawler.jobs.seeds import SEED_BOOK, Book, SeedBook, require_seeds
-from crawler.jobs.sourcetags import SourceTags
-from crawler.jobs.writing import Writing, open_writing, warc_facts
-from crawler.network.descriptors import connections_within, raise_file_limit
-from crawler.network.dns import Resolver
-from crawler.operating.judging import Judge, RobotsWords
-from crawler.operating.limits import Limits
-from crawler.orders.fetch import fetch_options, site_of
-from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import storage_errors
-from crawler.processes.portion import Portion
-from crawler.processors.disposition import Disposition
-from crawler.processors.recorder import Recorder
-from crawler.processors.write import Archivist
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
-from crawler.reporting.troubles import Trouble, last_logged
-from crawler.steps import Tools, robots_words, steps
-from crawler.workers import Dispose, WorkerPool
-from frontier.aio import AsyncFrontier
-from frontier.cancellation import to_the_end
-from frontier.core import Frontier
-from frontier.division.aio import AsyncShare
-from frontier.models import GateKey
+from anabranch.crawler.admission import Admission, open_admission
+from anabranch.crawler.chain import Processor
+from anabranch.crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import Journal
+from anabranch.crawler.jobs.opening import has_urls, open_job
+from anabranch.crawler.jobs.rounds import begin_round, current_round, round_of_run
+from anabranch.crawler.jobs.seeding import Marks, Seeding
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Book, SeedBook, require_seeds
+from anabranch.crawler.jobs.sourcetags import SourceTags
+from anabranch.crawler.jobs.writing import Writing, open_writing, warc_facts
+from anabranch.crawler.network.descriptors import connections_within, raise_file_limit
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.operating.judging import Judge, RobotsWords
+from anabranch.crawler.operating.limits import Limits
+from anabranch.crawler.orders.fetch import fetch_options, site_of
+from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.processes.portion import Portion
+from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.recorder import Recorder
+from anabranch.crawler.processors.write import Archivist
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.reporting.troubles import Trouble, last_logged
+from anabranch.crawler.steps import Tools, robots_words, steps
+from anabranch.crawler.workers import Dispose, WorkerPool
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.models import GateKey
 
 _Part = TypeVar("_Part", Resolver, Fetcher, Sandbox)
 

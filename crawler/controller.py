@@ -16,38 +16,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawler.composition import Parts, Run, open_parts
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Journal
-from crawler.jobs.opening import has_seeds
-from crawler.jobs.rounds import round_of_run
-from crawler.jobs.seeds import Seed
-from crawler.operating.control import Answer, Control
-from crawler.operating.course import Course
-from crawler.operating.crawl_verbs import CrawlVerbs
-from crawler.operating.limits import DiskWatch, Limits
-from crawler.operating.reporting import RunningJob, answer_report, facts_of_running
-from crawler.operating.signals import heeded
-from crawler.operating.status import Status
-from crawler.operating.telling import Telling
-from crawler.orders.frontier import MEMORY
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
-from crawler.outcomes.errors import StorageError, storage_errors
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.portion import Portion
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounting import Totals
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.progress import CrawlSnapshot
-from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
-from crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown
-from crawler.reporting.reports.catalogue import check_folder, write_all
-from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
-from crawler.workers import WorkerPool
-from frontier.aio import AsyncFrontier
-from frontier.clocks import steady_clock
-from frontier.core import Frontier
+from anabranch.crawler.composition import Parts, Run, open_parts
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import Journal
+from anabranch.crawler.jobs.opening import has_seeds
+from anabranch.crawler.jobs.rounds import round_of_run
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.operating.control import Answer, Control
+from anabranch.crawler.operating.course import Course
+from anabranch.crawler.operating.crawl_verbs import CrawlVerbs
+from anabranch.crawler.operating.limits import DiskWatch, Limits
+from anabranch.crawler.operating.reporting import RunningJob, answer_report, facts_of_running
+from anabranch.crawler.operating.signals import heeded
+from anabranch.crawler.operating.status import Status
+from anabranch.crawler.operating.telling import Telling
+from anabranch.crawler.orders.frontier import MEMORY
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
+from anabranch.crawler.outcomes.errors import StorageError, storage_errors
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.portion import Portion
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounting import Totals
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.progress import CrawlSnapshot
+from anabranch.crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
+from anabranch.crawler.reporting.reports import SEEDS_REPORT, RunFacts, crawl_report, opening_line, seeds_shown
+from anabranch.crawler.reporting.reports.catalogue import check_folder, write_all
+from anabranch.crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.workers import WorkerPool
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.clocks import steady_clock
+from anabranch.frontier.core import Frontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from crawler.allocation import give_back_early
+from anabranch.crawler.allocation import give_back_early
 
 #: How long a thread may keep Python's lock while another waits for it. The store's thread gives it away at each statement;
 #: with Python's 5 ms its transactions would last mostly for waiting (30 % more URLs a second, measured).

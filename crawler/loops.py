@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Literal
 
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.errors import OrderError
 
 #: `auto` is uvloop where it is installed.
 LoopName = Literal["auto", "asyncio", "uvloop"]

@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from crawler.admission import Admission, host_quotas
-from crawler.archiving.recalling import Archive
-from crawler.chain import Processor
-from crawler.extracting.dispatch import Extractor
-from crawler.extracting.sandbox import Sandbox
-from crawler.fetching.fetcher import Fetcher
-from crawler.jobs.job import JobFolder
-from crawler.jobs.seeding import Seeding
-from crawler.jobs.writing import Writing
-from crawler.network.dns import Resolver
-from crawler.operating.judging import RobotsWords
-from crawler.orders.order import CrawlOrder
-from crawler.processors.announcing import Announcer
-from crawler.processors.candidates import Ahead, Candidates
-from crawler.processors.disposition import Disposition
-from crawler.processors.naming import NamePrecondition
-from crawler.processors.own import own_processors
-from crawler.processors.page import ExtractPage, FetchPage, heeding
-from crawler.processors.preconditions import NoRobots, RobotsOptions, RobotsPrecondition
-from crawler.processors.preselect import Preselect
-from crawler.processors.recorder import Recorder
-from crawler.processors.write import Archivist, Write
-from crawler.reporting.accounts import Accounts
-from frontier.aio import AsyncFrontier
+from anabranch.crawler.admission import Admission, host_quotas
+from anabranch.crawler.archiving.recalling import Archive
+from anabranch.crawler.chain import Processor
+from anabranch.crawler.extracting.dispatch import Extractor
+from anabranch.crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.seeding import Seeding
+from anabranch.crawler.jobs.writing import Writing
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.operating.judging import RobotsWords
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.processors.announcing import Announcer
+from anabranch.crawler.processors.candidates import Ahead, Candidates
+from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.naming import NamePrecondition
+from anabranch.crawler.processors.own import own_processors
+from anabranch.crawler.processors.page import ExtractPage, FetchPage, heeding
+from anabranch.crawler.processors.preconditions import NoRobots, RobotsOptions, RobotsPrecondition
+from anabranch.crawler.processors.preselect import Preselect
+from anabranch.crawler.processors.recorder import Recorder
+from anabranch.crawler.processors.write import Archivist, Write
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.frontier.aio import AsyncFrontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

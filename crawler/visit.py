@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from crawler.archiving.exchanges import Exchange
-from crawler.extracting.links import Link
-from crawler.fetching.response import Response
-from crawler.outcomes.failures import FetchError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.outcomes.status import FetchStatus
-from crawler.robots.directives import NOTHING, Directives
-from frontier.hosttroubles import HOST_BUSY
-from frontier.models import Candidate, Lease
+from anabranch.crawler.archiving.exchanges import Exchange
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.robots.directives import NOTHING, Directives
+from anabranch.frontier.hosttroubles import HOST_BUSY
+from anabranch.frontier.models import Candidate, Lease
 
 
 class Ending(Enum):

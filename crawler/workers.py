@@ -9,17 +9,17 @@ from typing import Any
 
 import structlog
 
-from crawler.chain import Processor, chain_of, run_chain
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exhaustion import lacks_memory
-from crawler.outcomes.failures import FetchError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
-from crawler.visit import Visit
-from frontier.aio import AsyncFrontier, Drained
-from frontier.cancellation import to_the_end
-from frontier.errors import FrontierError, LeaseLost
-from frontier.models import Lease, Outcome, OutcomeKind
+from anabranch.crawler.chain import Processor, chain_of, run_chain
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exhaustion import lacks_memory
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.visit import Visit
+from anabranch.frontier.aio import AsyncFrontier, Drained
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.errors import FrontierError, LeaseLost
+from anabranch.frontier.models import Lease, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
 

@@ -27,10 +27,10 @@ name; `capture/` reads URLs out of packets; `baselines.py` are the filters that 
 
 from __future__ import annotations
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.filter import Dsbf, DsbfStatistics
-from dedup.dsbf.sharedfilter import SharedDsbf, SharedStatistics
-from dedup.errors import (
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.filter import Dsbf, DsbfStatistics
+from anabranch.dedup.dsbf.sharedfilter import SharedDsbf, SharedStatistics
+from anabranch.dedup.errors import (
     BadParameters,
     DedupError,
     FilterClosed,
@@ -40,10 +40,10 @@ from dedup.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from dedup.exact.index import ExactIndex, ExactStatistics
-from dedup.modes import UniqParameters
-from dedup.smm.store import Smm
-from dedup.uniq import UniqFilter, UniqStatistics
+from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
+from anabranch.dedup.modes import UniqParameters
+from anabranch.dedup.smm.store import Smm
+from anabranch.dedup.uniq import UniqFilter, UniqStatistics
 
 __all__ = [
     "BadParameters",

@@ -16,12 +16,12 @@ from typing import Self
 
 import numpy as np
 
-from dedup.batch import BoolArray, ByteArray, IntArray
-from dedup.dsbf.bloom import false_positive_rates
-from dedup.errors import BadParameters, FilterClosed
-from dedup.fingerprint import fingerprints, map_hashes
-from dedup.mappedfiles import MappedFiles
-from dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
+from anabranch.dedup.batch import BoolArray, ByteArray, IntArray
+from anabranch.dedup.dsbf.bloom import false_positive_rates
+from anabranch.dedup.errors import BadParameters, FilterClosed
+from anabranch.dedup.fingerprint import fingerprints, map_hashes
+from anabranch.dedup.mappedfiles import MappedFiles
+from anabranch.dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
 
 _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 _AT_ONCE = 1 << 16  # keys of one vectorised pass; with ten hashes it takes about 30 MB

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dedup.errors import FilterInUse, StoreFull
+from anabranch.dedup.errors import FilterInUse, StoreFull
 
 #: Ending of files that are being written; such a file means nothing and may be removed.
 UNFINISHED = ".new"

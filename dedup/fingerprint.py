@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from dedup.batch import Fingerprints, HashArray, IntArray
+from anabranch.dedup.batch import Fingerprints, HashArray, IntArray
 
 #: Size of one fingerprint on disk.
 FINGERPRINT_BYTES = 16

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from dedup.durablefiles import UNFINISHED, replace_file, sync_folder
-from dedup.errors import FormatMismatch
+from anabranch.dedup.durablefiles import UNFINISHED, replace_file, sync_folder
+from anabranch.dedup.errors import FormatMismatch
 
 NAME = "FORMAT"
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dedup import folderformat, modes
-from dedup.batch import BoolArray
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.errors import BadParameters, DedupError, FormatMismatch
-from dedup.modes import UniqParameters
-from dedup.smm.fileindex import levels_for
-from dedup.uniq import UniqFilter
+from anabranch.dedup import folderformat, modes
+from anabranch.dedup.batch import BoolArray
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch
+from anabranch.dedup.modes import UniqParameters
+from anabranch.dedup.smm.fileindex import levels_for
+from anabranch.dedup.uniq import UniqFilter
 
 if TYPE_CHECKING:
-    from dedup.similarity.filter import SimilarityParameters
+    from anabranch.dedup.similarity.filter import SimilarityParameters
 
 #: The filter that drops similar URLs; the others drop equal keys and are modes of `UniqFilter`. Its module is imported by
 #: those who use it: its data base takes longer to import than a short list to pass.
@@ -139,7 +139,7 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
             f"only {SHARED} can be shared by servers: what the others saw is in the servers, not in a local filter",
         )
     parameters = DsbfParameters(**_given(SHARED, choice))
-    from dedup.dsbf.sharedfilter import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
+    from anabranch.dedup.dsbf.sharedfilter import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
 
     shared = SharedDsbf.open(urls, name=name, parameters=parameters)
 
@@ -183,7 +183,7 @@ def _open_uniq(folder: Path, parameters: UniqParameters) -> LineFilter:
 
 
 def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
-    from dedup.similarity.filter import SimilarityFilter  # noqa: PLC0415 - see SIMILAR
+    from anabranch.dedup.similarity.filter import SimilarityFilter  # noqa: PLC0415 - see SIMILAR
 
     made = SimilarityFilter.open(folder, parameters)
 
@@ -246,7 +246,7 @@ def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
     path = folder / folderformat.NAME
     if not path.exists() or (record := folderformat.read_record(path)).get("magic") == modes.MAGIC:
         return UniqFilter.recorded(folder)
-    from dedup.similarity.filter import MAGIC  # noqa: PLC0415 - see SIMILAR
+    from anabranch.dedup.similarity.filter import MAGIC  # noqa: PLC0415 - see SIMILAR
 
     if record.get("magic") != MAGIC:
         raise FormatMismatch(f"{folder} holds something else than a filter of URLs; name another folder")
@@ -271,7 +271,7 @@ def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
 
 
 def _similarity_parameters(given: Mapping[str, Any]) -> SimilarityParameters:
-    from dedup.similarity.filter import Mode, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
+    from anabranch.dedup.similarity.filter import Mode, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
 
     rest = {name: value for name, value in given.items() if name != "site_bound"}
     return SimilarityParameters(mode=Mode.SITE_BOUND if given.get("site_bound") else Mode.PUBLISHED, **rest)

@@ -11,9 +11,9 @@ import math
 import threading
 from pathlib import Path
 
-from dedup.durablefiles import replace_file
-from dedup.errors import FormatMismatch
-from dedup.folderformat import Format, read_record
+from anabranch.dedup.durablefiles import replace_file
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.folderformat import Format, read_record
 
 _FORMAT = Format(magic="anabranch loss count", version=1, parameters={})
 _STEP_KEYS = 1000

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import ByteArray
-from dedup.durablefiles import descriptor, telling_full
-from dedup.errors import FormatMismatch
+from anabranch.dedup.batch import ByteArray
+from anabranch.dedup.durablefiles import descriptor, telling_full
+from anabranch.dedup.errors import FormatMismatch
 
 _MAP_FIXED = 0x10  # the same on Linux and macOS; the mmap module does not name it
 #: Reserved addresses are no memory; without it the kernel refuses more of them than there is memory. Named since Python

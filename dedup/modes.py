@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dedup import folderformat
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.errors import BadParameters, FormatMismatch
-from dedup.smm.fileindex import levels_for
-from dedup.smm.store import shape
+from anabranch.dedup import folderformat
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.errors import BadParameters, FormatMismatch
+from anabranch.dedup.smm.fileindex import levels_for
+from anabranch.dedup.smm.store import shape
 
 MAGIC = "anabranch uniq filter"
 VERSION = 2

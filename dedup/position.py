@@ -11,9 +11,9 @@ import json
 import secrets
 from pathlib import Path
 
-from dedup.durablefiles import replace_file
-from dedup.errors import FormatMismatch
-from dedup.folderformat import Format, read_record
+from anabranch.dedup.durablefiles import replace_file
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.folderformat import Format, read_record
 
 NAME = "POSITION"
 

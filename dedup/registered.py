@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dedup.errors import BadParameters
+from anabranch.dedup.errors import BadParameters
 
 
 def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:

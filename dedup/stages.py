@@ -8,15 +8,15 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from dedup import folderformat
-from dedup.batch import BoolArray, Fingerprints
-from dedup.dsbf.filter import Dsbf
-from dedup.dsbf.manifest import NAME as DSBF_MANIFEST
-from dedup.errors import FormatMismatch
-from dedup.exact.index import ExactIndex
-from dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
-from dedup.modes import UniqParameters
-from dedup.smm.store import Smm
+from anabranch.dedup import folderformat
+from anabranch.dedup.batch import BoolArray, Fingerprints
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.dsbf.manifest import NAME as DSBF_MANIFEST
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.exact.index import ExactIndex
+from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
+from anabranch.dedup.modes import UniqParameters
+from anabranch.dedup.smm.store import Smm
 
 Stage: TypeAlias = Smm | Dsbf | ExactIndex
 

@@ -21,9 +21,9 @@ from itertools import compress
 from pathlib import Path
 from typing import Protocol
 
-from dedup.batch import BoolArray, first_of_each
-from dedup.durablefiles import sync_file
-from dedup.errors import DedupError
+from anabranch.dedup.batch import BoolArray, first_of_each
+from anabranch.dedup.durablefiles import sync_file
+from anabranch.dedup.errors import DedupError
 
 #: What one read takes at most: some 5,000 URLs.
 READ_BYTES = 1 << 18

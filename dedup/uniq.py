@@ -18,18 +18,18 @@ from typing import Self
 
 import numpy as np
 
-from dedup import folderformat, modes
-from dedup.batch import BoolArray, first_of_each
-from dedup.dsbf.filter import Dsbf, DsbfStatistics
-from dedup.durablefiles import descriptor
-from dedup.errors import FormatMismatch
-from dedup.exact.index import ExactIndex, ExactStatistics
-from dedup.fingerprint import fingerprints
-from dedup.losses import LossCount
-from dedup.modes import UniqParameters
-from dedup.position import Position
-from dedup.smm.store import Smm
-from dedup.stages import Stage, ask, of_kind, open_stage, require_stages, tell
+from anabranch.dedup import folderformat, modes
+from anabranch.dedup.batch import BoolArray, first_of_each
+from anabranch.dedup.dsbf.filter import Dsbf, DsbfStatistics
+from anabranch.dedup.durablefiles import descriptor
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
+from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.losses import LossCount
+from anabranch.dedup.modes import UniqParameters
+from anabranch.dedup.position import Position
+from anabranch.dedup.smm.store import Smm
+from anabranch.dedup.stages import Stage, ask, of_kind, open_stage, require_stages, tell
 
 __all__ = ["UniqFilter", "UniqParameters", "UniqStatistics"]
 

@@ -19,7 +19,7 @@ from itertools import compress, islice
 from operator import not_
 from typing import Final
 
-from dedup.uniq import UniqFilter, UniqStatistics
+from anabranch.dedup.uniq import UniqFilter, UniqStatistics
 
 #: Keys that a young filter has at most, and of recent ones that are remembered: at least; up to twice as many.
 LIMIT: Final = 8192

@@ -20,15 +20,25 @@ builds the core from a `FrontierOrder`; with `order` it is the only place that k
 among several Frontiers, `division` passes on what belongs to another.
 """
 
-from frontier.aio import AsyncFrontier, Drained
-from frontier.composition import open_frontier
-from frontier.core import Frontier
-from frontier.errors import FrontierError, LeaseLost, StoreUnavailable
-from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor, Wake
-from frontier.order import FrontierOrder
-from frontier.policies.budgets import Budgets
-from frontier.policies.sheets import Override
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.aio import AsyncFrontier, Drained
+from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FrontierError, LeaseLost, StoreUnavailable
+from anabranch.frontier.models import (
+    Candidate,
+    HostTrouble,
+    Lease,
+    Outcome,
+    OutcomeKind,
+    Verdict,
+    VerdictKind,
+    WaitsFor,
+    Wake,
+)
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.sheets import Override
+from anabranch.frontier.scheduling.gates import Politeness
 
 __all__ = [
     "AsyncFrontier",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from frontier.fingerprints import name_id
-from frontier.models import Candidate, Row, UrlState
-from frontier.parts import Parts
-from frontier.policies.precedence import in_front
-from frontier.stores.base import FrontierStore
-from frontier.stores.messages import Moved
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import Candidate, Row, UrlState
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.policies.precedence import in_front
+from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.stores.messages import Moved
 
 
 class Advancing:

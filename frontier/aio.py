@@ -15,14 +15,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from frontier.bell import Alarm, Bell
-from frontier.cancellation import outlast
-from frontier.core import Frontier
-from frontier.errors import FrontierError
-from frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
-from frontier.operating.operations import Operations
-from frontier.operating.statistics import FrontierStatistics
-from frontier.operating.steps import Steps
+from anabranch.frontier.bell import Alarm, Bell
+from anabranch.frontier.cancellation import outlast
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
+from anabranch.frontier.operating.operations import Operations
+from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.frontier.operating.steps import Steps
 
 T = TypeVar("T")
 

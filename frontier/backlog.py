@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from frontier.stores.messages import Batch
+from anabranch.frontier.stores.messages import Batch
 
 #: Rows that may be written and not durable before the Frontier waits for the store.
 MAX_ROWS: Final = 20_000

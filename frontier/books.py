@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from frontier.backlog import Backlog, Waiting
-from frontier.endings import Endings
-from frontier.errors import FrontierError, unwritable
-from frontier.intake import Intake
-from frontier.models import Candidate, OutcomeKind, Row, Verdict
-from frontier.outbox import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox
-from frontier.scheduling.gatelines import Line
-from frontier.scheduling.retries import Retries
-from frontier.scheduling.schedule import Schedule
-from frontier.scheduling.workqueues import Lane
-from frontier.stores.base import Counters, FrontierStore
-from frontier.stores.messages import (
+from anabranch.frontier.backlog import Backlog, Waiting
+from anabranch.frontier.endings import Endings
+from anabranch.frontier.errors import FrontierError, unwritable
+from anabranch.frontier.intake import Intake
+from anabranch.frontier.models import Candidate, OutcomeKind, Row, Verdict
+from anabranch.frontier.outbox import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox
+from anabranch.frontier.scheduling.gatelines import Line
+from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.scheduling.workqueues import Lane
+from anabranch.frontier.stores.base import Counters, FrontierStore
+from anabranch.frontier.stores.messages import (
     Answer,
     Batch,
     GatesRead,

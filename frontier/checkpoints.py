@@ -13,9 +13,9 @@ from contextlib import suppress
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import NamedTuple, Protocol
 
-from frontier.errors import FormatMismatch, StoreUnavailable, unwritable
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore, Opening
+from anabranch.frontier.errors import FormatMismatch, StoreUnavailable, unwritable
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore, Opening
 
 #: Names of the two notes: S as a decimal number, and the filter's position.
 CHECKPOINT = "checkpoint"

@@ -7,37 +7,37 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from dedup.errors import BadParameters, DedupError
-from dedup.errors import FormatMismatch as FilterMismatch
-from dedup.registered import found
-from dedup.uniq import UniqFilter
-from dedup.young import YoungFilter
-from frontier.books import Books, Receivers
-from frontier.checkpoints import Checkpoints, catch_up
-from frontier.clocks import Clock, never_back, steady_clock
-from frontier.core import Frontier
-from frontier.division.consigning import Consigning
-from frontier.endings import Endings
-from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
-from frontier.filters import DedupFilter, checked_uniq, keep_pair, pair_of
-from frontier.gatemaking import gate_maker
-from frontier.intake import Intake
-from frontier.leases import Leases
-from frontier.order import FrontierOrder, check_numbers
-from frontier.outbox import Outbox
-from frontier.parts import Parts
-from frontier.policies.assignment import host_of_queue, parse_policy
-from frontier.policies.costs import parse_cost
-from frontier.policies.groups import parse_group
-from frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
-from frontier.policies.queuerules import QueueRules
-from frontier.policies.sheets import Sheets
-from frontier.scheduling.retries import Retries
-from frontier.scheduling.schedule import Schedule
-from frontier.seen import ExactFilter, SeenFilter
-from frontier.sharing import SHARED, BesideShared, SharedFilter, catch_up_shared
-from frontier.stores.base import FrontierStore, Opening
-from frontier.stores.memory import MemoryStore
+from anabranch.dedup.errors import BadParameters, DedupError
+from anabranch.dedup.errors import FormatMismatch as FilterMismatch
+from anabranch.dedup.registered import found
+from anabranch.dedup.uniq import UniqFilter
+from anabranch.dedup.young import YoungFilter
+from anabranch.frontier.books import Books, Receivers
+from anabranch.frontier.checkpoints import Checkpoints, catch_up
+from anabranch.frontier.clocks import Clock, never_back, steady_clock
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.consigning import Consigning
+from anabranch.frontier.endings import Endings
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
+from anabranch.frontier.filters import DedupFilter, checked_uniq, keep_pair, pair_of
+from anabranch.frontier.gatemaking import gate_maker
+from anabranch.frontier.intake import Intake
+from anabranch.frontier.leases import Leases
+from anabranch.frontier.order import FrontierOrder, check_numbers
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.policies.assignment import host_of_queue, parse_policy
+from anabranch.frontier.policies.costs import parse_cost
+from anabranch.frontier.policies.groups import parse_group
+from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
+from anabranch.frontier.policies.queuerules import QueueRules
+from anabranch.frontier.policies.sheets import Sheets
+from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.seen import ExactFilter, SeenFilter
+from anabranch.frontier.sharing import SHARED, BesideShared, SharedFilter, catch_up_shared
+from anabranch.frontier.stores.base import FrontierStore, Opening
+from anabranch.frontier.stores.memory import MemoryStore
 
 __all__ = ["DedupFilter", "FrontierOrder", "check_order", "has_store", "open_frontier", "steady_clock"]
 
@@ -187,7 +187,7 @@ def _identity(order: FrontierOrder) -> dict[str, str]:
 
 
 def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:
-    from frontier.stores.sql import SqlStore  # noqa: PLC0415 - a Frontier in memory needs no SQLAlchemy
+    from anabranch.frontier.stores.sql import SqlStore  # noqa: PLC0415 - a Frontier in memory needs no SQLAlchemy
 
     try:
         state.mkdir(parents=True, exist_ok=True)

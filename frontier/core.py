@@ -11,25 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from frontier.advancing import Advancing
-from frontier.checkpoints import Checkpoints
-from frontier.division.exchange import exchange_of
-from frontier.endings import check_outcome
-from frontier.errors import PolicyError
-from frontier.fingerprints import name_id
-from frontier.leases import Board
-from frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
-from frontier.operating.audit import audit
-from frontier.operating.dump import dump_lines
-from frontier.operating.load import Entry, LoadReport, load
-from frontier.operating.loading import Loading
-from frontier.operating.operations import Operations
-from frontier.operating.statistics import FrontierCounts, FrontierStatistics, count
-from frontier.operating.steps import run
-from frontier.parts import Parts
-from frontier.scheduling.gates import Gate
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore
+from anabranch.frontier.advancing import Advancing
+from anabranch.frontier.checkpoints import Checkpoints
+from anabranch.frontier.division.exchange import exchange_of
+from anabranch.frontier.endings import check_outcome
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.leases import Board
+from anabranch.frontier.models import BUSY, Candidate, GateKey, Lease, Outcome, UrlRecord, Verdict, Wake
+from anabranch.frontier.operating.audit import audit
+from anabranch.frontier.operating.dump import dump_lines
+from anabranch.frontier.operating.load import Entry, LoadReport, load
+from anabranch.frontier.operating.loading import Loading
+from anabranch.frontier.operating.operations import Operations
+from anabranch.frontier.operating.statistics import FrontierCounts, FrontierStatistics, count
+from anabranch.frontier.operating.steps import run
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore
 
 #: More fetches at once than any host is sent.
 _MOST_SLOTS = 1_000_000

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from frontier.errors import PolicyError
-from frontier.leases import Board, Held
-from frontier.models import ENDING, WAITING, HostTrouble, Lease, Outcome, OutcomeKind, Row
-from frontier.outbox import Outbox
-from frontier.policies.budgets import NOTHING_MORE
-from frontier.policies.queuerules import Charge, QueueRules, pay
-from frontier.scheduling.gatelines import Line
-from frontier.scheduling.gates import Gate
-from frontier.scheduling.retries import Retries
-from frontier.scheduling.schedule import Schedule
-from frontier.scheduling.workqueues import WorkQueue
-from frontier.stores.messages import Announced, Ended, Moved
-from frontier.turns import turn_of
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.leases import Board, Held
+from anabranch.frontier.models import ENDING, WAITING, HostTrouble, Lease, Outcome, OutcomeKind, Row
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.policies.budgets import NOTHING_MORE
+from anabranch.frontier.policies.queuerules import Charge, QueueRules, pay
+from anabranch.frontier.scheduling.gatelines import Line
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.scheduling.workqueues import WorkQueue
+from anabranch.frontier.stores.messages import Announced, Ended, Moved
+from anabranch.frontier.turns import turn_of
 
 #: Leases of a queue without total budget that may end before its row is written: what a crash may leave uncounted.
 UNSAVED: Final = 16

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dedup.durablefiles import replace_file
-from dedup.errors import BadParameters
-from dedup.errors import FormatMismatch as FilterMismatch
-from dedup.folderformat import Format, read_record
-from dedup.uniq import UniqFilter, UniqParameters
-from dedup.young import YoungFilter
-from frontier.checkpoints import KeepsNotes
-from frontier.errors import PolicyError
-from frontier.pairing import PAIR, Pair, next_pair
+from anabranch.dedup.durablefiles import replace_file
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.errors import FormatMismatch as FilterMismatch
+from anabranch.dedup.folderformat import Format, read_record
+from anabranch.dedup.uniq import UniqFilter, UniqParameters
+from anabranch.dedup.young import YoungFilter
+from anabranch.frontier.checkpoints import KeepsNotes
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.pairing import PAIR, Pair, next_pair
 
 #: In the filter's folder, JSON: whose it is.
 PAIR_FILE = "STORE"
@@ -105,4 +105,4 @@ def checked_uniq(uniq: object) -> UniqParameters:
     """What a FrontierOrder says of the filter. Raises: PolicyError for anything but parameters or None."""
     if isinstance(uniq, UniqParameters | None):
         return uniq or UniqParameters()
-    raise PolicyError(f"uniq {uniq!r}: give UniqParameters of dedup.uniq, or None")
+    raise PolicyError(f"uniq {uniq!r}: give UniqParameters of anabranch.dedup.uniq, or None")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from frontier.fingerprints import name_id
-from frontier.models import GateKey
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.groups import is_group
-from frontier.policies.sheets import Delays, Sheets
-from frontier.scheduling.gategroups import GateMaker
-from frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.groups import is_group
+from anabranch.frontier.policies.sheets import Delays, Sheets
+from anabranch.frontier.scheduling.gategroups import GateMaker
+from anabranch.frontier.scheduling.gates import Gate, Politeness
 
 
 def gate_maker(order: FrontierOrder, sheets: Sheets, rule: Callable[[str], GateKey | None] | None) -> GateMaker:

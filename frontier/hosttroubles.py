@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 
-from frontier.models import HostTrouble
+from anabranch.frontier.models import HostTrouble
 
 #: Status -> what it tells of the host.
 HOST_BUSY: Mapping[int, HostTrouble] = MappingProxyType({429: HostTrouble.THROTTLED, 503: HostTrouble.UNAVAILABLE})

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from frontier.fingerprints import name_id
-from frontier.marking import Marking
-from frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
-from frontier.outbox import Outbox
-from frontier.policies.assignment import Assign, PolitenessScope
-from frontier.policies.authority import authority
-from frontier.policies.precedence import is_precedence
-from frontier.policies.queuerules import QueueRules
-from frontier.scheduling.schedule import Schedule
-from frontier.seen import SeenFilter
-from frontier.stores.messages import Announced
-from frontier.turns import Turn, turn_of
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.marking import Marking
+from anabranch.frontier.models import LATER, NEW, SEEN, Candidate, GateKey, QueueKey, Row, Verdict, VerdictKind
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.policies.assignment import Assign, PolitenessScope
+from anabranch.frontier.policies.authority import authority
+from anabranch.frontier.policies.precedence import is_precedence
+from anabranch.frontier.policies.queuerules import QueueRules
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.messages import Announced
+from anabranch.frontier.turns import Turn, turn_of
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
 _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")

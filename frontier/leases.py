@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from frontier.errors import LeaseLost
-from frontier.models import Head, Lease
-from frontier.scheduling.workqueues import Lane
+from anabranch.frontier.errors import LeaseLost
+from anabranch.frontier.models import Head, Lease
+from anabranch.frontier.scheduling.workqueues import Lane
 
 _new: Final = tuple.__new__
 _FOREVER: Final = math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from frontier.models import Row
+from anabranch.frontier.models import Row
 
 #: Keys that other crawls own that are remembered.
 REMEMBERED_KEYS = 65_536

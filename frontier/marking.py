@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Final
 
-from frontier.leftkeys import LeftKeys
-from frontier.models import Row
-from frontier.seen import SeenFilter
+from anabranch.frontier.leftkeys import LeftKeys
+from anabranch.frontier.models import Row
+from anabranch.frontier.seen import SeenFilter
 
 #: Keys that one call marks at most, beside as many as came in since the last one.
 SLICE: Final = 64

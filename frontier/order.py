@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from frontier.division.ownership import Division
-from frontier.errors import PolicyError
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.authority import IpOf
-from frontier.policies.budgets import Budgets
-from frontier.policies.groups import GroupRule
-from frontier.policies.sheets import Override
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.authority import IpOf
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.groups import GroupRule
+from anabranch.frontier.policies.sheets import Override
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

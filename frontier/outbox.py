@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from frontier.scheduling.gatelines import Group, Line
-from frontier.scheduling.workqueues import Lane
-from frontier.stores.messages import Batch
-from frontier.turns import Turn
+from anabranch.frontier.scheduling.gatelines import Group, Line
+from anabranch.frontier.scheduling.workqueues import Lane
+from anabranch.frontier.stores.messages import Batch
+from anabranch.frontier.turns import Turn
 
 #: Lanes that a gate brings along when it is read.
 LANES_AT_ONCE = 16

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from typing import NamedTuple, Self
 
-from frontier.errors import FormatMismatch
+from anabranch.frontier.errors import FormatMismatch
 
 #: The name of the store's note.
 PAIR = "pair"

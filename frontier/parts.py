@@ -6,20 +6,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from frontier.books import Books
-from frontier.checkpoints import Checkpoints
-from frontier.endings import Endings
-from frontier.errors import unwritable
-from frontier.intake import Intake
-from frontier.leases import Leases
-from frontier.models import WaitsFor, Wake
-from frontier.operating.steps import flushed, run
-from frontier.outbox import Outbox
-from frontier.policies.queuerules import QueueRules
-from frontier.scheduling.retries import Retries
-from frontier.scheduling.schedule import Schedule
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore
+from anabranch.frontier.books import Books
+from anabranch.frontier.checkpoints import Checkpoints
+from anabranch.frontier.endings import Endings
+from anabranch.frontier.errors import unwritable
+from anabranch.frontier.intake import Intake
+from anabranch.frontier.leases import Leases
+from anabranch.frontier.models import WaitsFor, Wake
+from anabranch.frontier.operating.steps import flushed, run
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.policies.queuerules import QueueRules
+from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore
 
 _new: Final = tuple.__new__
 #: The flags as bits, and every combination of them.

@@ -22,15 +22,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.sharedfilter import SharedDsbf
-from dedup.errors import BadParameters, DedupError, FilterClosed
-from dedup.errors import FormatMismatch as FilterMismatch
-from dedup.errors import StoreFull as FilterFull
-from frontier.checkpoints import CHECKPOINT, MARK_CHUNK
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore, Opening
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.sharedfilter import SharedDsbf
+from anabranch.dedup.errors import BadParameters, DedupError, FilterClosed
+from anabranch.dedup.errors import FormatMismatch as FilterMismatch
+from anabranch.dedup.errors import StoreFull as FilterFull
+from anabranch.frontier.checkpoints import CHECKPOINT, MARK_CHUNK
+from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore, Opening
 
 #: Notes: the generation of the shared filter that was marked up to the checkpoint, and the counts so far as JSON.
 SHARED = "shared"

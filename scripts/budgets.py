@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The import packages, in the order of their arrows: a room may import the next one.
+#: The rooms, in the order of their arrows: a room may import the next one. They are imported as `anabranch.ROOM`.
 ROOMS = ("crawler", "frontier", "dedup")
 
 #: kind -> measure -> limit; a value equal to the limit is within it.
@@ -47,7 +47,7 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name under which the file is imported."""
-        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return "anabranch." + self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

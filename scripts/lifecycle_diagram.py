@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState
+from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
 COMMAND = "python scripts/lifecycle_diagram.py"

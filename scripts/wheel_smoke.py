@@ -1,7 +1,7 @@
 """Lets an installed wheel crawl two linked pages: `python scripts/wheel_smoke.py WHEEL ENVIRONMENT`.
 
 ENVIRONMENT is a virtual environment with the wheel and its dependencies and nothing else. The command runs in an
-empty folder, so that it finds nothing of the clone. Exit code 0 if the wheel holds the rooms alone and both pages are
+empty folder, so that it finds nothing of the clone. Exit code 0 if the wheel holds the package alone and both pages are
 in `pages.jsonl`; 1 with the reason otherwise.
 """
 
@@ -25,8 +25,8 @@ PAGES = {
     "mouth.html": '<!doctype html><title>Mouth</title><a href="index.html">upstream</a>',
 }
 
-#: What a wheel may install: the rooms, and its own records.
-TOP_LEVEL = {"crawler", "frontier", "dedup"}
+#: What a wheel may install: the one package, and its own records.
+TOP_LEVEL = {"anabranch"}
 
 #: Such a small crawl ends by itself long before this many seconds.
 PATIENCE_S = 60

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
-from crawler.loops import LoopFactory, loop_factory
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.loops import LoopFactory, loop_factory
+from anabranch.crawler.outcomes.errors import OrderError
 from tests.acceptance.command import LOOP
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB

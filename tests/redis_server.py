@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.filters.redis_servers import RedisServer
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 @contextmanager

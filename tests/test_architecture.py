@@ -110,6 +110,12 @@ class Import:
         """The package or module at the top of the dotted name."""
         return self.module.partition(".")[0]
 
+    @property
+    def room(self) -> str | None:
+        """The room of ours that it imports from, if it does."""
+        _, _, inside = f"{self.module}.{self.name}".partition("anabranch.")
+        return inside.partition(".")[0] if self.top == "anabranch" else None
+
 
 @pytest.fixture(scope="module")
 def rooms() -> list[Source]:
@@ -160,8 +166,9 @@ def forbidden_arrows(files: list[Source]) -> list[str]:
         for file in files
         for room in [file.path.partition("/")[0]]
         for found in imports(file)
-        if found.top in {*ROOMS, "tests", "scripts"} - {room}
-        if not any(fnmatchcase(file.path, door) for door in ARROWS.get((room, found.top), ()))
+        for other in [found.room or found.top]
+        if other in {*ROOMS, "tests", "scripts"} - {room}
+        if not any(fnmatchcase(file.path, door) for door in ARROWS.get((room, other), ()))
     ]
 
 
@@ -169,7 +176,7 @@ def misplaced_libraries(files: list[Source]) -> list[str]:
     breaches = []
     for file in files:
         for found in imports(file):
-            if found.top in ROOMS or (found.top in sys.stdlib_module_names and found.top not in LIBRARIES):
+            if found.top == "anabranch" or (found.top in sys.stdlib_module_names and found.top not in LIBRARIES):
                 continue
             places = LIBRARIES.get(found.top, ())
             if not any(fnmatchcase(file.path, place) for place in places):
@@ -264,11 +271,11 @@ def test_rooms_import_only_along_the_arrows(rooms: list[Source]) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("dedup/smm/store.py", "import frontier.core"),
-        ("dedup/smm/store.py", "if TYPE_CHECKING:\n    from crawler.urls.parsing import Urls"),
-        ("frontier/core.py", "from dedup.uniq import UniqFilter"),
-        ("frontier/composition.py", "from crawler import urls"),
-        ("crawler/workers.py", "def f():\n    import dedup"),
+        ("dedup/smm/store.py", "import anabranch.frontier.core"),
+        ("dedup/smm/store.py", "if TYPE_CHECKING:\n    from anabranch.crawler.urls.parsing import Urls"),
+        ("frontier/core.py", "from anabranch.dedup.uniq import UniqFilter"),
+        ("frontier/composition.py", "from anabranch.crawler import urls"),
+        ("crawler/workers.py", "def f():\n    import anabranch.dedup"),
         ("crawler/workers.py", "from tests.site import server"),
         ("crawler/fetching/fetcher.py", "from ...dedup import smm"),
     ],
@@ -280,9 +287,14 @@ def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
 
 def test_the_arrows_themselves_are_allowed() -> None:
     """What the design draws is no breach."""
-    door = source("frontier/composition.py", "from dedup.uniq import UniqFilter\nfrom frontier.core import Frontier")
-    lab = source("crawler/lab/filters/balance.py", "from dedup.dsbf.filter import Dsbf")
-    assert forbidden_arrows([door, lab, source("crawler/workers.py", "from frontier.models import Lease")]) == []
+    door = source(
+        "frontier/composition.py",
+        "from anabranch.dedup.uniq import UniqFilter\nfrom anabranch.frontier.core import Frontier",
+    )
+    lab = source("crawler/lab/filters/balance.py", "from anabranch.dedup.dsbf.filter import Dsbf")
+    assert (
+        forbidden_arrows([door, lab, source("crawler/workers.py", "from anabranch.frontier.models import Lease")]) == []
+    )
 
 
 def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
@@ -307,7 +319,9 @@ def test_a_misplaced_library_is_found(path: str, text: str) -> None:
 
 def test_a_library_in_its_place_is_allowed() -> None:
     """Places may be patterns; the standard library and the rooms themselves are free."""
-    command = source("crawler/cli/crawl.py", "import json\nimport typer\nfrom crawler.urls.parsing import Urls")
+    command = source(
+        "crawler/cli/crawl.py", "import json\nimport typer\nfrom anabranch.crawler.urls.parsing import Urls"
+    )
     assert misplaced_libraries([command, source("crawler/reporting/progress_log.py", "import rich")]) == []
 
 
@@ -319,13 +333,13 @@ def test_no_module_imports_itself_by_a_detour(rooms: list[Source]) -> None:
 def test_a_cycle_is_found_with_all_its_members() -> None:
     """A cycle through a package's `__init__` counts; one that only types or functions close does not."""
     files = [
-        source("dedup/__init__.py", "from dedup.a import A"),
+        source("dedup/__init__.py", "from anabranch.dedup.a import A"),
         source("dedup/a.py", "from . import b"),
-        source("dedup/b.py", "try:\n    from dedup import A\nexcept ImportError:\n    pass"),
-        source("dedup/c.py", "if TYPE_CHECKING:\n    import dedup.d"),
-        source("dedup/d.py", "import dedup.c\ndef f():\n    import dedup.d"),
+        source("dedup/b.py", "try:\n    from anabranch.dedup import A\nexcept ImportError:\n    pass"),
+        source("dedup/c.py", "if TYPE_CHECKING:\n    import anabranch.dedup.d"),
+        source("dedup/d.py", "import anabranch.dedup.c\ndef f():\n    import anabranch.dedup.d"),
     ]
-    assert cycles(import_graph(files)) == [{"dedup", "dedup.a", "dedup.b"}]
+    assert cycles(import_graph(files)) == [{"anabranch.dedup", "anabranch.dedup.a", "anabranch.dedup.b"}]
 
 
 def test_a_module_that_imports_itself_is_a_cycle() -> None:
@@ -394,14 +408,14 @@ def function_of(x: int): ...
 
 def test_help_waits_for_no_heavy_library() -> None:
     """`--help` answers at once: it imports no HTTP, store, array or log library, and no host of the Frontier."""
-    assert modules_imported_by("-m", "crawler", "--help") & (HEAVY | HOSTS) == set()
+    assert modules_imported_by("-m", "anabranch", "--help") & (HEAVY | HOSTS) == set()
 
 
 def test_the_frontier_knows_its_hosts_in_their_adapters_only() -> None:
     """Who embeds it elsewhere, looks into a host's job or lists the adapters needs none of them installed."""
-    others = "import frontier, frontier.embedding.job, frontier.adapters, crawler.jobs.embedded"
+    others = "import anabranch.frontier.embedding.job, anabranch.frontier.adapters, anabranch.crawler.jobs.embedded"
     assert modules_imported_by("-c", others) & HOSTS == set()
-    assert "scrapy" in modules_imported_by("-c", "import frontier.adapters.scrapy")
+    assert "scrapy" in modules_imported_by("-c", "import anabranch.frontier.adapters.scrapy")
 
 
 def test_a_heavy_library_is_seen_when_it_is_imported() -> None:

@@ -168,7 +168,7 @@ def test_only_the_rooms_are_measured(tmp_path: Path) -> None:
         file = tmp_path / name
         file.parent.mkdir(parents=True)
         file.write_text("", encoding="utf-8")
-    assert [file.module for file in sources(tmp_path)] == ["crawler.cli", "dedup.smm.store"]
+    assert [file.module for file in sources(tmp_path)] == ["anabranch.crawler.cli", "anabranch.dedup.smm.store"]
 
 
 def test_the_report_names_the_largest_and_fails_above_a_limit(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frontier.scheduling.lifecycle import NEVER, NEXT, Holds, QueueState
+from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, Holds, QueueState
 from scripts import lifecycle_diagram
 from scripts.lifecycle_diagram import BOX, INSIDE, OUTSIDE, PAGE, diagram, main, never_table, renewed, steps_table
 

@@ -22,7 +22,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from crawler.jobs.durablefiles import UNFINISHED, sync_file, sync_folder
+from anabranch.crawler.jobs.durablefiles import UNFINISHED, sync_file, sync_folder
 
 REVISIT_TYPE = "warc/revisit"
 #: The type of an answer that names none.

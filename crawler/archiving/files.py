@@ -19,12 +19,12 @@ from pathlib import Path
 
 import structlog
 
-from crawler.archiving.exchanges import Exchange, Place
-from crawler.archiving.finishing import finish, finish_left_over, remove
-from crawler.archiving.growing import WARC, OpenWarc
-from crawler.jobs.durablefiles import sync_folder
-from crawler.jobs.journal import Entry
-from crawler.outcomes.errors import storage_errors
+from anabranch.crawler.archiving.exchanges import Exchange, Place
+from anabranch.crawler.archiving.finishing import finish, finish_left_over, remove
+from anabranch.crawler.archiving.growing import WARC, OpenWarc
+from anabranch.crawler.jobs.durablefiles import sync_folder
+from anabranch.crawler.jobs.journal import Entry
+from anabranch.crawler.outcomes.errors import storage_errors
 
 log = structlog.get_logger(__name__)
 

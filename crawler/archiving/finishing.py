@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.archiving.cdxj import place_of, write_sorted
-from crawler.archiving.growing import INDEX, OPEN, WARC
-from crawler.archiving.members import LAST_OF_GROUP, index_line, kind_of, whole_members
-from crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
+from anabranch.crawler.archiving.cdxj import place_of, write_sorted
+from anabranch.crawler.archiving.growing import INDEX, OPEN, WARC
+from anabranch.crawler.archiving.members import LAST_OF_GROUP, index_line, kind_of, whole_members
+from anabranch.crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
 
 
 def finish(folder: Path, name: str) -> None:

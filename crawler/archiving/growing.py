@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.archiving.compressing import gzip_member
-from crawler.archiving.exchanges import Exchange, Place
-from crawler.archiving.members import HEAD_BYTES, Member, index_line
-from crawler.archiving.records import Record, exchange_records, warcinfo_record
-from crawler.jobs.durablefiles import AppendOnlyFile
+from anabranch.crawler.archiving.compressing import gzip_member
+from anabranch.crawler.archiving.exchanges import Exchange, Place
+from anabranch.crawler.archiving.members import HEAD_BYTES, Member, index_line
+from anabranch.crawler.archiving.records import Record, exchange_records, warcinfo_record
+from anabranch.crawler.jobs.durablefiles import AppendOnlyFile
 
 WARC = ".warc.gz"
 INDEX = ".cdxj"

@@ -9,8 +9,8 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import BinaryIO, NamedTuple
 
-from crawler.archiving.cdxj import IndexLine
-from crawler.archiving.exchanges import NOT_MODIFIED
+from anabranch.crawler.archiving.cdxj import IndexLine
+from anabranch.crawler.archiving.exchanges import NOT_MODIFIED
 
 #: How much of a record is looked at for its fields and those of the answer in it.
 HEAD_BYTES = 1 << 17

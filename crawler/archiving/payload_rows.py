@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from crawler.archiving.exchanges import Exchange, Original, Place
-from crawler.fetching.options import Validators
-from crawler.outcomes.errors import StorageError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.archiving.exchanges import Exchange, Original, Place
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 VERSION = 2
 

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from crawler.archiving.exchanges import Original
-from crawler.archiving.payload_rows import (
+from anabranch.crawler.archiving.exchanges import Original
+from anabranch.crawler.archiving.payload_rows import (
     ADVICE,
     GET_FETCHED,
     GET_PAYLOAD,
@@ -35,9 +35,9 @@ from crawler.archiving.payload_rows import (
     make_tables,
     payload_row,
 )
-from crawler.jobs.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
-from crawler.jobs.journal import Entry
-from crawler.outcomes.errors import storage_error
+from anabranch.crawler.jobs.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
+from anabranch.crawler.jobs.journal import Entry
+from anabranch.crawler.outcomes.errors import storage_error
 
 log = structlog.get_logger(__name__)
 

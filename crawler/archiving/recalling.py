@@ -18,15 +18,15 @@ from typing import BinaryIO
 
 import structlog
 
-from crawler.archiving.exchanges import Place
-from crawler.archiving.growing import OPEN
-from crawler.archiving.members import HEAD_BYTES
-from crawler.archiving.payload_rows import Fetched
-from crawler.archiving.payloads import Payloads
-from crawler.fetching.bodies import Body, Scratch
-from crawler.fetching.options import Validators
-from crawler.fetching.response import Response, header_fields
-from crawler.outcomes.errors import StorageError
+from anabranch.crawler.archiving.exchanges import Place
+from anabranch.crawler.archiving.growing import OPEN
+from anabranch.crawler.archiving.members import HEAD_BYTES
+from anabranch.crawler.archiving.payload_rows import Fetched
+from anabranch.crawler.archiving.payloads import Payloads
+from anabranch.crawler.fetching.bodies import Body, Scratch
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.fetching.response import Response, header_fields
+from anabranch.crawler.outcomes.errors import StorageError
 
 log = structlog.get_logger(__name__)
 

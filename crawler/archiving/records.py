@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from crawler.archiving.exchanges import NOT_MODIFIED, TRUNCATED, Answer, Body, Exchange, Outlink, warc_date
+from anabranch.crawler.archiving.exchanges import NOT_MODIFIED, TRUNCATED, Answer, Body, Exchange, Outlink, warc_date
 
 #: Request fields that open doors: an archive is for others to read, so they are left out.
 SECRET_FIELDS = frozenset([b"authorization", b"proxy-authorization", b"cookie"])

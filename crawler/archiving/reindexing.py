@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.archiving.cdxj import write_sorted
-from crawler.archiving.growing import INDEX, OPEN, WARC
-from crawler.archiving.members import index_line, whole_members
+from anabranch.crawler.archiving.cdxj import write_sorted
+from anabranch.crawler.archiving.growing import INDEX, OPEN, WARC
+from anabranch.crawler.archiving.members import index_line, whole_members
 
 
 class Indexed(NamedTuple):

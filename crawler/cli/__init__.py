@@ -9,8 +9,8 @@ import resource
 import signal
 import sys
 
-from crawler.outcomes.deciding import decided
-from crawler.outcomes.exhaustion import exhausted
+from anabranch.crawler.outcomes.deciding import decided
+from anabranch.crawler.outcomes.exhaustion import exhausted
 
 #: Bytes of addresses that the libraries of a crawl take: with less they fail in ways that name nothing.
 _LEAST_ADDRESSES = 256 << 20
@@ -25,7 +25,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     _require_addresses()
     try:
-        from crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
+        from anabranch.crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
 
         app(prog_name="anabranch")
     except KeyboardInterrupt:

@@ -9,19 +9,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crawler.cli.compare_options import compare
-from crawler.cli.config_options import config
-from crawler.cli.dedup_options import dedup
-from crawler.cli.frontier_options import frontier, why
-from crawler.cli.index import index
-from crawler.cli.lab_options import lab
-from crawler.cli.lab_web_options import web
-from crawler.cli.links_options import links
-from crawler.cli.operate_options import add, pause, resume, status, stop
-from crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
-from crawler.cli.report_options import report
-from crawler.cli.robots import robots as robots_command
-from crawler.cli.simulate_options import simulate
+from anabranch.crawler.cli.compare_options import compare
+from anabranch.crawler.cli.config_options import config
+from anabranch.crawler.cli.dedup_options import dedup
+from anabranch.crawler.cli.frontier_options import frontier, why
+from anabranch.crawler.cli.index import index
+from anabranch.crawler.cli.lab_options import lab
+from anabranch.crawler.cli.lab_web_options import web
+from anabranch.crawler.cli.links_options import links
+from anabranch.crawler.cli.operate_options import add, pause, resume, status, stop
+from anabranch.crawler.cli.option_types import FilePath, Number, Switch, Text, Texts, Whole
+from anabranch.crawler.cli.report_options import report
+from anabranch.crawler.cli.robots import robots as robots_command
+from anabranch.crawler.cli.simulate_options import simulate
 
 #: What no hint proposes for a slip: it puts an old job out of the way, removes URLs, or consents to a loss.
 _NEVER_PROPOSED = frozenset({"--fresh", "--delete-old", "--yes", "rm"})
@@ -73,7 +73,7 @@ NO_KEYS = frozenset(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from crawler.orders.order import VERSION  # noqa: PLC0415 - only when asked
+        from anabranch.crawler.orders.order import VERSION  # noqa: PLC0415 - only when asked
 
         typer.echo(f"anabranch {VERSION}")
         raise typer.Exit
@@ -184,7 +184,7 @@ def crawl(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say only what went wrong.")] = False,
 ) -> None:
     """Crawl from SEEDs; run the same command again to go on where it ended."""
-    from crawler.cli.crawl import CrawlCommand, run_crawl  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl  # noqa: PLC0415 - help must be fast
 
     command = CrawlCommand(
         sources=tuple(sources or ()),

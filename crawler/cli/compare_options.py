@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli import policy_options as shared
-from crawler.cli.lab_options import Csv, Plot
-from crawler.cli.option_types import FilePath, Number, Numbers, Whole
+from anabranch.crawler.cli import policy_options as shared
+from anabranch.crawler.cli.lab_options import Csv, Plot
+from anabranch.crawler.cli.option_types import FilePath, Number, Numbers, Whole
 
 
 def compare(
@@ -54,7 +54,7 @@ def compare(
 
     The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. docs/queue-policies.md says what comes out.
     """
-    from crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
 
     flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
     raise typer.Exit(run_lab(LabCommand(name="policies", flags=flags, plot=plot, csv=csv, json=json)))

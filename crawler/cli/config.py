@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crawler.cli.app import flags_of
-from crawler.cli.frontier import put
-from crawler.cli.guarding import guarded
-from crawler.cli.saying import say
-from crawler.jobs.checking import check
-from crawler.jobs.choosing import Wanted, choose
-from crawler.orders.examining import examine
-from crawler.orders.sources import read_layers, seeds_layer
-from crawler.orders.writing import default_order, effective_order, order_schema
-from crawler.outcomes.errors import OrderError, UsageError, storage_errors
-from crawler.reporting.escaping import escaped
+from anabranch.crawler.cli.app import flags_of
+from anabranch.crawler.cli.frontier import put
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.jobs.checking import check
+from anabranch.crawler.jobs.choosing import Wanted, choose
+from anabranch.crawler.orders.examining import examine
+from anabranch.crawler.orders.sources import read_layers, seeds_layer
+from anabranch.crawler.orders.writing import default_order, effective_order, order_schema
+from anabranch.crawler.outcomes.errors import OrderError, UsageError, storage_errors
+from anabranch.crawler.reporting.escaping import escaped
 
 #: What a verb was given, by name; of `show`, `crawl` has those of `anabranch crawl`.
 Parameters = Mapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crawler.cli.option_types import FilePath, Texts
+from anabranch.crawler.cli.option_types import FilePath, Texts
 
 config = typer.Typer(
     help="Write, show and check crawl orders.",
@@ -66,6 +66,6 @@ def _crawl_parameters(ctx: typer.Context, arguments: list[str]) -> dict[str, Any
 
 
 def _run(verb: str, **parameters: Any) -> None:
-    from crawler.cli.config import run_config  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.config import run_config  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_config(verb, parameters))

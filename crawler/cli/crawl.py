@@ -15,35 +15,35 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from crawler.cli.saying import consents
-from crawler.cli.streams import keep_streams
-from crawler.controller import CrawlController, Outside
-from crawler.interpreter import tune_interpreter
-from crawler.jobs.aside import MovedAside, move_aside, move_back
-from crawler.jobs.checking import check_names
-from crawler.jobs.choosing import Chosen, Named, Wanted, choose
-from crawler.jobs.forgetting import forgets
-from crawler.jobs.job import JobFolder
-from crawler.jobs.joining import Judged, join, judged
-from crawler.jobs.opening import is_over, open_job
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
-from crawler.loops import loop_factory
-from crawler.operating.signals import ignore_harmless
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.deciding import deciding
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.errors import NoSeeds, UsageError
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.coordinator import Coordinator
-from crawler.processes.folders import await_orphans, refuse_share, settle_processes, shares_of
-from crawler.processes.nursery import Nursery
-from crawler.processes.orders import refuse_another_round
-from crawler.processes.reopening import opened_shares
-from crawler.processes.share import live
-from crawler.reporting.escaping import escaped
-from crawler.reporting.logs import closing_logs, configure_logs
-from crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
-from frontier.operating.timewords import counted
+from anabranch.crawler.cli.saying import consents
+from anabranch.crawler.cli.streams import keep_streams
+from anabranch.crawler.controller import CrawlController, Outside
+from anabranch.crawler.interpreter import tune_interpreter
+from anabranch.crawler.jobs.aside import MovedAside, move_aside, move_back
+from anabranch.crawler.jobs.checking import check_names
+from anabranch.crawler.jobs.choosing import Chosen, Named, Wanted, choose
+from anabranch.crawler.jobs.forgetting import forgets
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.joining import Judged, join, judged
+from anabranch.crawler.jobs.opening import is_over, open_job
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
+from anabranch.crawler.loops import loop_factory
+from anabranch.crawler.operating.signals import ignore_harmless
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.deciding import deciding
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
+from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.coordinator import Coordinator
+from anabranch.crawler.processes.folders import await_orphans, refuse_share, settle_processes, shares_of
+from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.orders import refuse_another_round
+from anabranch.crawler.processes.reopening import opened_shares
+from anabranch.crawler.processes.share import live
+from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.reporting.logs import closing_logs, configure_logs
+from anabranch.crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
+from anabranch.frontier.operating.timewords import counted
 
 log = structlog.get_logger(__name__)
 

@@ -13,21 +13,21 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-from crawler.cli.dedup_command import DedupCommand, require_sense
-from crawler.cli.dedup_source import Source, descriptor, lines_of
-from crawler.cli.live_totals import live_totals
-from crawler.cli.saying import say, with_flag
-from crawler.cli.stopping import StopSignals
-from crawler.orders.quantities import format_bytes
-from crawler.outcomes.deciding import decided, deciding
-from crawler.outcomes.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
-from crawler.outcomes.exits import ExitCode
-from dedup.capture.lines import captured_lines
-from dedup.capture.statistics import CaptureStatistics
-from dedup.capture.urls import urls_from_file, urls_from_interface
-from dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
-from dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
-from dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, Totals, pieces
+from anabranch.crawler.cli.dedup_command import DedupCommand, require_sense
+from anabranch.crawler.cli.dedup_source import Source, descriptor, lines_of
+from anabranch.crawler.cli.live_totals import live_totals
+from anabranch.crawler.cli.saying import say, with_flag
+from anabranch.crawler.cli.stopping import StopSignals
+from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.crawler.outcomes.deciding import decided, deciding
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.dedup.capture.lines import captured_lines
+from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.urls import urls_from_file, urls_from_interface
+from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
+from anabranch.dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
+from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, Totals, pieces
 
 #: What was marked is made durable this often. It was written before, so what a power cut takes is only written again.
 SYNC_S = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

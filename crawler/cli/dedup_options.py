@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli.dedup_command import DedupCommand
-from crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Texts, Whole
+from anabranch.crawler.cli.dedup_command import DedupCommand
+from anabranch.crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Texts, Whole
 
 _INPUT = "Input"
 _FILTER = "Filter"
@@ -136,7 +136,7 @@ def dedup(
 
     With --state the next run goes on, after a crash too: a line may then come again, none is lost.
     """
-    from crawler.cli.dedup import run_dedup  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.dedup import run_dedup  # noqa: PLC0415 - help must be fast
 
     command = DedupCommand(
         file=file,

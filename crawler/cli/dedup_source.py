@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
-from crawler.cli.saying import say
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,34 +16,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crawler.cli.frontier_files import is_journal, load_file, write_dump
-from crawler.cli.frontier_tables import explained, gate_line, listing, queue_line
-from crawler.cli.guarding import guarded
-from crawler.cli.saying import consents, say
-from crawler.jobs.copying import refuse_unwritable, to_be_read
-from crawler.jobs.embedded import Snapshot, opened_embedded
-from crawler.jobs.job import JobFolder, is_embedded, is_job
-from crawler.jobs.opening import has_begun, open_job, refuse_forgotten
-from crawler.jobs.orderfile import order_file
-from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.control import ask
-from crawler.operating.judging import ABOUT_URLS, opened_judge
-from crawler.operating.removing import noting
-from crawler.operating.verbs import WHATEVER_KEY, answer
-from crawler.orders.frontier import MEMORY
-from crawler.orders.order import VERSION, CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import UsageError, storage_error
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.folders import shares_of, unfinish_job_of
-from crawler.processes.stopped import opened_job
-from crawler.reporting.escaping import escaped
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.composition import has_store
-from frontier.core import Frontier
-from frontier.models import Head, QueueKey
-from frontier.operating.load import LoadReport
-from frontier.operating.timewords import clock_words, counted
+from anabranch.crawler.cli.frontier_files import is_journal, load_file, write_dump
+from anabranch.crawler.cli.frontier_tables import explained, gate_line, listing, queue_line
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.cli.saying import consents, say
+from anabranch.crawler.jobs.copying import refuse_unwritable, to_be_read
+from anabranch.crawler.jobs.embedded import Snapshot, opened_embedded
+from anabranch.crawler.jobs.job import JobFolder, is_embedded, is_job
+from anabranch.crawler.jobs.opening import has_begun, open_job, refuse_forgotten
+from anabranch.crawler.jobs.orderfile import order_file
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.operating.control import ask
+from anabranch.crawler.operating.judging import ABOUT_URLS, opened_judge
+from anabranch.crawler.operating.removing import noting
+from anabranch.crawler.operating.verbs import WHATEVER_KEY, answer
+from anabranch.crawler.orders.frontier import MEMORY
+from anabranch.crawler.orders.order import VERSION, CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import UsageError, storage_error
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.folders import shares_of, unfinish_job_of
+from anabranch.crawler.processes.stopped import opened_job
+from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.composition import has_store
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Head, QueueKey
+from anabranch.frontier.operating.load import LoadReport
+from anabranch.frontier.operating.timewords import clock_words, counted
 
 #: Verbs that change nothing, so that a job which cannot be written will do.
 _READING = frozenset({"ls", "show", "why", "dump"})

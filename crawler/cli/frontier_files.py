@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
-from crawler.outcomes.errors import UsageError, storage_error, storage_errors
-from crawler.urls.canonicalization import KeyOf
-from crawler.urls.parsing import canonical
-from frontier.core import Frontier
-from frontier.operating.dumpreading import load_dump
-from frontier.operating.load import LoadReport
-from frontier.operating.recovery import Journal, load_journal
+from anabranch.crawler.jobs.durablefiles import UNFINISHED, descriptor, sync_file, sync_folder
+from anabranch.crawler.outcomes.errors import UsageError, storage_error, storage_errors
+from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.operating.dumpreading import load_dump
+from anabranch.frontier.operating.load import LoadReport
+from anabranch.frontier.operating.recovery import Journal, load_journal
 
 _GZIP = b"\x1f\x8b"
 #: The beginning of a line of Heritrix's journal.

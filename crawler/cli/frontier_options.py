@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crawler.cli.option_types import Number, Text
-from crawler.orders.quantities import parse_duration
+from anabranch.crawler.cli.option_types import Number, Text
+from anabranch.crawler.orders.quantities import parse_duration
 
 frontier = typer.Typer(
     help="Look at a job's queues and change them, while it is stopped or running.",
@@ -178,6 +178,6 @@ def why(
 
 
 def _run(verb: str, job: str, arguments: Mapping[str, Any], *, as_json: bool = False) -> None:
-    from crawler.cli.frontier import FrontierCommand, run_frontier  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.frontier import FrontierCommand, run_frontier  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_frontier(FrontierCommand(verb=verb, job=job, arguments=arguments, as_json=as_json)))

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from crawler.operating.arguments import Facts
-from crawler.reporting.escaping import escaped
-from crawler.reporting.troubles import Trouble
-from frontier.operating.explain import Explanation, text_of
-from frontier.operating.timewords import counted, duration_words, rate_words
+from anabranch.crawler.operating.arguments import Facts
+from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.frontier.operating.explain import Explanation, text_of
+from anabranch.frontier.operating.timewords import counted, duration_words, rate_words
 
 #: Characters of a name that are shown in a table.
 _SHOWN = 48

@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 
-from crawler.cli.saying import say
-from crawler.outcomes.deciding import deciding
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.escaping import escaped
-from crawler.reporting.logs import configure_logs
-from frontier.errors import UnknownQueue
-from frontier.operating.dumpreading import DumpDamaged
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.outcomes.deciding import deciding
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.reporting.logs import configure_logs
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.operating.dumpreading import DumpDamaged
 
 #: Characters of an error that are shown.
 _SAID = 1000

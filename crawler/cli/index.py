@@ -14,6 +14,6 @@ def index(
     ],
 ) -> None:
     """Index the WARC files of JOB anew: NAME.cdxj beside each NAME.warc.gz, sorted, as pywb reads it."""
-    from crawler.cli.indexing import run_index  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.indexing import run_index  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_index(job))

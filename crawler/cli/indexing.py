@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crawler.archiving.growing import OPEN, WARC
-from crawler.archiving.reindexing import open_files, reindex
-from crawler.cli.frontier import JOBS, find_job, put
-from crawler.cli.guarding import guarded
-from crawler.cli.saying import say
-from crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.archiving.growing import OPEN, WARC
+from anabranch.crawler.archiving.reindexing import open_files, reindex
+from anabranch.crawler.cli.frontier import JOBS, find_job, put
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 
 
 def run_index(job: str) -> int:

@@ -20,16 +20,16 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from crawler.cli.lab_tables import PIPE_WIDTH, report_text
-from crawler.cli.saying import say
-from crawler.lab.experiments import run_experiment
-from crawler.lab.plots import draw, require_plots
-from crawler.lab.report import Report, Tell, csv_of
-from crawler.lab.urls import require_readable
-from crawler.outcomes.deciding import deciding
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.errors import STORAGE_ERRORS, StorageError, UsageError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.cli.lab_tables import PIPE_WIDTH, report_text
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.lab.experiments import run_experiment
+from anabranch.crawler.lab.plots import draw, require_plots
+from anabranch.crawler.lab.report import Report, Tell, csv_of
+from anabranch.crawler.lab.urls import require_readable
+from anabranch.crawler.outcomes.deciding import deciding
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
+from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, StorageError, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 #: Seconds between two lines of progress where no terminal shows it live.
 PLAIN_INTERVAL_S = 10.0

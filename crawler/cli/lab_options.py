@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli.dedup_options import parse_count, parse_levels
-from crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Whole
-from crawler.orders.quantities import parse_duration
+from anabranch.crawler.cli.dedup_options import parse_count, parse_levels
+from anabranch.crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Whole
+from anabranch.crawler.orders.quantities import parse_duration
 
 lab = typer.Typer(
     help="Run a published experiment, or one of your own: tables, a picture, a CSV file.",
@@ -172,7 +172,7 @@ def balance(
 
 
 def _run(name: str, parameters: Mapping[str, object]) -> None:
-    from crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
 
     flags = dict(parameters)
     plot, csv = flags.pop("plot"), flags.pop("csv")

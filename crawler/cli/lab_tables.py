@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Report, Table, shown
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Report, Table, shown
 
 #: Of a pipe or file, where nobody says how wide it is.
 PIPE_WIDTH = 100

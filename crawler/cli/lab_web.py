@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crawler.cli.guarding import guarded
-from crawler.cli.lab import show_report
-from crawler.cli.stopping import StopSignals
-from crawler.lab.miniweb import Served, serving
-from crawler.lab.report import Report
-from crawler.lab.web.ledger import Ledger, Rule
-from crawler.lab.web.ledger_table import ledger_table
-from crawler.lab.web.model import WebOptions
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.cli.lab import show_report
+from anabranch.crawler.cli.stopping import StopSignals
+from anabranch.crawler.lab.miniweb import Served, serving
+from anabranch.crawler.lab.report import Report
+from anabranch.crawler.lab.web.ledger import Ledger, Rule
+from anabranch.crawler.lab.web.ledger_table import ledger_table
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli import policy_options as shared
-from crawler.cli.option_types import FilePath, Number, Text, Whole
+from anabranch.crawler.cli import policy_options as shared
+from anabranch.crawler.cli.option_types import FilePath, Number, Text, Whole
 
 _LEDGER = "The ledger"
 
@@ -40,7 +40,7 @@ def web(
     ] = None,
 ) -> None:
     """Serve a web in a box to any crawler, until Ctrl-C; then show what each host has borne."""
-    from crawler.cli.lab_web import WebCommand, run_web  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.lab_web import WebCommand, run_web  # noqa: PLC0415 - help must be fast
 
     own = {"replay", "port", "order", "connections", "min_delay_s"}
     command = WebCommand(

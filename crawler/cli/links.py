@@ -9,24 +9,24 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.cli.guarding import guarded
-from crawler.cli.saying import say
-from crawler.extracting.dispatch import Answer, Extractor
-from crawler.extracting.links import Found
-from crawler.extracting.sandbox import Sandbox
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.response import Response
-from crawler.jobs.seeds import is_file
-from crawler.network.dns import Resolver
-from crawler.orders.fetch import fetch_options
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import CrawlerError, UsageError, storage_errors
-from crawler.outcomes.exits import ExitCode
-from crawler.outcomes.failures import FetchError
-from crawler.urls.parsing import seed_url
-from frontier.clocks import steady_clock
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.extracting.dispatch import Answer, Extractor
+from anabranch.crawler.extracting.links import Found
+from anabranch.crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.jobs.seeds import is_file
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.orders.fetch import fetch_options
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError, storage_errors
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier.clocks import steady_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli.option_types import Switch, Text, Whole
+from anabranch.crawler.cli.option_types import Switch, Text, Whole
 
 #: What is told beside the keys of the crawl order.
 _NO_KEYS = frozenset({"source", "base", "content_type", "hops"})
@@ -33,7 +33,7 @@ def links(
     ] = None,
 ) -> None:
     """Print the links of FILE or URL: hop, URL, where it stands. Robots.txt is not asked."""
-    from crawler.cli.links import LinksCommand, run_links  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.links import LinksCommand, run_links  # noqa: PLC0415 - help must be fast
 
     flags = {key: value for key, value in ctx.params.items() if key not in _NO_KEYS}
     command = LinksCommand(source=source, base=base, content_type=content_type, hops=hops, flags=flags)

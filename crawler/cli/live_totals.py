@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from frontier.operating.timewords import duration_words
+from anabranch.frontier.operating.timewords import duration_words
 
 REFRESH_S = 0.5
 

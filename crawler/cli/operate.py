@@ -15,26 +15,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.cli.frontier import find_job, opened, put
-from crawler.cli.frontier_tables import totals_lines, trouble_line
-from crawler.cli.guarding import guarded
-from crawler.cli.saying import say
-from crawler.jobs.copying import refuse_unwritable, to_be_read
-from crawler.jobs.holding import until_free, who_holds
-from crawler.jobs.job import refuse_embedded
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
-from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.control import ask
-from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
-from crawler.operating.status import STOPPED, stopped_facts
-from crawler.operating.verbs import JobRuns, answer
-from crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
-from crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
-from crawler.processes.stopped import opened_job
-from crawler.reporting.escaping import escaped
-from crawler.reporting.troubles import last_logged
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.models import VerdictKind
+from anabranch.crawler.cli.frontier import find_job, opened, put
+from anabranch.crawler.cli.frontier_tables import totals_lines, trouble_line
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.jobs.copying import refuse_unwritable, to_be_read
+from anabranch.crawler.jobs.holding import until_free, who_holds
+from anabranch.crawler.jobs.job import refuse_embedded
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.operating.control import ask
+from anabranch.crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
+from anabranch.crawler.operating.status import STOPPED, stopped_facts
+from anabranch.crawler.operating.verbs import JobRuns, answer
+from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
+from anabranch.crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
+from anabranch.crawler.processes.stopped import opened_job
+from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.reporting.troubles import last_logged
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.models import VerdictKind
 
 #: Between two looks of `--watch`.
 WATCH_S = 2.0

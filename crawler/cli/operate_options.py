@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crawler.cli.option_types import Texts
+from anabranch.crawler.cli.option_types import Texts
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -55,6 +55,6 @@ def add(
 
 
 def _run(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: bool) -> None:
-    from crawler.cli.operate import OperateCommand, run_operate  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import OperateCommand, run_operate  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_operate(OperateCommand(verb=verb, job=job, arguments=arguments or {}, **how)))

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crawler.cli.dedup_options import parse_count
-from crawler.cli.lab_options import parse_seconds
-from crawler.cli.option_types import FilePath, Number, Numbers, Text, Whole
+from anabranch.crawler.cli.dedup_options import parse_count
+from anabranch.crawler.cli.lab_options import parse_seconds
+from anabranch.crawler.cli.option_types import FilePath, Number, Numbers, Text, Whole
 
 
 def parse_names(text: str) -> tuple[str, ...]:

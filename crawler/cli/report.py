@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crawler.cli.frontier import find_job, opened
-from crawler.cli.guarding import guarded
-from crawler.jobs.copying import to_be_read
-from crawler.jobs.job import refuse_embedded
-from crawler.jobs.seeds import SEED_BOOK, SeedBook
-from crawler.operating.control import ask
-from crawler.operating.reporting import report_of_stopped
-from crawler.processes.folders import shares_of
-from crawler.processes.stopped import opened_job
-from crawler.reporting.reports.catalogue import report_kind
-from crawler.reporting.reports.table import report_of, text_lines
-from crawler.urls.canonicalization import Canonicalizer
+from anabranch.crawler.cli.frontier import find_job, opened
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.jobs.copying import to_be_read
+from anabranch.crawler.jobs.job import refuse_embedded
+from anabranch.crawler.jobs.seeds import SEED_BOOK, SeedBook
+from anabranch.crawler.operating.control import ask
+from anabranch.crawler.operating.reporting import report_of_stopped
+from anabranch.crawler.processes.folders import shares_of
+from anabranch.crawler.processes.stopped import opened_job
+from anabranch.crawler.reporting.reports.catalogue import report_kind
+from anabranch.crawler.reporting.reports.table import report_of, text_lines
+from anabranch.crawler.urls.canonicalization import Canonicalizer
 
 
 def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:

@@ -19,6 +19,6 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print a report of a job that runs or has ended."""
-    from crawler.cli.report import run_report  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.report import run_report  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_report(job, name, limit=limit, as_json=as_json))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crawler.cli.option_types import Text
+from anabranch.crawler.cli.option_types import Text
 
 
 def robots(
@@ -17,6 +17,6 @@ def robots(
     ] = False,
 ) -> None:
     """Fetch a host's robots.txt and say whether URL may be fetched, and which line decides."""
-    from crawler.cli.robots_asking import RobotsCommand, run_robots  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.robots_asking import RobotsCommand, run_robots  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_robots(RobotsCommand(url=url, agent=agent, allow_private=allow_private)))

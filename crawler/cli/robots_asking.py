@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from crawler.cli.saying import say
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.response import Response
-from crawler.network.descriptors import Connections
-from crawler.network.dns import Resolver
-from crawler.orders.fetch import fetch_options
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.errors import UsageError
-from crawler.outcomes.exits import ExitCode
-from crawler.outcomes.failures import FetchError
-from crawler.outcomes.status import describe
-from crawler.robots.cache import robots_url, rules_of
-from crawler.robots.explaining import explain_rules, shown
-from crawler.robots.parsing import MAX_ROBOTS_BYTES
-from crawler.robots.redirects import Followed, follow_redirects
-from crawler.urls.parsing import seed_url
-from frontier.clocks import steady_clock
+from anabranch.crawler.cli.saying import say
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.network.descriptors import Connections
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.orders.fetch import fetch_options
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.robots.cache import robots_url, rules_of
+from anabranch.crawler.robots.explaining import explain_rules, shown
+from anabranch.crawler.robots.parsing import MAX_ROBOTS_BYTES
+from anabranch.crawler.robots.redirects import Followed, follow_redirects
+from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier.clocks import steady_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crawler.cli import policy_options as shared
-from crawler.cli.lab_options import Csv, Plot
-from crawler.cli.option_types import FilePath, Number, Numbers, Whole
+from anabranch.crawler.cli import policy_options as shared
+from anabranch.crawler.cli.lab_options import Csv, Plot
+from anabranch.crawler.cli.option_types import FilePath, Number, Numbers, Whole
 
 _LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")
 
@@ -58,7 +58,7 @@ def simulate(
 
     Nothing is fetched: a made web says how long each fetch takes. docs/simulation.md says what is modelled.
     """
-    from crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
 
     flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
     raise typer.Exit(run_lab(LabCommand(name="simulate", flags=flags, plot=plot, csv=csv, json=json)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.exits import ExitCode
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

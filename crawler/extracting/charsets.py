@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
-from crawler.remembering import remembered
+from anabranch.crawler.remembering import remembered
 
 UTF_8 = "utf-8"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from crawler.extracting.links import EMBED, Reference
+from anabranch.crawler.extracting.links import EMBED, Reference
 
 CONTEXT = "css"
 

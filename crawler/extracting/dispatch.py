@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from crawler.extracting.gathering import gathered, merged
-from crawler.extracting.headers import Headers, header_links
-from crawler.extracting.links import Found
-from crawler.extracting.mediatypes import Kind, is_known, kind_of
-from crawler.extracting.nesting import LIGHT_BYTES, is_light
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.reading import Document, is_read, read
-from crawler.extracting.resolving import LinkResolver
-from crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.extracting.gathering import gathered, merged
+from anabranch.crawler.extracting.headers import Headers, header_links
+from anabranch.crawler.extracting.links import Found
+from anabranch.crawler.extracting.mediatypes import Kind, is_known, kind_of
+from anabranch.crawler.extracting.nesting import LIGHT_BYTES, is_light
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.reading import Document, is_read, read
+from anabranch.crawler.extracting.resolving import LinkResolver
+from anabranch.crawler.extracting.sandbox import Sandbox
 
 
 class Answer(Protocol):

@@ -12,12 +12,12 @@ from itertools import islice
 from types import MappingProxyType
 from urllib.parse import urljoin
 
-from crawler.extracting.css import css_links
-from crawler.extracting.links import EMBED, NAVIGATION, NOFOLLOW_MARK, REDIRECT, SUBMIT, Reference
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.refresh import refresh_url
-from crawler.extracting.rels import hop_of_rel
-from crawler.extracting.srcset import srcset_urls
+from anabranch.crawler.extracting.css import css_links
+from anabranch.crawler.extracting.links import EMBED, NAVIGATION, NOFOLLOW_MARK, REDIRECT, SUBMIT, Reference
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.refresh import refresh_url
+from anabranch.crawler.extracting.rels import hop_of_rel
+from anabranch.crawler.extracting.srcset import srcset_urls
 
 #: The attributes of an element as they are written; None: without a value.
 Attributes = Mapping[str, str | None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from crawler.extracting.links import MAX_REFERENCES, Link, Reference
-from crawler.extracting.resolving import NO_LINK, LinkResolver
+from anabranch.crawler.extracting.links import MAX_REFERENCES, Link, Reference
+from anabranch.crawler.extracting.resolving import NO_LINK, LinkResolver
 
 #: How many references are resolved at once.
 _BATCH = 256

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from crawler.extracting.links import INFERRED, REDIRECT, Reference
-from crawler.extracting.refresh import refresh_url
-from crawler.extracting.rels import hop_of_rel
+from anabranch.crawler.extracting.links import INFERRED, REDIRECT, Reference
+from anabranch.crawler.extracting.refresh import refresh_url
+from anabranch.crawler.extracting.rels import hop_of_rel
 
 #: The relations of `Link` that are followed; most others are for programs.
 RELS = frozenset(

@@ -16,11 +16,11 @@ import struct
 import sys
 from typing import Any
 
-from crawler.allocation import give_back_early, give_back_now
-from crawler.extracting.links import Found
-from crawler.extracting.mediatypes import Kind
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.reading import Document, read
+from anabranch.crawler.allocation import give_back_early, give_back_now
+from anabranch.crawler.extracting.links import Found
+from anabranch.crawler.extracting.mediatypes import Kind
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.reading import Document, read
 
 #: The length before a message.
 LENGTH = struct.Struct(">I")

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError, create_tag
 
-from crawler.extracting.charsets import html_as_utf8
-from crawler.extracting.css import css_links
-from crawler.extracting.elements import (
+from anabranch.crawler.extracting.charsets import html_as_utf8
+from anabranch.crawler.extracting.css import css_links
+from anabranch.crawler.extracting.elements import (
     ANCHORS,
     EMBEDDED,
     LATE,
@@ -29,14 +29,14 @@ from crawler.extracting.elements import (
     late,
     styled,
 )
-from crawler.extracting.gathering import gathered
-from crawler.extracting.links import MAX_REFERENCES, NAVIGATION, NOFOLLOW_MARK, Found, Reference
-from crawler.extracting.mediatypes import XHTML, media_type
-from crawler.extracting.nesting import tame
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.resolving import LinkResolver
-from crawler.extracting.speculative import speculative_links
-from crawler.urls.parsing import canonical
+from anabranch.crawler.extracting.gathering import gathered
+from anabranch.crawler.extracting.links import MAX_REFERENCES, NAVIGATION, NOFOLLOW_MARK, Found, Reference
+from anabranch.crawler.extracting.mediatypes import XHTML, media_type
+from anabranch.crawler.extracting.nesting import tame
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.resolving import LinkResolver
+from anabranch.crawler.extracting.speculative import speculative_links
+from anabranch.crawler.urls.parsing import canonical
 
 #: The elements that lead somewhere or say something by their names.
 _NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style", "template")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from crawler.remembering import remembered
+from anabranch.crawler.remembering import remembered
 
 
 class Kind(Enum):

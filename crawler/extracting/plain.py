@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import NamedTuple
 
-from crawler.urls.parsing import WEB
+from anabranch.crawler.urls.parsing import WEB
 
 #: Characters of a path that can be written in one way alone.
 _SAFE = r"A-Za-z0-9_~!$&'()*+,;=@.-"

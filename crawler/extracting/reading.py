@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crawler.extracting.charsets import css_as_text, plain_as_text
-from crawler.extracting.css import css_links
-from crawler.extracting.gathering import gathered
-from crawler.extracting.html import read_html
-from crawler.extracting.links import Found, Reference
-from crawler.extracting.mediatypes import Kind
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.resolving import LinkResolver
-from crawler.extracting.sitemaps import MAX_URLS, is_sitemap, sitemap_links
-from crawler.extracting.speculative import speculative_links
+from anabranch.crawler.extracting.charsets import css_as_text, plain_as_text
+from anabranch.crawler.extracting.css import css_links
+from anabranch.crawler.extracting.gathering import gathered
+from anabranch.crawler.extracting.html import read_html
+from anabranch.crawler.extracting.links import Found, Reference
+from anabranch.crawler.extracting.mediatypes import Kind
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.resolving import LinkResolver
+from anabranch.crawler.extracting.sitemaps import MAX_URLS, is_sitemap, sitemap_links
+from anabranch.crawler.extracting.speculative import speculative_links
 
 
 def is_read(kind: Kind | None, options: ExtractOptions, hops: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawler.extracting.links import EMBED, NAVIGATION
+from anabranch.crawler.extracting.links import EMBED, NAVIGATION
 
 #: Heritrix's list (ExtractorHTML.processLinkTagWithRel), and what it misses: without these a page is not whole, either.
 _EMBED_RELS = frozenset(

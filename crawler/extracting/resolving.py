@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import Final, NamedTuple, cast
 
-from crawler.extracting.links import Link, Reference
-from crawler.extracting.plain import NAMES, PATHS, Spelling, is_plain_name, is_plain_path, origin_if_plain, urls_of
-from crawler.urls.parsing import C0_AND_SPACE, NO_BREAKS, WEB, canonical
+from anabranch.crawler.extracting.links import Link, Reference
+from anabranch.crawler.extracting.plain import (
+    NAMES,
+    PATHS,
+    Spelling,
+    is_plain_name,
+    is_plain_path,
+    origin_if_plain,
+    urls_of,
+)
+from anabranch.crawler.urls.parsing import C0_AND_SPACE, NO_BREAKS, WEB, canonical
 
 #: Where the host of a web URL may begin.
 _AUTHORITY = len("https://")

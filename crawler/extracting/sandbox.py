@@ -22,11 +22,11 @@ from typing import IO, Any
 
 import structlog
 
-from crawler.children import child_command
-from crawler.extracting.helper import LENGTH
-from crawler.extracting.links import Found, Link
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.reading import Document
+from anabranch.crawler.children import child_command
+from anabranch.crawler.extracting.helper import LENGTH
+from anabranch.crawler.extracting.links import Found, Link
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.reading import Document
 
 log = structlog.get_logger(__name__)
 
@@ -155,7 +155,7 @@ class _Helper:
         """Raises: HelperFailed."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        program = f"from crawler.extracting.helper import main; main({os.getpid()}, {memory_bytes})"
+        program = f"from anabranch.crawler.extracting.helper import main; main({os.getpid()}, {memory_bytes})"
         nothing = asyncio.subprocess.DEVNULL
         with theirs:
             try:

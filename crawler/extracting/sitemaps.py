@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from xml.parsers import expat
 
-from crawler.extracting.links import EMBED, MANIFEST, Link, Reference
-from crawler.urls.parsing import MAX_URL_CHARS, canonical
+from anabranch.crawler.extracting.links import EMBED, MANIFEST, Link, Reference
+from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
 
 CONTEXT = "sitemap"
 MAX_URLS = 50_000

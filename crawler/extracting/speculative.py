@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from crawler.extracting.links import SPECULATIVE, Reference
+from anabranch.crawler.extracting.links import SPECULATIVE, Reference
 
 CONTEXT = "script"
 

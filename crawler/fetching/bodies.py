@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.errors import storage_errors
 
 #: The largest body in memory.
 MEMORY_BYTES = 128 * 1024

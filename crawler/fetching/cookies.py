@@ -14,9 +14,9 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from crawler.fetching.options import is_sendable
-from frontier.policies.authority import authority, path_of
-from frontier.policies.domains import domain_of
+from anabranch.crawler.fetching.options import is_sendable
+from anabranch.frontier.policies.authority import authority, path_of
+from anabranch.frontier.policies.domains import domain_of
 
 #: Of one site: cookies, and the bytes of their names and values; what is more drops the oldest.
 MAX_PER_SITE = 50

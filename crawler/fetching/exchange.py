@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
-from crawler.fetching.answers import MAX_HEADERS, Answer, answer_of, by_name, cut_answer
-from crawler.fetching.requests import without_credentials
-from crawler.fetching.response import Cut, Response
-from crawler.network.wire import HeadTooLong
-from crawler.outcomes.failures import BadHttp, KeptConnectionClosed, ProxyFailed
-from crawler.outcomes.status import FIRST_HTTP_STATUS
+from anabranch.crawler.fetching.answers import MAX_HEADERS, Answer, answer_of, by_name, cut_answer
+from anabranch.crawler.fetching.requests import without_credentials
+from anabranch.crawler.fetching.response import Cut, Response
+from anabranch.crawler.network.wire import HeadTooLong
+from anabranch.crawler.outcomes.failures import BadHttp, KeptConnectionClosed, ProxyFailed
+from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
-    from crawler.fetching.bodies import Body
-    from crawler.fetching.options import FetchOptions, Limits
-    from crawler.fetching.origins import Origin
-    from crawler.fetching.proxies import Proxy
-    from crawler.network.connector import Connector
-    from crawler.network.wire import Dial, Wire
+    from anabranch.crawler.fetching.bodies import Body
+    from anabranch.crawler.fetching.options import FetchOptions, Limits
+    from anabranch.crawler.fetching.origins import Origin
+    from anabranch.crawler.fetching.proxies import Proxy
+    from anabranch.crawler.network.connector import Connector
+    from anabranch.crawler.network.wire import Dial, Wire
 
 #: What reading a body raises if the rest of it will not come.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 import structlog
 from yarl import URL
 
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.cookies import Cookies
-from crawler.fetching.exchange import Asking, Exchange
-from crawler.fetching.kinds import FOREIGN, failure_of, out_of_files
-from crawler.fetching.options import FetchOptions, Limits, Site, Validators
-from crawler.fetching.origins import Origins
-from crawler.fetching.requests import Fields, referer, usual_fields
-from crawler.fetching.response import Response
-from crawler.fetching.sites import Sites, SiteSettings
-from crawler.fetching.ways import Ways
-from crawler.network.addresses import ip_literal
-from crawler.network.connector import is_public
-from crawler.network.descriptors import Connections
-from crawler.network.wire import Dial
-from crawler.outcomes.errors import TooManyFiles
-from crawler.outcomes.failures import AddressRefused, FetchError, Unfetchable
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.cookies import Cookies
+from anabranch.crawler.fetching.exchange import Asking, Exchange
+from anabranch.crawler.fetching.kinds import FOREIGN, failure_of, out_of_files
+from anabranch.crawler.fetching.options import FetchOptions, Limits, Site, Validators
+from anabranch.crawler.fetching.origins import Origins
+from anabranch.crawler.fetching.requests import Fields, referer, usual_fields
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.fetching.sites import Sites, SiteSettings
+from anabranch.crawler.fetching.ways import Ways
+from anabranch.crawler.network.addresses import ip_literal
+from anabranch.crawler.network.connector import is_public
+from anabranch.crawler.network.descriptors import Connections
+from anabranch.crawler.network.wire import Dial
+from anabranch.crawler.outcomes.errors import TooManyFiles
+from anabranch.crawler.outcomes.failures import AddressRefused, FetchError, Unfetchable
 
 if TYPE_CHECKING:
-    from crawler.network.dns import Resolver
+    from anabranch.crawler.network.dns import Resolver
 
 log = structlog.get_logger(__name__)
 

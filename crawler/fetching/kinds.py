@@ -12,8 +12,8 @@ from types import MappingProxyType
 import aiohttp
 from aiohttp.http import HttpProcessingError
 
-from crawler.network.wire import MAX_HEAD_BYTES, Dial, HeadTooLong
-from crawler.outcomes.failures import (
+from anabranch.crawler.network.wire import MAX_HEAD_BYTES, Dial, HeadTooLong
+from anabranch.crawler.outcomes.failures import (
     AddressRefused,
     BadHttp,
     CertificateRefused,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp.client_reqrep import ConnectionKey
 
-    from crawler.fetching.proxies import Proxy
+    from anabranch.crawler.fetching.proxies import Proxy
 
 #: Origins that are remembered: some 8 MB.
 MAX_ORIGINS = 4096

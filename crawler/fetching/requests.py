@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from yarl import URL
 
-from crawler.fetching.decoding import CODINGS
-from crawler.fetching.options import ACCEPT, FetchOptions, is_sendable
+from anabranch.crawler.fetching.decoding import CODINGS
+from anabranch.crawler.fetching.options import ACCEPT, FetchOptions, is_sendable
 
 #: Fields that are never shown: credentials.
 _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE)

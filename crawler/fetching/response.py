@@ -5,14 +5,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from crawler.fetching.decoding import codings_in, decoded
+from anabranch.crawler.fetching.decoding import codings_in, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from multidict import CIMultiDictProxy
 
-    from crawler.fetching.bodies import Body
+    from anabranch.crawler.fetching.bodies import Body
 
 
 class Cut(Enum):

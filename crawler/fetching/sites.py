@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crawler.fetching.options import FetchOptions, Limits, Site, check_header
-from crawler.fetching.proxies import Proxy, basic_auth, parse_proxy
-from crawler.outcomes.errors import OrderError
-from frontier.errors import PolicyError
-from frontier.policies.authority import authority, path_of
-from frontier.policies.hosttable import HostTable
-from frontier.policies.surt import SurtPrefix, parse_surt
+from anabranch.crawler.fetching.options import FetchOptions, Limits, Site, check_header
+from anabranch.crawler.fetching.proxies import Proxy, basic_auth, parse_proxy
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.authority import authority, path_of
+from anabranch.frontier.policies.hosttable import HostTable
+from anabranch.frontier.policies.surt import SurtPrefix, parse_surt
 
 
 class SiteSettings(NamedTuple):

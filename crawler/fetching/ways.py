@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crawler.network.connector import Connector, Network
-from crawler.network.idle import IdleConnections
-from crawler.network.socks import SocksConnector, SocksProxy
+from anabranch.crawler.network.connector import Connector, Network
+from anabranch.crawler.network.idle import IdleConnections
+from anabranch.crawler.network.socks import SocksConnector, SocksProxy
 
 if TYPE_CHECKING:
-    from crawler.fetching.options import FetchOptions
-    from crawler.fetching.proxies import Proxy
-    from crawler.network.descriptors import Connections
-    from crawler.network.dns import Resolver
+    from anabranch.crawler.fetching.options import FetchOptions
+    from anabranch.crawler.fetching.proxies import Proxy
+    from anabranch.crawler.network.descriptors import Connections
+    from anabranch.crawler.network.dns import Resolver
 
 
 class Ways:

@@ -7,18 +7,18 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import sync_folder
-from crawler.jobs.forgetting import forgets
-from crawler.jobs.holding import take_job_lock
-from crawler.jobs.job import refuse_embedded
-from crawler.jobs.opening import has_seeds
-from crawler.jobs.orderfile import last_order_file
-from crawler.orders.frontier import MEMORY
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import file_layer, order_of
-from crawler.outcomes.errors import OrderDamaged, OrderError, UsageError, storage_errors
-from frontier.composition import has_store
-from frontier.embedding.folder import ORDER_FILE, is_job
+from anabranch.crawler.jobs.durablefiles import sync_folder
+from anabranch.crawler.jobs.forgetting import forgets
+from anabranch.crawler.jobs.holding import take_job_lock
+from anabranch.crawler.jobs.job import refuse_embedded
+from anabranch.crawler.jobs.opening import has_seeds
+from anabranch.crawler.jobs.orderfile import last_order_file
+from anabranch.crawler.orders.frontier import MEMORY
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import file_layer, order_of
+from anabranch.crawler.outcomes.errors import OrderDamaged, OrderError, UsageError, storage_errors
+from anabranch.frontier.composition import has_store
+from anabranch.frontier.embedding.folder import ORDER_FILE, is_job
 
 
 class MovedAside(NamedTuple):

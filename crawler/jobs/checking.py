@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from crawler.jobs.opening import frontier_order
-from crawler.jobs.seeds import SeedList, read_seeds
-from crawler.loops import loop_factory
-from crawler.orders.examining import Examined
-from crawler.orders.layers import Layer, named_in
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import order_of
-from crawler.outcomes.errors import BadArgument, OrderError
-from crawler.outcomes.ownfunctions import import_first_from, is_own
-from crawler.processes.orders import undivided
-from crawler.processors.own import own_processor
-from crawler.scope.rules import own as own_rule
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.errors import PolicyError
+from anabranch.crawler.jobs.opening import frontier_order
+from anabranch.crawler.jobs.seeds import SeedList, read_seeds
+from anabranch.crawler.loops import loop_factory
+from anabranch.crawler.orders.examining import Examined
+from anabranch.crawler.orders.layers import Layer, named_in
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import order_of
+from anabranch.crawler.outcomes.errors import BadArgument, OrderError
+from anabranch.crawler.outcomes.ownfunctions import import_first_from, is_own
+from anabranch.crawler.processes.orders import undivided
+from anabranch.crawler.processors.own import own_processor
+from anabranch.crawler.scope.rules import own as own_rule
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.errors import PolicyError
 
 #: Section -> keys that name a policy, or are a table of them. Each is tried by itself, the others left at their defaults.
 _POLICIES = {

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.job import job_name, order_to_go_on_by, refuse_embedded
-from crawler.jobs.opening import has_seeds
-from crawler.jobs.orderfile import order_edits
-from crawler.jobs.seeds import COMMAND_LINE, ORDER
-from crawler.orders.layers import Layer, named_in
-from crawler.orders.order import CrawlOrder, JobSection, with_sources
-from crawler.orders.sources import file_layer, job_of, order_of, read_layers
-from crawler.outcomes.errors import OrderError, UsageError
+from anabranch.crawler.jobs.job import job_name, order_to_go_on_by, refuse_embedded
+from anabranch.crawler.jobs.opening import has_seeds
+from anabranch.crawler.jobs.orderfile import order_edits
+from anabranch.crawler.jobs.seeds import COMMAND_LINE, ORDER
+from anabranch.crawler.orders.layers import Layer, named_in
+from anabranch.crawler.orders.order import CrawlOrder, JobSection, with_sources
+from anabranch.crawler.orders.sources import file_layer, job_of, order_of, read_layers
+from anabranch.crawler.outcomes.errors import OrderError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

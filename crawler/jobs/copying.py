@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawler.jobs.holding import lock_to_look_at, who_holds
-from crawler.jobs.job import ORDER_FILE
-from crawler.jobs.writing import PAYLOADS
-from crawler.outcomes.endings import FORESEEABLE
-from crawler.outcomes.errors import STORAGE_ERRORS, DiskFull, JobInUse, NotPermitted, storage_error
+from anabranch.crawler.jobs.holding import lock_to_look_at, who_holds
+from anabranch.crawler.jobs.job import ORDER_FILE
+from anabranch.crawler.jobs.writing import PAYLOADS
+from anabranch.crawler.outcomes.endings import FORESEEABLE
+from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, DiskFull, JobInUse, NotPermitted, storage_error
 
 #: What of a state folder is not copied, with SQLite's files beside it: it is large, and only a crawl reads it.
 _LEFT = PAYLOADS

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from frontier.stores.sqlite import lacking_room
+from anabranch.frontier.stores.sqlite import lacking_room
 
 #: What a statement, a connection or a transaction raises.
 DATABASE_ERRORS = (DBAPIError, sqlite3.Error)

@@ -13,18 +13,18 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.copying import copying_errors, scratch_of, to_be_read, told_of
-from crawler.jobs.holding import take_job_lock, who_holds
-from crawler.jobs.job import ORDER_FILE
-from crawler.jobs.opening import frontier_order, open_job
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import JobInUse, UsageError
-from frontier.composition import STORE_FILE, has_store, open_frontier
-from frontier.core import Frontier
-from frontier.embedding.folder import LEASES_FILE, STATE
-from frontier.embedding.leaseboard import OutElsewhere, read_board
-from frontier.stores.livecopy import StoreDecides, copy_live
+from anabranch.crawler.jobs.copying import copying_errors, scratch_of, to_be_read, told_of
+from anabranch.crawler.jobs.holding import take_job_lock, who_holds
+from anabranch.crawler.jobs.job import ORDER_FILE
+from anabranch.crawler.jobs.opening import frontier_order, open_job
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import JobInUse, UsageError
+from anabranch.frontier.composition import STORE_FILE, has_store, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.folder import LEASES_FILE, STATE
+from anabranch.frontier.embedding.leaseboard import OutElsewhere, read_board
+from anabranch.frontier.stores.livecopy import StoreDecides, copy_live
 
 
 class Snapshot(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crawler.jobs.durablefiles import replace_file, sync_folder
-from crawler.outcomes.errors import storage_errors
+from anabranch.crawler.jobs.durablefiles import replace_file, sync_folder
+from anabranch.crawler.outcomes.errors import storage_errors
 
 #: Stands from a crawl's good end until the job is opened again; beside the other mark, which no opening goes on from, it stays.
 FINISHED_MARK = "finished"

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from crawler.outcomes.errors import JobInUse, storage_errors
-from frontier.embedding.folder import LOCK_FILE, Held, holder, take_lock
+from anabranch.crawler.outcomes.errors import JobInUse, storage_errors
+from anabranch.frontier.embedding.folder import LOCK_FILE, Held, holder, take_lock
 
 
 def who_holds(directory: Path) -> tuple[bool, int | None]:

@@ -17,23 +17,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
-from crawler.jobs.forgetting import FINISHED_MARK, forgets
-from crawler.jobs.holding import take_job_lock
-from crawler.jobs.migrating import migrate
-from crawler.jobs.orderfile import order_file, write_order
-from crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
-from crawler.jobs.seeds import STDIN, is_file
-from crawler.orders.order import JobSection
-from crawler.outcomes.errors import (
+from anabranch.crawler.jobs.durablefiles import UNFINISHED, replace_file, sync_folder
+from anabranch.crawler.jobs.forgetting import FINISHED_MARK, forgets
+from anabranch.crawler.jobs.holding import take_job_lock
+from anabranch.crawler.jobs.migrating import migrate
+from anabranch.crawler.jobs.orderfile import order_file, write_order
+from anabranch.crawler.jobs.rounds import AGAIN_MARK, ordered_round, settle_round
+from anabranch.crawler.jobs.seeds import STDIN, is_file
+from anabranch.crawler.orders.order import JobSection
+from anabranch.crawler.outcomes.errors import (
     ForeignJobFormat,
     HostsJob,
     JobUnfinished,
     NotAJobFolder,
     storage_errors,
 )
-from crawler.urls.parsing import host_of, seed_url
-from frontier.embedding.folder import (
+from anabranch.crawler.urls.parsing import host_of, seed_url
+from anabranch.frontier.embedding.folder import (
     FORMAT,
     FORMAT_FILE,
     LOCK_FILE,

@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.choosing import Chosen
-from crawler.jobs.orderfile import last_order_file
-from crawler.jobs.seeding import own_functions_told
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
-from crawler.orders.order import CrawlOrder
-from crawler.orders.scope import ScopeSection
-from crawler.orders.sources import file_layer, order_of
-from crawler.outcomes.errors import OrderError, UsageError
-from crawler.scope.opening import open_scope
-from frontier.core import Frontier
-from frontier.embedding.folder import ORDER_FILE
+from anabranch.crawler.jobs.choosing import Chosen
+from anabranch.crawler.jobs.orderfile import last_order_file
+from anabranch.crawler.jobs.seeding import own_functions_told
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.orders.sources import file_layer, order_of
+from anabranch.crawler.outcomes.errors import OrderError, UsageError
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.folder import ORDER_FILE
 
 _SHOWN_CHARS = 100
 

@@ -20,11 +20,11 @@ from typing import Literal, NamedTuple, Protocol
 
 import structlog
 
-from crawler.archiving.exchanges import Exchange, Place
-from crawler.jobs.durablefiles import AppendOnlyFile
-from crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
-from crawler.outcomes.exhaustion import exhausted
-from frontier.cancellation import to_the_end
+from anabranch.crawler.archiving.exchanges import Exchange, Place
+from anabranch.crawler.jobs.durablefiles import AppendOnlyFile
+from anabranch.crawler.outcomes.errors import JournalFailed, journal_error, storage_errors
+from anabranch.crawler.outcomes.exhaustion import exhausted
+from anabranch.frontier.cancellation import to_the_end
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from crawler.jobs.orderfile import order_file, write_order
-from crawler.outcomes.errors import OrderDamaged
+from anabranch.crawler.jobs.orderfile import order_file, write_order
+from anabranch.crawler.outcomes.errors import OrderDamaged
 
 
 def migrate(directory: Path, version: int) -> None:

@@ -9,29 +9,29 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from crawler.jobs.durablefiles import replace_file
-from crawler.jobs.forgetting import forgets, is_finished, note_forgetting, note_lasting
-from crawler.jobs.rounds import ordered_round
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, is_begun
-from crawler.orders.dedup import DedupSection
-from crawler.orders.frontier import MEMORY, FrontierSection, OverrideEntry, PolitenessSection
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import QueueForgotten, StoreLost, storage_errors
-from frontier.clocks import Clock
-from frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
-from frontier.core import Frontier
-from frontier.division.ownership import Division
-from frontier.errors import PolicyError
-from frontier.filters import uniq_parameters
-from frontier.models import QueueKey
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.authority import IpOf
-from frontier.policies.budgets import Budgets
-from frontier.policies.sheets import Override, Settings
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
-from frontier.sharing import SharedFilter, open_shared
-from frontier.stores.base import FrontierStore
+from anabranch.crawler.jobs.durablefiles import replace_file
+from anabranch.crawler.jobs.forgetting import forgets, is_finished, note_forgetting, note_lasting
+from anabranch.crawler.jobs.rounds import ordered_round
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, is_begun
+from anabranch.crawler.orders.dedup import DedupSection
+from anabranch.crawler.orders.frontier import MEMORY, FrontierSection, OverrideEntry, PolitenessSection
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import QueueForgotten, StoreLost, storage_errors
+from anabranch.frontier.clocks import Clock
+from anabranch.frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.filters import uniq_parameters
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.authority import IpOf
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.sharing import SharedFilter, open_shared
+from anabranch.frontier.stores.base import FrontierStore
 
 #: The variable with the password of the Redis servers, as redis-cli reads it.
 AUTH_VARIABLE = "REDISCLI_AUTH"
@@ -203,7 +203,7 @@ def _has_file(state: Path, order: CrawlOrder) -> bool:
 
 def _database(address: str, shared: SharedFilter | None) -> FrontierStore:
     """The store in a database. Raises: PolicyError for a URL of another kind."""
-    from frontier.stores.sql import SqlStore  # noqa: PLC0415 - most jobs have no database
+    from anabranch.frontier.stores.sql import SqlStore  # noqa: PLC0415 - most jobs have no database
 
     return SqlStore(address, seen=shared)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from crawler.jobs.durablefiles import replace_file
-from crawler.jobs.seeds import SEED_BOOK, is_begun
-from crawler.outcomes.errors import OrderDamaged, storage_errors
-from frontier.embedding.folder import ORDER_FILE, STATE
+from anabranch.crawler.jobs.durablefiles import replace_file
+from anabranch.crawler.jobs.seeds import SEED_BOOK, is_begun
+from anabranch.crawler.outcomes.errors import OrderDamaged, storage_errors
+from anabranch.frontier.embedding.folder import ORDER_FILE, STATE
 
 #: Last line of the copy: the checksum of all before it.
 _CHECKSUM = "# crc32 of all lines above: {:08x}\n"

@@ -13,9 +13,9 @@ from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import checked_json, checked_line, replace_file, sync_folder
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.jobs.durablefiles import checked_json, checked_line, replace_file, sync_folder
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 #: Stands while a round is ordered and not begun; holds its number.
 AGAIN_MARK = "again"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from frontier.aio import AsyncFrontier
-from frontier.models import Candidate, Lease, Verdict, VerdictKind
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.models import Candidate, Lease, Verdict, VerdictKind
 
 #: Candidates that are sent at a time: 12 ms of the event loop, and a few more when they are durable.
 CHUNK = 500

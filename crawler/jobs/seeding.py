@@ -13,21 +13,21 @@ from types import MappingProxyType
 
 import structlog
 
-from crawler.extracting.links import MANIFEST
-from crawler.jobs.scheduling import schedule_all
-from crawler.jobs.seeds import Book, Seed
-from crawler.jobs.sourcetags import SourceTags
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.outcomes.status import FetchStatus
-from crawler.reporting.reports.seeds import SeedFact, seed_facts
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.scope.ruling import Scope
-from crawler.urls.canonicalization import KeyOf
-from crawler.urls.parsing import canonical
-from frontier.aio import AsyncFrontier
-from frontier.cancellation import to_the_end
-from frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict
+from anabranch.crawler.extracting.links import MANIFEST
+from anabranch.crawler.jobs.scheduling import schedule_all
+from anabranch.crawler.jobs.seeds import Book, Seed
+from anabranch.crawler.jobs.sourcetags import SourceTags
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.reporting.reports.seeds import SeedFact, seed_facts
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.scope.ruling import Scope
+from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.models import Candidate, OutcomeKind, UrlRecord, Verdict
 
 log = structlog.get_logger(__name__)
 

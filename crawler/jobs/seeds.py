@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, Self
 from zlib import crc32
 
-from crawler.jobs.durablefiles import AppendOnlyFile, descriptor, replace_file
-from crawler.outcomes.errors import CrawlerError, storage_errors
-from crawler.outcomes.exits import ExitCode
-from crawler.urls.parsing import canonical, seed_url
+from anabranch.crawler.jobs.durablefiles import AppendOnlyFile, descriptor, replace_file
+from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.urls.parsing import canonical, seed_url
 
 COMMAND_LINE = "command line"
 ORDER = "crawl order"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crawler.jobs.seeds import Seed
+from anabranch.crawler.jobs.seeds import Seed
 
 
 class SourceTags:

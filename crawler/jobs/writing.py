@@ -7,15 +7,15 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from crawler.archiving.files import WarcFiles, WarcOptions
-from crawler.archiving.finishing import finish_left_over
-from crawler.archiving.payloads import Payloads
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Journal, LineFile, Sink
-from crawler.orders.order import VERSION, CrawlOrder
-from crawler.orders.write import WriteSection
-from crawler.outcomes.errors import storage_errors
-from crawler.reporting.crawl_log import with_place
+from anabranch.crawler.archiving.files import WarcFiles, WarcOptions
+from anabranch.crawler.archiving.finishing import finish_left_over
+from anabranch.crawler.archiving.payloads import Payloads
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import Journal, LineFile, Sink
+from anabranch.crawler.orders.order import VERSION, CrawlOrder
+from anabranch.crawler.orders.write import WriteSection
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.reporting.crawl_log import with_place
 
 #: The job's memory of payloads, in its state folder.
 PAYLOADS = "payloads.sqlite"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from crawler.lab.report import Report, Tell
-from crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
-from dedup.errors import BadParameters, DedupError
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
+from anabranch.dedup.errors import BadParameters, DedupError
 
 #: What an experiment may be told: the fields of its options; what is missing has the default.
 Flags: TypeAlias = Mapping[str, Any]
@@ -44,39 +44,39 @@ def _translated(error: DedupError | OSError, name: str) -> CrawlerError:
 
 
 def _smm(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab.filters import smm  # noqa: PLC0415
+    from anabranch.crawler.lab.filters import smm  # noqa: PLC0415
 
     return smm.run(smm.SmmOptions(**flags), tell)
 
 
 def _fpr(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab.filters import fpr  # noqa: PLC0415
+    from anabranch.crawler.lab.filters import fpr  # noqa: PLC0415
 
     return fpr.run(fpr.FprOptions(**flags), tell)
 
 
 def _redis(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab.filters import redis  # noqa: PLC0415
+    from anabranch.crawler.lab.filters import redis  # noqa: PLC0415
 
     return redis.run(redis.RedisOptions(**flags), tell)
 
 
 def _balance(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab.filters import balance  # noqa: PLC0415
+    from anabranch.crawler.lab.filters import balance  # noqa: PLC0415
 
     return balance.run(balance.BalanceOptions(**flags), tell)
 
 
 def _policies(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab.policies import compare  # noqa: PLC0415
-    from crawler.lab.policies.options import PolicyOptions  # noqa: PLC0415
+    from anabranch.crawler.lab.policies import compare  # noqa: PLC0415
+    from anabranch.crawler.lab.policies.options import PolicyOptions  # noqa: PLC0415
 
     return compare.run(PolicyOptions(**flags), tell)
 
 
 def _simulate(flags: Flags, tell: Tell) -> Report:
-    from crawler.lab.simulation import simulate  # noqa: PLC0415
-    from crawler.lab.simulation.options import SimulationOptions  # noqa: PLC0415
+    from anabranch.crawler.lab.simulation import simulate  # noqa: PLC0415
+    from anabranch.crawler.lab.simulation.options import SimulationOptions  # noqa: PLC0415
 
     return simulate.run(SimulationOptions(**flags), tell)
 

@@ -17,11 +17,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crawler.children import child_command
-from crawler.lab.web.ledger import HostEntry, Ledger, Rule
-from crawler.lab.web.model import WebOptions
-from crawler.outcomes.errors import CrawlerError, UsageError
-from frontier.policies.authority import is_address
+from anabranch.crawler.children import child_command
+from anabranch.crawler.lab.web.ledger import HostEntry, Ledger, Rule
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.frontier.policies.authority import is_address
 
 _END_S = 10.0
 #: The server answers in some milliseconds, a busy one in some seconds; a slower one would spoil what is measured anyway.
@@ -149,7 +149,7 @@ def serving(web: WebOptions | Path, *, port: int = 0) -> Iterator[Served]:
         "port": port,
     }
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-        child_command("from crawler.lab.web.serving import main; main()"),
+        child_command("from anabranch.crawler.lab.web.serving import main; main()"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,

@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crawler.lab.report import Curve, Panel, Report, shown
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.report import Curve, Panel, Report, shown
+from anabranch.crawler.outcomes.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from math import isqrt
 from pathlib import Path
 from typing import TypeAlias
 
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import UsageError
 
 #: Four independent numbers of 32 bits.
 _Chance: TypeAlias = tuple[int, int, int, int]

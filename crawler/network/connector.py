@@ -22,8 +22,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.connector import Connection
 
-from crawler.network.wire import DIAL, Dial, Wire
-from crawler.outcomes.errors import TOO_MANY_FILES
+from anabranch.crawler.network.wire import DIAL, Dial, Wire
+from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.connector import AddrInfoType
 
-    from crawler.network.dns import Resolver
-    from crawler.network.idle import IdleConnections
+    from anabranch.crawler.network.dns import Resolver
+    from anabranch.crawler.network.idle import IdleConnections
 
 #: IPv6 addresses outside this block are no global unicast addresses: loopback, unspecified, mapped
 #: IPv4, link-local, unique local, multicast (IANA IPv6 address space registry).

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 import aiodns
 import pycares
 
-from crawler.network.addresses import Address, hosts_key, interleaved, ip_literal, parse_address
-from crawler.network.lookups import AddressRecord, Lookup, ResolverOptions
-from crawler.outcomes.failures import NameNotFound, NameTimeout
+from anabranch.crawler.network.addresses import Address, hosts_key, interleaved, ip_literal, parse_address
+from anabranch.crawler.network.lookups import AddressRecord, Lookup, ResolverOptions
+from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from crawler.network.addresses import Address
+    from anabranch.crawler.network.addresses import Address
 
 #: What a look-up's record is, in crawl.log and in a WARC (RFC 4027).
 MIME = "text/dns"

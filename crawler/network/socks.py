@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp.abc import ResolveResult
 
-from crawler.network.connector import Connector, Network, socket_factory
-from crawler.outcomes.failures import ProxyFailed
+from anabranch.crawler.network.connector import Connector, Network, socket_factory
+from anabranch.crawler.outcomes.failures import ProxyFailed
 
 if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientTimeout
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import AddrInfoType
 
-    from crawler.network.dns import Resolver
-    from crawler.network.idle import IdleConnections
+    from anabranch.crawler.network.dns import Resolver
+    from anabranch.crawler.network.idle import IdleConnections
 
 _NO_CREDENTIALS, _PASSWORD = 0, 2
 #: Address type -> bytes of the address; a name has a byte of length before it.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crawler.outcomes.errors import UsageError
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: What a verb is told, by name.
 Arguments = Mapping[str, Any]

@@ -25,11 +25,11 @@ from typing import Any, Self, cast
 
 import structlog
 
-from crawler.operating.arguments import Arguments, Facts
-from crawler.outcomes.endings import failure_code
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
-from frontier.errors import FrontierError
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.outcomes.endings import failure_code
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.frontier.errors import FrontierError
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from crawler.outcomes.endings import WhyEnded, told
-from frontier.aio import AsyncFrontier
+from anabranch.crawler.outcomes.endings import WhyEnded, told
+from anabranch.frontier.aio import AsyncFrontier
 
 
 class Cause(Enum):

@@ -11,20 +11,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from crawler.jobs.seeding import Marks, Seeding, keys_of
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.jobs.sourcetags import SourceTags
-from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.course import Cause, Course, Phase
-from crawler.operating.judging import Judge
-from crawler.operating.verbs import answer_beside
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import UsageError
-from crawler.urls.canonicalization import KeyOf
-from crawler.urls.parsing import canonical
-from frontier.aio import AsyncFrontier
-from frontier.core import Frontier
-from frontier.models import Verdict
+from anabranch.crawler.jobs.seeding import Marks, Seeding, keys_of
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.jobs.sourcetags import SourceTags
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.operating.course import Cause, Course, Phase
+from anabranch.crawler.operating.judging import Judge
+from anabranch.crawler.operating.verbs import answer_beside
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Verdict
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
 REPORT = "report"

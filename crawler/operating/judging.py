@@ -12,25 +12,25 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from crawler.extracting.links import NAVIGATION
-from crawler.jobs.seeding import key_of, own_functions_told
-from crawler.jobs.seeds import SEED_BOOK, SeedBook
-from crawler.operating.arguments import Arguments, Facts
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.outcomes.status import describe
-from crawler.reporting.crawl_log_parsing import last_entry
-from crawler.reporting.troubles import Trouble, last_logged
-from crawler.robots.cache import robots_url
-from crawler.scope.explaining import explain_scope
-from crawler.scope.opening import open_scope
-from crawler.scope.ruling import Scope
-from crawler.scope.similar import Similar, open_similar
-from crawler.urls.canonicalization import Canonicalizer, KeyOf
-from crawler.urls.parsing import seed_url
-from frontier.models import GateKey, UrlState
-from frontier.operating.explain import NEVER_SCHEDULED, REFUSED
-from frontier.operating.timewords import clock_words
+from anabranch.crawler.extracting.links import NAVIGATION
+from anabranch.crawler.jobs.seeding import key_of, own_functions_told
+from anabranch.crawler.jobs.seeds import SEED_BOOK, SeedBook
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.reporting.crawl_log_parsing import last_entry
+from anabranch.crawler.reporting.troubles import Trouble, last_logged
+from anabranch.crawler.robots.cache import robots_url
+from anabranch.crawler.scope.explaining import explain_scope
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.scope.ruling import Scope
+from anabranch.crawler.scope.similar import Similar, open_similar
+from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
+from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier.models import GateKey, UrlState
+from anabranch.frontier.operating.explain import NEVER_SCHEDULED, REFUSED
+from anabranch.frontier.operating.timewords import clock_words
 
 #: The URL of a robots.txt and the time -> what the job knows of it.
 RobotsWords = Callable[[str, float], str]

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import structlog
 
-from crawler.operating.course import Cause, Course
-from crawler.orders.limits import LimitsSection
-from crawler.orders.quantities import format_bytes
-from crawler.outcomes.endings import WhyEnded
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.visit import Visit
-from crawler.workers import Dispose, PageLimit
-from frontier.models import OutcomeKind
+from anabranch.crawler.operating.course import Cause, Course
+from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.visit import Visit
+from anabranch.crawler.workers import Dispose, PageLimit
+from anabranch.frontier.models import OutcomeKind
 
 log = structlog.get_logger(__name__)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from crawler.jobs.journal import Entry, LineFile
-from crawler.jobs.rounds import round_of_run
-from crawler.outcomes.errors import storage_errors
-from crawler.outcomes.status import FetchStatus
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.annotations import round_note
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from frontier.models import Head
+from anabranch.crawler.jobs.journal import Entry, LineFile
+from anabranch.crawler.jobs.rounds import round_of_run
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.annotations import round_note
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.frontier.models import Head
 
 
 @contextmanager

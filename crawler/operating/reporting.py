@@ -7,24 +7,24 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.jobs.rounds import current_round
-from crawler.jobs.seeding import seed_keys, seeds_fared
-from crawler.jobs.seeds import Seed
-from crawler.operating.arguments import Arguments, Facts
-from crawler.outcomes.errors import UsageError, storage_errors
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.reports.catalogue import ALL_NEEDS, report_kind
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.reports.table import json_facts
-from crawler.reporting.statistics import WorkerBoard
-from crawler.reporting.troubles import reasons_logged
-from crawler.urls.canonicalization import KeyOf
-from frontier.aio import AsyncFrontier
-from frontier.cancellation import or_closed, to_the_end
-from frontier.core import Frontier
+from anabranch.crawler.jobs.rounds import current_round
+from anabranch.crawler.jobs.seeding import seed_keys, seeds_fared
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.reports.catalogue import ALL_NEEDS, report_kind
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.reports.table import json_facts
+from anabranch.crawler.reporting.statistics import WorkerBoard
+from anabranch.crawler.reporting.troubles import reasons_logged
+from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.cancellation import or_closed, to_the_end
+from anabranch.frontier.core import Frontier
 
 #: Rows of an answer, unless it is asked for more; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000

@@ -8,18 +8,18 @@ from types import MappingProxyType
 
 import structlog
 
-from crawler.operating.arguments import Facts
-from crawler.operating.course import Course
-from crawler.operating.limits import DiskWatch
-from crawler.operating.verbs import totals_facts, totals_of_counts
-from crawler.orders.order import CrawlOrder
-from crawler.reporting.progress import CrawlSnapshot, progress_line
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.reporting.troubles import Trouble
-from frontier.core import Frontier
-from frontier.models import WaitsFor
-from frontier.operating.statistics import FrontierCounts, FrontierStatistics
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.operating.arguments import Facts
+from anabranch.crawler.operating.course import Course
+from anabranch.crawler.operating.limits import DiskWatch
+from anabranch.crawler.operating.verbs import totals_facts, totals_of_counts
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.reporting.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import WaitsFor
+from anabranch.frontier.operating.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: The phase of a job that nobody crawls.
 STOPPED = "stopped"

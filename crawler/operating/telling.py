@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from crawler.operating.course import Phase
-from crawler.reporting.progress_log import CrawlEvent, DeepestQueue, ProgressFacts, ProgressLog, memory_of_process
-from crawler.reporting.statistics import CrawlStatistics, RateWindow
-from frontier.aio import AsyncFrontier
-from frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.operating.course import Phase
+from anabranch.crawler.reporting.progress_log import (
+    CrawlEvent,
+    DeepestQueue,
+    ProgressFacts,
+    ProgressLog,
+    memory_of_process,
+)
+from anabranch.crawler.reporting.statistics import CrawlStatistics, RateWindow
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.operating.statistics import FrontierStatistics
 
 #: Between two closer looks, at least; and they take at most this share of the time, however many queues there are.
 LOOK_S = 2.0

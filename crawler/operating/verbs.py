@@ -14,20 +14,20 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from crawler.operating.arguments import Arguments, Facts, number, state_named, text, whole
-from crawler.outcomes.errors import CrawlerError, UsageError
-from crawler.outcomes.ownfunctions import shown
-from crawler.outcomes.status import describe
-from crawler.urls.parsing import host_of, refusal, seed_url
-from frontier.aio import AsyncFrontier
-from frontier.core import Frontier
-from frontier.errors import UnknownQueue
-from frontier.models import GateKey, QueueKey, UrlState, WaitsFor
-from frontier.operating.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
-from frontier.operating.statistics import FrontierCounts, FrontierStatistics
-from frontier.operating.steps import Steps, asked, run
-from frontier.policies.groups import is_group
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.operating.arguments import Arguments, Facts, number, state_named, text, whole
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.crawler.outcomes.ownfunctions import shown
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.models import GateKey, QueueKey, UrlState, WaitsFor
+from anabranch.frontier.operating.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
+from anabranch.frontier.operating.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.operating.steps import Steps, asked, run
+from anabranch.frontier.policies.groups import is_group
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: Argument of `why` and `show`: the keys of the job's URLs are not known.
 WHATEVER_KEY = "whatever_key"

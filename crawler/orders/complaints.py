@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from crawler.orders.keys import ENTRIES, HOMES, KEYS, SECTIONS, keys_of, quantity_writer
-from crawler.orders.layers import Layer
+from anabranch.crawler.orders.keys import ENTRIES, HOMES, KEYS, SECTIONS, keys_of, quantity_writer
+from anabranch.crawler.orders.layers import Layer
 
 #: What the types of pydantic's errors begin with -> what to tell the operator.
 _COMPLAINTS: Mapping[str, str] = {

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator
 
-from crawler.orders.types import Factor, Positive, Section
+from anabranch.crawler.orders.types import Factor, Positive, Section
 
 #: What the URLs of Redis servers begin with.
 _SCHEMES = ("redis://", "rediss://")

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from crawler.orders.complaints import line_of, named, unknown_keys
-from crawler.orders.keys import ENTRIES, KEYS, keys_of
-from crawler.orders.layers import Layer, folder_of, merged
-from crawler.orders.order import CrawlOrder, with_modules
+from anabranch.crawler.orders.complaints import line_of, named, unknown_keys
+from anabranch.crawler.orders.keys import ENTRIES, KEYS, keys_of
+from anabranch.crawler.orders.layers import Layer, folder_of, merged
+from anabranch.crawler.orders.order import CrawlOrder, with_modules
 
 #: Section, number of the entry (from 0; -1 in a section), key.
 _Place = tuple[str, int, str]

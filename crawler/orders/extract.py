@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crawler.extracting.options import ExtractOptions
-from crawler.orders.types import Duration, Positive, Section, Size
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.orders.types import Duration, Positive, Section, Size
 
 
 class ExtractSection(Section):

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from crawler.fetching.options import FetchOptions, Site, check_header
-from crawler.fetching.proxies import parse_proxy
-from crawler.orders.types import Duration, Name, Section, Size
+from anabranch.crawler.fetching.options import FetchOptions, Site, check_header
+from anabranch.crawler.fetching.proxies import parse_proxy
+from anabranch.crawler.orders.types import Duration, Name, Section, Size
 
 
 def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:

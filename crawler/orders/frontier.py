@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from crawler.orders.quantities import exact_duration
-from crawler.orders.types import (
+from anabranch.crawler.orders.quantities import exact_duration
+from anabranch.crawler.orders.types import (
     Budget,
     Connections,
     Count,

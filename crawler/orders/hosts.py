@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from crawler.network.addresses import hosts_key, ip_literal
-from crawler.network.lookups import MAX_TTL_S, MIN_TTL_S, ResolverOptions
-from crawler.orders.quantities import exact_duration
-from crawler.orders.types import Duration, Endpoint, Name, Section
-from crawler.urls.parsing import canonical, host_of
+from anabranch.crawler.network.addresses import hosts_key, ip_literal
+from anabranch.crawler.network.lookups import MAX_TTL_S, MIN_TTL_S, ResolverOptions
+from anabranch.crawler.orders.quantities import exact_duration
+from anabranch.crawler.orders.types import Duration, Endpoint, Name, Section
+from anabranch.crawler.urls.parsing import canonical, host_of
 
 #: RFC 9309 section 2.4: rules should not be used for longer.
 _DAY_S = 24 * 3600.0

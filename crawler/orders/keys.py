@@ -10,8 +10,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from crawler.orders.order import CrawlOrder
-from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
 
 
 def _is_model(kind: object) -> bool:

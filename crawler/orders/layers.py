@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crawler.orders.keys import ENTRIES, FLAG_OF
-from crawler.orders.positions import key_lines
+from anabranch.crawler.orders.keys import ENTRIES, FLAG_OF
+from anabranch.crawler.orders.positions import key_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

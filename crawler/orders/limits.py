@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from crawler.orders.types import Count, Duration, Section, Size
+from anabranch.crawler.orders.types import Count, Duration, Section, Size
 
 
 class LimitsSection(Section):

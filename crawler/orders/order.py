@@ -19,18 +19,18 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from crawler.jobs.seeds import is_file, is_path
-from crawler.loops import LoopName
-from crawler.orders.dedup import DedupSection
-from crawler.orders.extract import ExtractSection
-from crawler.orders.fetch import FetchSection, SiteEntry
-from crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
-from crawler.orders.hosts import DnsSection, RobotsSection
-from crawler.orders.limits import LimitsSection
-from crawler.orders.reporting import LogsSection, ReportSection
-from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.types import Connections, FolderName, OwnFolder, OwnFunction, Positive, Section, SeedFile
-from crawler.orders.write import WriteSection
+from anabranch.crawler.jobs.seeds import is_file, is_path
+from anabranch.crawler.loops import LoopName
+from anabranch.crawler.orders.dedup import DedupSection
+from anabranch.crawler.orders.extract import ExtractSection
+from anabranch.crawler.orders.fetch import FetchSection, SiteEntry
+from anabranch.crawler.orders.frontier import FrontierSection, OverrideEntry, PolitenessSection
+from anabranch.crawler.orders.hosts import DnsSection, RobotsSection
+from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.orders.reporting import LogsSection, ReportSection
+from anabranch.crawler.orders.scope import ScopeSection, UrlsSection
+from anabranch.crawler.orders.types import Connections, FolderName, OwnFolder, OwnFunction, Positive, Section, SeedFile
+from anabranch.crawler.orders.write import WriteSection
 
 __all__ = ["VERSION", "CrawlOrder", "dump_order"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from crawler.orders.types import Duration, Section, path_without_nul
+from anabranch.crawler.orders.types import Duration, Section, path_without_nul
 
 #: A file that need not be given; kept in full, since the folder of an order that was dumped is another one.
 _FileOrNone = Annotated[

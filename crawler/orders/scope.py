@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from crawler.orders.types import Count, Name, OwnFunction, Positive, Section
-from crawler.outcomes.ownfunctions import shown
-from crawler.urls.canonicalization import DEFAULT, check_names
+from anabranch.crawler.orders.types import Count, Name, OwnFunction, Positive, Section
+from anabranch.crawler.outcomes.ownfunctions import shown
+from anabranch.crawler.urls.canonicalization import DEFAULT, check_names
 
 
 def _pattern(text: str) -> str:
@@ -21,8 +21,8 @@ def _pattern(text: str) -> str:
 
 
 def _surt(text: str) -> str:
-    from frontier.errors import PolicyError  # noqa: PLC0415 - the Frontier is slow to import, and most orders have no prefix
-    from frontier.policies.surt import parse_surt  # noqa: PLC0415 - as above
+    from anabranch.frontier.errors import PolicyError  # noqa: PLC0415 - the Frontier is slow to import, and most orders have no prefix
+    from anabranch.frontier.policies.surt import parse_surt  # noqa: PLC0415 - as above
 
     try:
         parse_surt(text)

@@ -12,12 +12,12 @@ from typing import Any, get_origin
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
-from crawler.orders.complaints import at_fault, hint, in_words, unknown_keys
-from crawler.orders.keys import ENTRIES, FLAGS, KEYS
-from crawler.orders.layers import Layer, folder_of, merged
-from crawler.orders.order import ENVIRONMENT, CrawlOrder, JobSection, with_modules
-from crawler.outcomes.errors import BadArgument, OrderError, UsageError
-from crawler.outcomes.ownfunctions import import_first_from
+from anabranch.crawler.orders.complaints import at_fault, hint, in_words, unknown_keys
+from anabranch.crawler.orders.keys import ENTRIES, FLAGS, KEYS
+from anabranch.crawler.orders.layers import Layer, folder_of, merged
+from anabranch.crawler.orders.order import ENVIRONMENT, CrawlOrder, JobSection, with_modules
+from anabranch.crawler.outcomes.errors import BadArgument, OrderError, UsageError
+from anabranch.crawler.outcomes.ownfunctions import import_first_from
 
 
 def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> CrawlOrder:

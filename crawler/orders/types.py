@@ -16,9 +16,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from crawler.network.addresses import parse_address
-from crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
-from crawler.outcomes.ownfunctions import is_own, shown
+from anabranch.crawler.network.addresses import parse_address
+from anabranch.crawler.orders.quantities import exact_duration, exact_size, parse_duration, parse_size
+from anabranch.crawler.outcomes.ownfunctions import is_own, shown
 
 T = TypeVar("T", str, Path)
 

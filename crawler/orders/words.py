@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from crawler.orders.keys import HOMES, SECTIONS
+from anabranch.crawler.orders.keys import HOMES, SECTIONS
 
 _MARK = "#:"
 

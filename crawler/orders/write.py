@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from crawler.orders.types import Section, Size
+from anabranch.crawler.orders.types import Section, Size
 
 
 class WriteSection(Section):

@@ -9,10 +9,10 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from crawler.orders.keys import ENTRIES, KEYS, SECTIONS
-from crawler.orders.layers import Layer, origin
-from crawler.orders.order import CrawlOrder
-from crawler.orders.words import title_of, words_of
+from anabranch.crawler.orders.keys import ENTRIES, KEYS, SECTIONS
+from anabranch.crawler.orders.layers import Layer, origin
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.words import title_of, words_of
 
 #: Columns before a comment, and columns in all.
 _INDENT = 40

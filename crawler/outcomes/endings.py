@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.reports import SeedFact
-from frontier.errors import (
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.reporting.reports import SeedFact
+from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
     PolicyError,

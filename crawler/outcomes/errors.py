@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
 
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.exits import ExitCode
 
 
 class CrawlerError(Exception):

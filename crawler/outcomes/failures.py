@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from crawler.outcomes.status import FetchStatus
-from frontier import hosttroubles
-from frontier.hosttroubles import HOST_BUSY
-from frontier.models import HostTrouble
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.frontier import hosttroubles
+from anabranch.frontier.hosttroubles import HOST_BUSY
+from anabranch.frontier.models import HostTrouble
 
 if TYPE_CHECKING:
     from typing import Self

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.errors import OrderError
 
 
 class Role(NamedTuple):
@@ -79,14 +79,14 @@ class OwnFunction(NamedTuple):
 
 def is_own(name: str) -> bool:
     """The name is written like that of a function."""
-    from frontier.policies.ownfunctions import is_own as is_named_so  # noqa: PLC0415 - as above
+    from anabranch.frontier.policies.ownfunctions import is_own as is_named_so  # noqa: PLC0415 - as above
 
     return is_named_so(name)
 
 
 def shown(text: str) -> str:
     """The text for an error message, not longer than some lines."""
-    from frontier.policies.ownfunctions import shown as cut  # noqa: PLC0415 - as above
+    from anabranch.frontier.policies.ownfunctions import shown as cut  # noqa: PLC0415 - as above
 
     return cut(text)
 
@@ -106,7 +106,7 @@ def own_function(name: str, role: Role, *, awaited: bool = False) -> OwnFunction
 
     Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
     """
-    from frontier.policies.ownfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
+    from anabranch.frontier.policies.ownfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
 
     there = _imported(name, role)
     written = f"`{'async ' if awaited else ''}def {name.rpartition(':')[2]}({role.argument})`"
@@ -137,7 +137,7 @@ def _imported(name: str, role: Role) -> Callable[..., Any]:
 
 
 def _words(error: BaseException) -> str:
-    from frontier.policies.ownfunctions import words_of  # noqa: PLC0415 - as above
+    from anabranch.frontier.policies.ownfunctions import words_of  # noqa: PLC0415 - as above
 
     return words_of(error)
 

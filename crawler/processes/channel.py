@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 
-from crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.errors import CrawlerError
 
 _LENGTHS = struct.Struct(">II")
 #: Nothing of ours is longer; a parcel has some hundred kilobytes.

@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from crawler.children import child_command
-from crawler.processes.channel import Channel, Handle, Message
-from crawler.processes.nursery import Nursery
-from crawler.processes.share import ENDED, FAILED, START
+from anabranch.crawler.children import child_command
+from anabranch.crawler.processes.channel import Channel, Handle, Message
+from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.share import ENDED, FAILED, START
 
-_PROGRAM = "from crawler.processes.share import main; main()"
+_PROGRAM = "from anabranch.crawler.processes.share import main; main()"
 
 
 class Child:

@@ -10,37 +10,37 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from crawler.controller import Outside
-from crawler.jobs.job import JobFolder
-from crawler.jobs.orderfile import order_file
-from crawler.jobs.seeding import keys_of
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, require_seeds
-from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.signals import heeded
-from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
-from crawler.outcomes.errors import CrawlerError, storage_errors
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.channel import Message
-from crawler.processes.ending import Ending
-from crawler.processes.folders import shares_of
-from crawler.processes.limits import JobLimits
-from crawler.processes.nursery import Nursery
-from crawler.processes.orders import share_order
-from crawler.processes.postoffice import DELIVER, PARCEL, QUIET, READY
-from crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
-from crawler.processes.share import REOPEN, SNAPSHOT
-from crawler.processes.shares import Shares
-from crawler.processes.status import JobStatus
-from crawler.processes.telling import JobTelling
-from crawler.processes.verbs import JobVerbs
-from crawler.processes.watch import QuietWatch
-from crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
-from crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.cancellation import to_the_end
-from frontier.clocks import steady_clock
-from frontier.composition import has_store
+from anabranch.crawler.controller import Outside
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.orderfile import order_file
+from anabranch.crawler.jobs.seeding import keys_of
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, require_seeds
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.operating.signals import heeded
+from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
+from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.channel import Message
+from anabranch.crawler.processes.ending import Ending
+from anabranch.crawler.processes.folders import shares_of
+from anabranch.crawler.processes.limits import JobLimits
+from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.orders import share_order
+from anabranch.crawler.processes.postoffice import DELIVER, PARCEL, QUIET, READY
+from anabranch.crawler.processes.seedbook import NOTED, SEED, seed_facts, seeds_of
+from anabranch.crawler.processes.share import REOPEN, SNAPSHOT
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.status import JobStatus
+from anabranch.crawler.processes.telling import JobTelling
+from anabranch.crawler.processes.verbs import JobVerbs
+from anabranch.crawler.processes.watch import QuietWatch
+from anabranch.crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
+from anabranch.crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.clocks import steady_clock
+from anabranch.frontier.composition import has_store
 
 
 class Coordinator:

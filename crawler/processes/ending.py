@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from crawler.jobs.job import JobFolder
-from crawler.jobs.seeds import Seed
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import StorageError, storage_errors
-from crawler.processes.folders import shares_of
-from crawler.processes.gathering import gather
-from crawler.processes.reopening import facts_of_shares
-from crawler.processes.shares import Shares
-from crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import check_sum, sum_accounts
-from crawler.reporting.reports import RunFacts, SeedFact
-from crawler.reporting.reports.catalogue import check_folder, write_all
-from frontier.division.ownership import Division
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import StorageError, storage_errors
+from anabranch.crawler.processes.folders import shares_of
+from anabranch.crawler.processes.gathering import gather
+from anabranch.crawler.processes.reopening import facts_of_shares
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import check_sum, sum_accounts
+from anabranch.crawler.reporting.reports import RunFacts, SeedFact
+from anabranch.crawler.reporting.reports.catalogue import check_folder, write_all
+from anabranch.frontier.division.ownership import Division
 
 
 class Ending:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import replace_file, sync_folder
-from crawler.jobs.forgetting import FINISHED_MARK, is_finished, note_lasting
-from crawler.jobs.holding import until_free, who_holds
-from crawler.jobs.job import is_job
-from crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
-from crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
-from frontier.composition import has_store
+from anabranch.crawler.jobs.durablefiles import replace_file, sync_folder
+from anabranch.crawler.jobs.forgetting import FINISHED_MARK, is_finished, note_lasting
+from anabranch.crawler.jobs.holding import until_free, who_holds
+from anabranch.crawler.jobs.job import is_job
+from anabranch.crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
+from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
+from anabranch.frontier.composition import has_store
 
 SHARES = "shares"
 _NOTE = "processes"

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crawler.operating.arguments import Arguments, Facts, text, whole
-from crawler.operating.judging import ABOUT_URLS
-from crawler.operating.verbs import gate_key
-from crawler.urls.parsing import seed_url
-from frontier.division.ownership import Division
-from frontier.operating.idleness import NOTHING_QUEUED
+from anabranch.crawler.operating.arguments import Arguments, Facts, text, whole
+from anabranch.crawler.operating.judging import ABOUT_URLS
+from anabranch.crawler.operating.verbs import gate_key
+from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.operating.idleness import NOTHING_QUEUED
 
 #: Columns of a queue that are sums over its parts in the shares.
 _SUMS = ("urls", "waiting", "in_flight", "spent", "gates")

@@ -11,12 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from crawler.chain import Processor, Step
-from crawler.processes.channel import Channel
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.visit import Ending, Visit
-from crawler.workers import Dispose
-from frontier.models import OutcomeKind
+from anabranch.crawler.chain import Processor, Step
+from anabranch.crawler.processes.channel import Channel
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.crawler.workers import Dispose
+from anabranch.frontier.models import OutcomeKind
 
 TICKET, SETTLED, FETCHED = "ticket", "settled", "fetched"
 

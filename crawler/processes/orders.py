@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import UsageError
 
 #: Policies whose queues have URLs of one host only, so that a queue is one share's.
 _OF_HOSTS = ("host", "surt")

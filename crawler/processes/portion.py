@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crawler.chain import Processor
-from crawler.jobs.seeds import Book
-from crawler.processes.metering import Meter
-from crawler.reporting.progress_log import ProgressFacts
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.workers import Dispose
-from frontier.division.ownership import Division
+from anabranch.crawler.chain import Processor
+from anabranch.crawler.jobs.seeds import Book
+from anabranch.crawler.processes.metering import Meter
+from anabranch.crawler.reporting.progress_log import ProgressFacts
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.workers import Dispose
+from anabranch.frontier.division.ownership import Division
 
 if TYPE_CHECKING:
-    from crawler.composition import Parts
+    from anabranch.crawler.composition import Parts
 
 #: Tells how a run is.
 Tell = Callable[[], Awaitable[ProgressFacts]]

@@ -9,23 +9,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler.jobs.scheduling import CHUNK
-from crawler.operating.control import Answer, replied
-from crawler.processes.channel import Channel, Message
-from crawler.processes.delivery import Delivery, Send
-from crawler.processes.portion import Tell
-from crawler.processes.quiescence import Quiet
-from crawler.processes.seedbook import SharedBook, seeds_of
-from crawler.processes.summing import progress_facts
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.aio import AsyncFrontier
-from frontier.division.aio import AsyncShare
-from frontier.division.ownership import Division
-from frontier.division.parcels import Consigned, unpacked
-from frontier.errors import FrontierError
+from anabranch.crawler.jobs.scheduling import CHUNK
+from anabranch.crawler.operating.control import Answer, replied
+from anabranch.crawler.processes.channel import Channel, Message
+from anabranch.crawler.processes.delivery import Delivery, Send
+from anabranch.crawler.processes.portion import Tell
+from anabranch.crawler.processes.quiescence import Quiet
+from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
+from anabranch.crawler.processes.summing import progress_facts
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import Consigned, unpacked
+from anabranch.frontier.errors import FrontierError
 
 if TYPE_CHECKING:
-    from crawler.composition import Parts
+    from anabranch.crawler.composition import Parts
 
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"

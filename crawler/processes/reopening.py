@@ -7,18 +7,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import open_job
-from crawler.jobs.orderfile import order_file
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import UsageError
-from crawler.processes.folders import refuse_lost, shares_of
-from crawler.processes.summing import summed_frontier
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
-from crawler.reporting.reports.seeds import SeedFact
-from frontier.core import Frontier
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.opening import open_job
+from anabranch.crawler.jobs.orderfile import order_file
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.processes.folders import refuse_lost, shares_of
+from anabranch.crawler.processes.summing import summed_frontier
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.frontier.core import Frontier
 
 
 @contextmanager

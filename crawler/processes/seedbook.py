@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from crawler.jobs.seeds import Seed
-from crawler.outcomes.errors import StorageError
-from crawler.processes.channel import Channel
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.processes.channel import Channel
 
 SEED, NOTED = "seed", "noted"
 

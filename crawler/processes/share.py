@@ -11,27 +11,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from crawler.controller import CrawlController, Outside
-from crawler.interpreter import tune_interpreter
-from crawler.jobs.holding import until_free
-from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import note_division
-from crawler.loops import LoopName, loop_factory
-from crawler.operating.signals import ignore_harmless
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.endings import FORESEEABLE, WhyEnded, failure_code
-from crawler.outcomes.errors import storage_errors
-from crawler.outcomes.exits import ExitCode
-from crawler.outcomes.ownfunctions import import_first_from
-from crawler.processes.channel import Channel, Message
-from crawler.processes.metering import Meter
-from crawler.processes.portion import Portion
-from crawler.processes.postoffice import PostOffice
-from crawler.processes.seedbook import SharedBook, seeds_of
-from crawler.processes.summing import run_facts, snapshot_facts
-from crawler.reporting.logs import closing_logs, configure_logs
-from crawler.reporting.progress import CrawlSnapshot
-from frontier.division.ownership import Division
+from anabranch.crawler.controller import CrawlController, Outside
+from anabranch.crawler.interpreter import tune_interpreter
+from anabranch.crawler.jobs.holding import until_free
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.opening import note_division
+from anabranch.crawler.loops import LoopName, loop_factory
+from anabranch.crawler.operating.signals import ignore_harmless
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import FORESEEABLE, WhyEnded, failure_code
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.ownfunctions import import_first_from
+from anabranch.crawler.processes.channel import Channel, Message
+from anabranch.crawler.processes.metering import Meter
+from anabranch.crawler.processes.portion import Portion
+from anabranch.crawler.processes.postoffice import PostOffice
+from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
+from anabranch.crawler.processes.summing import run_facts, snapshot_facts
+from anabranch.crawler.reporting.logs import closing_logs, configure_logs
+from anabranch.crawler.reporting.progress import CrawlSnapshot
+from anabranch.frontier.division.ownership import Division
 
 #: What the parent says, and what a share says of itself.
 START, STOP, REOPEN, ENDED, FAILED, SNAPSHOT = "start", "stop", "reopen", "ended", "failed", "snapshot"

@@ -9,15 +9,15 @@ from typing import Any
 
 import structlog
 
-from crawler.operating.control import ControlRefused
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.channel import ChannelClosed, Message
-from crawler.processes.children import Child
-from crawler.processes.nursery import Nursery
-from crawler.processes.postoffice import THERE
-from crawler.processes.share import STOP
+from anabranch.crawler.operating.control import ControlRefused
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.channel import ChannelClosed, Message
+from anabranch.crawler.processes.children import Child
+from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.postoffice import THERE
+from anabranch.crawler.processes.share import STOP
 
 log = structlog.get_logger(__name__)
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import structlog
 
-from crawler.operating.arguments import Facts
-from crawler.operating.course import Cause, Phase
-from crawler.operating.status import status_facts
-from crawler.processes.limits import JobLimits
-from crawler.processes.shares import Shares
-from crawler.processes.summing import summed_snapshot
-from crawler.reporting.progress import CrawlSnapshot, progress_line
-from frontier.operating.statistics import FrontierCounts
+from anabranch.crawler.operating.arguments import Facts
+from anabranch.crawler.operating.course import Cause, Phase
+from anabranch.crawler.operating.status import status_facts
+from anabranch.crawler.processes.limits import JobLimits
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.summing import summed_snapshot
+from anabranch.crawler.reporting.progress import CrawlSnapshot, progress_line
+from anabranch.frontier.operating.statistics import FrontierCounts
 
 log = structlog.get_logger(__name__)
 

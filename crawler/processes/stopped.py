@@ -10,29 +10,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler.jobs.job import JobFolder
-from crawler.jobs.orderfile import order_file
-from crawler.jobs.seeding import keys_of
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
-from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.crawl_verbs import add_to_stopped
-from crawler.operating.judging import ABOUT_URLS, opened_judge
-from crawler.operating.reporting import fared_of_stopped, report_limit
-from crawler.operating.verbs import STOPPED_ONLY, answer
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import UsageError, storage_errors
-from crawler.processes.folders import SHARES, shares_of
-from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
-from crawler.processes.reopening import facts_of_shares_open, opened_shares
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import sum_accounts
-from crawler.reporting.reports.catalogue import report_kind
-from crawler.reporting.reports.table import json_facts
-from crawler.urls.canonicalization import Canonicalizer, KeyOf
-from frontier.core import Frontier
-from frontier.division.ownership import Division
-from frontier.errors import UnknownQueue
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.orderfile import order_file
+from anabranch.crawler.jobs.seeding import keys_of
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.operating.crawl_verbs import add_to_stopped
+from anabranch.crawler.operating.judging import ABOUT_URLS, opened_judge
+from anabranch.crawler.operating.reporting import fared_of_stopped, report_limit
+from anabranch.crawler.operating.verbs import STOPPED_ONLY, answer
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.processes.folders import SHARES, shares_of
+from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
+from anabranch.crawler.processes.reopening import facts_of_shares_open, opened_shares
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import sum_accounts
+from anabranch.crawler.reporting.reports.catalogue import report_kind
+from anabranch.crawler.reporting.reports.table import json_facts
+from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.errors import UnknownQueue
 
 
 @dataclass(frozen=True, slots=True)

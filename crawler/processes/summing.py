@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from crawler.processes.merging import summed_totals, why_all_idle
-from crawler.reporting.progress import CrawlSnapshot
-from crawler.reporting.progress_log import Memory, ProgressFacts
-from crawler.reporting.reports import RunFacts
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.statistics import CrawlStatistics, Rates
-from crawler.reporting.troubles import Trouble
-from frontier.models import WaitsFor
-from frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.processes.merging import summed_totals, why_all_idle
+from anabranch.crawler.reporting.progress import CrawlSnapshot
+from anabranch.crawler.reporting.progress_log import Memory, ProgressFacts
+from anabranch.crawler.reporting.reports import RunFacts
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.statistics import CrawlStatistics, Rates
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.frontier.models import WaitsFor
+from anabranch.frontier.operating.statistics import FrontierStatistics
 
 _RUN_SUMS = ("pages", "failed", "excluded", "retries", "robots", "fetched_bytes", "broken", "active")
 _FRONTIER_SUMS = (

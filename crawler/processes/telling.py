@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crawler.operating.course import Phase
-from crawler.operating.telling import EVENTS
-from crawler.outcomes.endings import told
-from crawler.processes.postoffice import PROGRESS
-from crawler.processes.shares import Shares
-from crawler.processes.status import JobStatus
-from crawler.processes.summing import summed_progress, summed_run
-from crawler.reporting.progress_log import CrawlEvent, ProgressFacts, ProgressLog, memory_of_process
-from crawler.reporting.statistics import RateWindow
+from anabranch.crawler.operating.course import Phase
+from anabranch.crawler.operating.telling import EVENTS
+from anabranch.crawler.outcomes.endings import told
+from anabranch.crawler.processes.postoffice import PROGRESS
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.status import JobStatus
+from anabranch.crawler.processes.summing import summed_progress, summed_run
+from anabranch.crawler.reporting.progress_log import CrawlEvent, ProgressFacts, ProgressLog, memory_of_process
+from anabranch.crawler.reporting.statistics import RateWindow
 
 
 class JobTelling:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from crawler.jobs.seeds import Seed
-from crawler.operating.arguments import Arguments, Facts
-from crawler.operating.control import ControlRefused, facts_of
-from crawler.operating.course import Cause
-from crawler.operating.crawl_verbs import (
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.operating.arguments import Arguments, Facts
+from anabranch.crawler.operating.control import ControlRefused, facts_of
+from anabranch.crawler.operating.course import Cause
+from anabranch.crawler.operating.crawl_verbs import (
     ADD,
     PAUSE,
     REPORT,
@@ -20,16 +20,16 @@ from crawler.operating.crawl_verbs import (
     refuse_at_the_end,
     stop_as_asked,
 )
-from crawler.operating.verbs import refuse_beside
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.limits import JobLimits
-from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
-from crawler.processes.postoffice import VERB
-from crawler.processes.reporting import merged_report
-from crawler.processes.shares import Shares
-from crawler.processes.status import JobStatus
-from crawler.processes.watch import QuietWatch
-from frontier.division.ownership import Division
+from anabranch.crawler.operating.verbs import refuse_beside
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.limits import JobLimits
+from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
+from anabranch.crawler.processes.postoffice import VERB
+from anabranch.crawler.processes.reporting import merged_report
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.status import JobStatus
+from anabranch.crawler.processes.watch import QuietWatch
+from anabranch.frontier.division.ownership import Division
 
 _NOT_THERE = "a process of the crawl has died and is being started again; ask again"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from crawler.processes.postoffice import QUIET
-from crawler.processes.quiescence import Quiet, is_over
-from crawler.processes.shares import Shares
+from anabranch.crawler.processes.postoffice import QUIET
+from anabranch.crawler.processes.quiescence import Quiet, is_over
+from anabranch.crawler.processes.shares import Shares
 
 
 class QuietWatch:

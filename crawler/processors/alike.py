@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from crawler.chain import Step
-from crawler.extracting.links import REDIRECT
-from crawler.scope.similar import Similar
-from crawler.visit import Visit
-from crawler.workers import Dispose
-from frontier.models import Candidate, OutcomeKind
+from anabranch.crawler.chain import Step
+from anabranch.crawler.extracting.links import REDIRECT
+from anabranch.crawler.scope.similar import Similar
+from anabranch.crawler.visit import Visit
+from anabranch.crawler.workers import Dispose
+from anabranch.frontier.models import Candidate, OutcomeKind
 
 #: URLs learnt that wait to be written down.
 STORED_AT = 1000

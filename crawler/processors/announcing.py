@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from crawler.jobs.scheduling import schedule_all
-from crawler.processors.candidates import Given
-from crawler.visit import Visit
-from frontier.aio import AsyncFrontier
+from anabranch.crawler.jobs.scheduling import schedule_all
+from anabranch.crawler.processors.candidates import Given
+from anabranch.crawler.visit import Visit
+from anabranch.frontier.aio import AsyncFrontier
 
 #: Puts the candidates of `Sitemap` lines into `visit.discovered`.
 Find = Callable[[Visit, Sequence[str]], None]

@@ -8,19 +8,19 @@ from itertools import compress
 
 import structlog
 
-from crawler.chain import Step
-from crawler.extracting.links import MANIFEST, REDIRECT, Link
-from crawler.extracting.sitemaps import robots_links
-from crawler.jobs.scheduling import CHUNK, schedule_all
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.processors.known import Known
-from crawler.robots.cache import robots_url
-from crawler.scope.ruling import Scope
-from crawler.urls.canonicalization import Canonicalizer
-from crawler.urls.parsing import canonical
-from crawler.visit import LostLink, Visit
-from frontier.aio import AsyncFrontier
-from frontier.models import Candidate
+from anabranch.crawler.chain import Step
+from anabranch.crawler.extracting.links import MANIFEST, REDIRECT, Link
+from anabranch.crawler.extracting.sitemaps import robots_links
+from anabranch.crawler.jobs.scheduling import CHUNK, schedule_all
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.processors.known import Known
+from anabranch.crawler.robots.cache import robots_url
+from anabranch.crawler.scope.ruling import Scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.crawler.visit import LostLink, Visit
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.models import Candidate
 
 log = structlog.get_logger(__name__)
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import structlog
 
-from crawler.fetching.response import Response
-from crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, told_by
-from crawler.outcomes.status import StatusClass, class_of
-from crawler.processors.known import Known
-from crawler.processors.recorder import Recorder
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.visit import Ending, Visit
-from frontier.aio import AsyncFrontier
-from frontier.errors import LeaseLost
-from frontier.models import ENDING, HostTrouble, Outcome, OutcomeKind
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, told_by
+from anabranch.crawler.outcomes.status import StatusClass, class_of
+from anabranch.crawler.processors.known import Known
+from anabranch.crawler.processors.recorder import Recorder
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.errors import LeaseLost
+from anabranch.frontier.models import ENDING, HostTrouble, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
 

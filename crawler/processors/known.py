@@ -12,11 +12,11 @@ from itertools import compress
 from operator import not_
 from typing import Final
 
-from crawler.extracting.links import Link
-from crawler.outcomes.errors import CrawlerError
-from crawler.processors.together import AskedTogether
-from frontier.errors import FrontierError
-from frontier.models import NEW, SEEN, Candidate, Verdict
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.processors.together import AskedTogether
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.models import NEW, SEEN, Candidate, Verdict
 
 #: URLs that are remembered at most, a power of two: 8 MiB, whatever their lengths.
 _SLOTS: Final = 1 << 20

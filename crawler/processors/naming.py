@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from crawler.chain import Step
-from crawler.network.dns import Resolver
-from crawler.network.lookups import Lookup
-from crawler.outcomes.failures import NameNotFound, NameTimeout
-from crawler.urls.parsing import host_of
-from crawler.visit import Visit
+from anabranch.crawler.chain import Step
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.network.lookups import Lookup
+from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
+from anabranch.crawler.urls.parsing import host_of
+from anabranch.crawler.visit import Visit
 
 NoteLookup = Callable[[Visit, Lookup], Awaitable[None]]
 

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from crawler.chain import Processor, Step
-from crawler.extracting.links import FOLLOWED, Link
-from crawler.outcomes.failures import FetchError
-from crawler.outcomes.ownfunctions import PROCESSOR, OwnFunction, OwnFunctionFailed, own_function
-from crawler.outcomes.status import FetchStatus
-from crawler.urls.parsing import canonical
-from crawler.visit import Visit
+from anabranch.crawler.chain import Processor, Step
+from anabranch.crawler.extracting.links import FOLLOWED, Link
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.ownfunctions import PROCESSOR, OwnFunction, OwnFunctionFailed, own_function
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.crawler.visit import Visit
 
 #: What a function may change.
 _ITS_OWN = frozenset({"links", "notes"})

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Protocol
 
-from crawler.chain import Step
-from crawler.extracting.dispatch import Extractor
-from crawler.fetching.options import Validators
-from crawler.fetching.response import Cut, Response
-from crawler.outcomes.failures import BodyBroken, retry_after
-from crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
-from crawler.visit import Ending, Visit
-from frontier.cancellation import to_the_end
+from anabranch.crawler.chain import Step
+from anabranch.crawler.extracting.dispatch import Extractor
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.fetching.response import Cut, Response
+from anabranch.crawler.outcomes.failures import BodyBroken, retry_after
+from anabranch.crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.cancellation import to_the_end
 
 #: URLs that come again to be fetched anew, and are remembered; one forgotten costs its host another 304.
 MAX_ANEW = 100_000

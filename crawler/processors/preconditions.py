@@ -12,18 +12,18 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from crawler.chain import Step
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.response import Response
-from crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, BadHttp, FetchError, RobotsUnavailable
-from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
-from crawler.robots.delays import CrawlDelays
-from crawler.robots.explaining import kept_words
-from crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
-from crawler.robots.redirects import Followed, follow_redirects
-from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
-from crawler.visit import Ending, Visit
-from frontier.models import GateKey
+from anabranch.crawler.chain import Step
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, BadHttp, FetchError, RobotsUnavailable
+from anabranch.crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
+from anabranch.crawler.robots.delays import CrawlDelays
+from anabranch.crawler.robots.explaining import kept_words
+from anabranch.crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
+from anabranch.crawler.robots.redirects import Followed, follow_redirects
+from anabranch.crawler.robots.verdicts import Verdict, Verdicts, verdict_of
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.models import GateKey
 
 #: Larger files are read in a thread of their own: the worst one takes 300 ms.
 LARGE_BYTES = 64 * 1024

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from crawler.chain import Step
-from crawler.outcomes.failures import FetchError
-from crawler.outcomes.status import FetchStatus
-from crawler.scope.quotas import OverQuota
-from crawler.scope.ruling import Scope
-from crawler.urls.parsing import host_of
-from crawler.visit import Visit
+from anabranch.crawler.chain import Step
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.scope.quotas import OverQuota
+from anabranch.crawler.scope.ruling import Scope
+from anabranch.crawler.urls.parsing import host_of
+from anabranch.crawler.visit import Visit
 
 #: Host -> why nothing more is fetched of it; None = it may be. Asked for every URL, so it must cost O(1).
 OverQuotaOf = Callable[[str], OverQuota | None]

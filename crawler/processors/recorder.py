@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crawler.archiving.records import digest_text, response_head
-from crawler.fetching.bodies import Body
-from crawler.fetching.response import Response
-from crawler.jobs.journal import Entry, Journal
-from crawler.network.lookups import MIME, Lookup
-from crawler.outcomes.status import FetchStatus
-from crawler.processors.write import Archivist, notes_of
-from crawler.reporting.annotations import Noted, round_note
-from crawler.reporting.annotations import annotations_of as listed
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
-from crawler.reporting.error_log import Failure, error_line
-from crawler.reporting.links import links_line
-from crawler.visit import Ending, LostLink, Visit
-from frontier.models import ENDING, OutcomeKind
+from anabranch.crawler.archiving.records import digest_text, response_head
+from anabranch.crawler.fetching.bodies import Body
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.jobs.journal import Entry, Journal
+from anabranch.crawler.network.lookups import MIME, Lookup
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.processors.write import Archivist, notes_of
+from anabranch.crawler.reporting.annotations import Noted, round_note
+from anabranch.crawler.reporting.annotations import annotations_of as listed
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
+from anabranch.crawler.reporting.error_log import Failure, error_line
+from anabranch.crawler.reporting.links import links_line
+from anabranch.crawler.visit import Ending, LostLink, Visit
+from anabranch.frontier.models import ENDING, OutcomeKind
 
 
 class Recorder:

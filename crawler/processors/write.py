@@ -10,12 +10,20 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Protocol
 
-from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Answer, Exchange, Original, Outlink, Revisit
-from crawler.archiving.payload_rows import Fetched
-from crawler.chain import Step
-from crawler.reporting.annotations import DUPLICATE_DIGEST
-from crawler.reporting.annotations import NOT_MODIFIED as SERVER_NOT_MODIFIED
-from crawler.visit import Visit
+from anabranch.crawler.archiving.exchanges import (
+    NOT_MODIFIED,
+    SAME_PAYLOAD,
+    Answer,
+    Exchange,
+    Original,
+    Outlink,
+    Revisit,
+)
+from anabranch.crawler.archiving.payload_rows import Fetched
+from anabranch.crawler.chain import Step
+from anabranch.crawler.reporting.annotations import DUPLICATE_DIGEST
+from anabranch.crawler.reporting.annotations import NOT_MODIFIED as SERVER_NOT_MODIFIED
+from anabranch.crawler.visit import Visit
 
 #: What crawl.log notes of a payload that is not written again: why, and the profile of its record (Heritrix's words).
 NOTES = {

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Table, bindparam, delete, func, select, text
 
-from crawler.jobs.databases import as_system_errors, engine_for
-from crawler.reporting import account_tables as tables
-from crawler.reporting.account_tables import adding, setting
-from crawler.reporting.accounting import SUMS, Additions, Totals
+from anabranch.crawler.jobs.databases import as_system_errors, engine_for
+from anabranch.crawler.reporting import account_tables as tables
+from anabranch.crawler.reporting.account_tables import adding, setting
+from anabranch.crawler.reporting.accounting import SUMS, Additions, Totals
 
 #: The file's name in the state folder.
 ACCOUNTS_FILE = "accounts.sqlite"

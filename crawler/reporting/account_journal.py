@@ -15,10 +15,10 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, replace_file
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
-from frontier.stores.seal import size_and_crc
+from anabranch.crawler.jobs.durablefiles import AppendOnlyFile, checked_line, checked_text, replace_file
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.frontier.stores.seal import size_and_crc
 
 #: The file's name in the state folder.
 JOURNAL_FILE = "accounts.journal"

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from sqlalchemy import Select, func, select
 
-from crawler.jobs.databases import as_system_errors, engine_for
-from crawler.reporting.account_file import ACCOUNTS_FILE, totals_of
-from crawler.reporting.account_tables import HOST, MIME, PROCESSOR, RUN, SOURCE, STATUS, TOTAL
-from crawler.reporting.accounting import Totals
+from anabranch.crawler.jobs.databases import as_system_errors, engine_for
+from anabranch.crawler.reporting.account_file import ACCOUNTS_FILE, totals_of
+from anabranch.crawler.reporting.account_tables import HOST, MIME, PROCESSOR, RUN, SOURCE, STATUS, TOTAL
+from anabranch.crawler.reporting.accounting import Totals
 
 #: Rows that are read at a time.
 _PAGE = 1000

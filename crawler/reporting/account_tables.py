@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Double, Integer, MetaData, String, Table, func
 from sqlalchemy.dialects.sqlite import Insert, insert
 
-from crawler.reporting.accounting import SUMS
+from anabranch.crawler.reporting.accounting import SUMS
 
 METADATA = MetaData()
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import NamedTuple
 
-from crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
-from crawler.reporting.annotations import DUPLICATE_DIGEST, NOT_MODIFIED, WARC_REVISIT
-from crawler.reporting.crawl_log import NO_TYPE, UNKNOWN_TYPE, CrawlLogEntry
-from crawler.urls.parsing import host_of
-from frontier.hosttroubles import HOST_BUSY
+from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
+from anabranch.crawler.reporting.annotations import DUPLICATE_DIGEST, NOT_MODIFIED, WARC_REVISIT
+from anabranch.crawler.reporting.crawl_log import NO_TYPE, UNKNOWN_TYPE, CrawlLogEntry
+from anabranch.crawler.urls.parsing import host_of
+from anabranch.frontier.hosttroubles import HOST_BUSY
 
 #: The hop to what must be had before a page: robots.txt, an address.
 PREREQUISITE = "P"

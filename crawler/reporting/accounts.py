@@ -17,12 +17,12 @@ from typing import Protocol
 
 import structlog
 
-from crawler.jobs.databases import is_damaged
-from crawler.outcomes.errors import storage_errors
-from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
-from crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, SumDamaged
-from crawler.reporting.accounting import MAX_TYPES, Additions, Line, Totals, line_of
-from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
+from anabranch.crawler.jobs.databases import is_damaged
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
+from anabranch.crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, SumDamaged
+from anabranch.crawler.reporting.accounting import MAX_TYPES, Additions, Line, Totals, line_of
+from anabranch.crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
 
 #: Bytes came behind the answer, on the same connection; they are not kept.
 SURPLUS = "surplusBytes"

@@ -16,8 +16,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import NamedTuple, TypedDict, Unpack
 
-from crawler.archiving.exchanges import Place
-from crawler.remembering import remembered
+from anabranch.crawler.archiving.exchanges import Place
+from anabranch.crawler.remembering import remembered
 
 #: Fields of a line, without the thirteenth.
 FIELDS = 12

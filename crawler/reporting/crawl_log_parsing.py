@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from crawler.outcomes.errors import storage_errors
-from crawler.reporting.crawl_log import FIELDS, MISSING, UNKNOWN_TYPE, CrawlLogEntry
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.reporting.crawl_log import FIELDS, MISSING, UNKNOWN_TYPE, CrawlLogEntry
 
 #: `yyyyMMddHHmmssSSS`, and the digits of its seconds.
 _TIME_DIGITS = 17

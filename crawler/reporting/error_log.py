@@ -9,8 +9,8 @@ import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.outcomes.status import describe
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.status import describe
 
 #: Characters of an exception's words, and frames of its traceback, that are kept: both may repeat what a site sent.
 _WORDS = 1000

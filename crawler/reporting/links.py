@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from json.encoder import encode_basestring
 
-from crawler.archiving.exchanges import Outlink
-from crawler.reporting.crawl_log import json_line
+from anabranch.crawler.archiving.exchanges import Outlink
+from anabranch.crawler.reporting.crawl_log import json_line
 
 
 def links_line(url: str, hops: str, links: Sequence[Outlink]) -> bytes:

@@ -12,9 +12,9 @@ from typing import Literal, TextIO, cast
 
 import structlog
 
-from crawler.jobs.durablefiles import append_to
-from crawler.outcomes.errors import storage_errors
-from crawler.reporting.escaping import escaped
+from anabranch.crawler.jobs.durablefiles import append_to
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.reporting.escaping import escaped
 
 #: Least level shown, by the number of -v flags (quiet is -1).
 LEVELS: dict[int, int] = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}

@@ -12,11 +12,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from crawler.orders.quantities import format_bytes
-from crawler.reporting.statistics import Rates, RateWindow
-from crawler.reporting.troubles import Trouble
-from frontier.models import WaitsFor
-from frontier.operating.timewords import duration_words
+from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.crawler.reporting.statistics import Rates, RateWindow
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.frontier.models import WaitsFor
+from anabranch.frontier.operating.timewords import duration_words
 
 #: Seconds between two refreshes on a terminal, and between two plain lines.
 LIVE_INTERVAL_S = 0.5

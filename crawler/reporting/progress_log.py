@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import structlog
 
-from crawler.jobs.durablefiles import append_to
-from crawler.outcomes.errors import storage_errors
-from crawler.reporting.statistics import Rates
+from anabranch.crawler.jobs.durablefiles import append_to
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.reporting.statistics import Rates
 
 log = structlog.get_logger(__name__)
 

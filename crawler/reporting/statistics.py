@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
-from crawler.reporting.accounting import type_counted
-from crawler.reporting.crawl_log import NO_TYPE
-from crawler.reporting.troubles import Troubles
-from crawler.visit import Visit
-from frontier.models import OutcomeKind
+from anabranch.crawler.reporting.accounting import type_counted
+from anabranch.crawler.reporting.crawl_log import NO_TYPE
+from anabranch.crawler.reporting.troubles import Troubles
+from anabranch.crawler.visit import Visit
+from anabranch.frontier.models import OutcomeKind
 
 #: How much of why a seed failed is kept: a server's words may stand in it.
 _MAX_REASON_CHARS = 500

@@ -11,12 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.outcomes.failures import KeptConnectionClosed
-from crawler.outcomes.status import describe
-from crawler.reporting.escaping import escaped
-from crawler.visit import Ending, Visit
-from frontier.models import ENDING, GateKey, OutcomeKind
-from frontier.operating.timewords import duration_words
+from anabranch.crawler.outcomes.failures import KeptConnectionClosed
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.models import ENDING, GateKey, OutcomeKind
+from anabranch.frontier.operating.timewords import duration_words
 
 #: Below a job's folder.
 ERRORS = "logs/errors.jsonl"

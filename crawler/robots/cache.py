@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
-from crawler.urls.parsing import authority_of
+from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
+from anabranch.crawler.urls.parsing import authority_of
 
 #: RFC 9309 section 2.4: rules should not be used for longer than a day.
 LIFETIME_S = 24 * 3600.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from crawler.robots.cache import MAX_ORIGINS
-from frontier.models import GateKey
+from anabranch.crawler.robots.cache import MAX_ORIGINS
+from anabranch.frontier.models import GateKey
 
 #: Origins that are remembered of one gate: those with the longest delays.
 MAX_OF_GATE = 100

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from crawler.robots.cache import Kept
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules, parse_robots
-from frontier.operating.timewords import duration_words
+from anabranch.crawler.robots.cache import Kept
+from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules, parse_robots
+from anabranch.frontier.operating.timewords import duration_words
 
 #: Characters of a line that are shown.
 _SHOWN = 120

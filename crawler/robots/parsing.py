@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crawler.robots.patterns import PatternIndex, allows_by, line_of, normalised_path, normalised_pattern
+from anabranch.crawler.robots.patterns import PatternIndex, allows_by, line_of, normalised_path, normalised_pattern
 
 #: RFC 9309 section 2.5: at least 500 KiB must be read; we read no more.
 MAX_ROBOTS_BYTES = 500 * 1024

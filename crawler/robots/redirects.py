@@ -12,11 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from crawler.fetching.options import Limits
-from crawler.fetching.response import Response
-from crawler.outcomes.failures import FetchError, KeptConnectionClosed, OutOfFiles
-from crawler.robots.parsing import MAX_ROBOTS_BYTES, RobotsRules
-from crawler.urls.parsing import canonical
+from anabranch.crawler.fetching.options import Limits
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.outcomes.failures import FetchError, KeptConnectionClosed, OutOfFiles
+from anabranch.crawler.robots.parsing import MAX_ROBOTS_BYTES, RobotsRules
+from anabranch.crawler.urls.parsing import canonical
 
 #: Redirects of a robots.txt that are followed.
 MAX_REDIRECTS = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from enum import Enum, auto
 
-from crawler.robots.parsing import DISALLOW_ALL, RobotsRules
+from anabranch.crawler.robots.parsing import DISALLOW_ALL, RobotsRules
 
 #: URLs that may wait at a time, one for each host that was just asked; one more forgets the one that has waited longest,
 #: which then costs its host another robots.txt. 20 MB at the very most.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from crawler.scope.rules import Decision, Target
-from crawler.scope.ruling import Scope, Step
-from frontier.operating.timewords import counted
+from anabranch.crawler.scope.rules import Decision, Target
+from anabranch.crawler.scope.ruling import Scope, Step
+from anabranch.frontier.operating.timewords import counted
 
 _SAYS = {Decision.ACCEPT: "accepts", Decision.REJECT: "rejects"}
 

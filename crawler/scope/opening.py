@@ -11,13 +11,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.errors import OrderError
-from crawler.scope import rules
-from crawler.scope.places import PLACES
-from crawler.scope.rules import Decision, Rule
-from crawler.scope.ruling import Scope
-from frontier.errors import PolicyError
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.scope import rules
+from anabranch.crawler.scope.places import PLACES
+from anabranch.crawler.scope.rules import Decision, Rule
+from anabranch.crawler.scope.ruling import Scope
+from anabranch.frontier.errors import PolicyError
 
 #: Key of the section -> the rule that its value makes, in the order of the rules between the seeds' and the operator's own.
 ORDER: Mapping[str, Callable[[Any], Rule]] = MappingProxyType(

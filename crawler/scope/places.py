@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
-from crawler.scope.surts import SurtSet
-from crawler.urls.parsing import authority_of, host_of
-from frontier.policies.domains import domain_of
-from frontier.policies.surt import surt_around
+from anabranch.crawler.scope.surts import SurtSet
+from anabranch.crawler.urls.parsing import authority_of, host_of
+from anabranch.frontier.policies.domains import domain_of
+from anabranch.frontier.policies.surt import surt_around
 
 
 class Place(Protocol):

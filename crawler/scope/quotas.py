@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crawler.outcomes.status import FetchStatus
+from anabranch.crawler.outcomes.status import FetchStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from crawler.outcomes.ownfunctions import RULE, own_function, shown
-from crawler.scope.places import Everywhere, Place
-from crawler.scope.surts import SurtSet
-from frontier.policies.surt import parse_surt
+from anabranch.crawler.outcomes.ownfunctions import RULE, own_function, shown
+from anabranch.crawler.scope.places import Everywhere, Place
+from anabranch.crawler.scope.surts import SurtSet
+from anabranch.frontier.policies.surt import parse_surt
 
 #: Hops by which a URL belongs to the page that shows it: embedded, redirected to, guessed in a script.
 TRANSCLUDED = "ERX"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from crawler.scope.places import Place
-from crawler.scope.rules import Ask, Decision, Rule, Target
+from anabranch.crawler.scope.places import Place
+from anabranch.crawler.scope.rules import Ask, Decision, Rule, Target
 
 #: Paths of hops for which is remembered whom to ask: those of one crawl are few, as most pages lie a few hops away.
 MAX_KNOWN_HOPS = 10_000

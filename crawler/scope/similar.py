@@ -21,10 +21,10 @@ from itertools import compress
 from pathlib import Path
 from typing import Self, TypeVar
 
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.errors import OrderError, storage_errors
-from dedup.errors import DedupError
-from dedup.similarity.filter import Mode, SimilarityFilter, SimilarityParameters
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.errors import OrderError, storage_errors
+from anabranch.dedup.errors import DedupError
+from anabranch.dedup.similarity.filter import Mode, SimilarityFilter, SimilarityParameters
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 
-from frontier.policies.authority import authority, path_of
-from frontier.policies.hosttable import HostTable
-from frontier.policies.surt import SurtPrefix
+from anabranch.frontier.policies.authority import authority, path_of
+from anabranch.frontier.policies.hosttable import HostTable
+from anabranch.frontier.policies.surt import SurtPrefix
 
 
 class SurtSet:

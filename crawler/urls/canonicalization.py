@@ -28,8 +28,8 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import KEY, is_own, own_function, shown
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.ownfunctions import KEY, is_own, own_function, shown
 
 #: The rules that hold if the order names none.
 DEFAULT: tuple[str, ...] = ("userinfo", "default-port", "fragment", "session-ids")

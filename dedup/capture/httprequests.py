@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar
 
-from dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.statistics import CaptureStatistics
 
 #: a head that is not complete within so many bytes is given up (servers' usual bounds are 8 to 16 KiB)
 MAX_HEAD_BYTES = 32_768

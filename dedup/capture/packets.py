@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.statistics import CaptureStatistics
 
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_LOOP, LINK_SLL, LINK_SLL2 = 0, 1, 101, 108, 113, 276
 LINK_IPV4, LINK_IPV6 = 228, 229

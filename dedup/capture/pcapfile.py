@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from dedup.capture.statistics import CaptureStatistics
-from dedup.errors import FormatMismatch
+from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.errors import FormatMismatch
 
 #: the longest record or block that is believed; a longer one is damage (libpcap's own bound for a frame is 256 KiB)
 MAX_RECORD_BYTES = 16 << 20

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from dedup.capture.httprequests import HttpRequests
-from dedup.capture.packets import Segment
-from dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.httprequests import HttpRequests
+from anabranch.dedup.capture.packets import Segment
+from anabranch.dedup.capture.statistics import CaptureStatistics
 
 #: a segment farther away than this is no reordering: the reader goes on there
 WINDOW_BYTES = 1 << 20

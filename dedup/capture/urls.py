@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dedup.capture.packets import segment_of_frame, segment_of_packet
-from dedup.capture.pcapfile import frames
-from dedup.capture.statistics import CaptureStatistics
-from dedup.capture.tcpflows import TcpFlows
-from dedup.errors import DedupError
+from anabranch.dedup.capture.packets import segment_of_frame, segment_of_packet
+from anabranch.dedup.capture.pcapfile import frames
+from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.tcpflows import TcpFlows
+from anabranch.dedup.errors import DedupError
 
 #: the stop condition of a live capture is asked after every packet, and so often when none comes
 STOP_CHECK_S = 0.2

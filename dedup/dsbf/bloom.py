@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dedup.batch import IntArray
-from dedup.errors import BadParameters
+from anabranch.dedup.batch import IntArray
+from anabranch.dedup.errors import BadParameters
 
 #: A leaf splits at this share of its capacity at the latest: the rest is room for what one step of a batch adds.
 SPLIT_SHARE = 0.97

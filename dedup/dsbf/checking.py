@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import Fingerprints
-from dedup.dsbf.splitting import Split
-from dedup.errors import InvariantBroken
-from dedup.fingerprint import distinct
-from dedup.leaves.log import LeafLogs
-from dedup.leaves.nodes import NONE
-from dedup.leaves.table import LeafTable
+from anabranch.dedup.batch import Fingerprints
+from anabranch.dedup.dsbf.splitting import Split
+from anabranch.dedup.errors import InvariantBroken
+from anabranch.dedup.fingerprint import distinct
+from anabranch.dedup.leaves.log import LeafLogs
+from anabranch.dedup.leaves.nodes import NONE
+from anabranch.dedup.leaves.table import LeafTable
 
 
 def check(folder: Path, table: LeafTable, logs: LeafLogs, splits: Sequence[Split]) -> None:

@@ -15,17 +15,17 @@ from typing import Self
 
 import numpy as np
 
-from dedup.batch import BoolArray, Fingerprints, first_of_each
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.checking import check
-from dedup.dsbf.restoring import restore
-from dedup.dsbf.splitting import Splitter
-from dedup.durablefiles import FolderLock
-from dedup.errors import BadParameters, FilterClosed
-from dedup.fingerprint import fingerprint, fingerprints
-from dedup.leaves.image import PLACES, Image
-from dedup.leaves.log import LeafLogs
-from dedup.leaves.room import STAMP_BYTES
+from anabranch.dedup.batch import BoolArray, Fingerprints, first_of_each
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.checking import check
+from anabranch.dedup.dsbf.restoring import restore
+from anabranch.dedup.dsbf.splitting import Splitter
+from anabranch.dedup.durablefiles import FolderLock
+from anabranch.dedup.errors import BadParameters, FilterClosed
+from anabranch.dedup.fingerprint import fingerprint, fingerprints
+from anabranch.dedup.leaves.image import PLACES, Image
+from anabranch.dedup.leaves.log import LeafLogs
+from anabranch.dedup.leaves.room import STAMP_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.tree import Tree
-from dedup.durablefiles import swap_file
-from dedup.errors import FormatMismatch
-from dedup.folderformat import Format, read_record
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.durablefiles import swap_file
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.folderformat import Format, read_record
 
 NAME = "MANIFEST"
 MAGIC = "anabranch dsbf"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.manifest import Manifest, read_manifest, write_manifest
-from dedup.dsbf.splitting import Split
-from dedup.dsbf.tree import Tree
-from dedup.durablefiles import UNFINISHED, sync_folder
-from dedup.errors import FormatMismatch
-from dedup.fingerprint import distinct
-from dedup.leaves.image import Image, Place
-from dedup.leaves.log import LeafLogs, are_empty, remove_strangers
-from dedup.leaves.room import NAME as BITS
-from dedup.leaves.table import LeafTable
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.manifest import Manifest, read_manifest, write_manifest
+from anabranch.dedup.dsbf.splitting import Split
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.durablefiles import UNFINISHED, sync_folder
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.fingerprint import distinct
+from anabranch.dedup.leaves.image import Image, Place
+from anabranch.dedup.leaves.log import LeafLogs, are_empty, remove_strangers
+from anabranch.dedup.leaves.room import NAME as BITS
+from anabranch.dedup.leaves.table import LeafTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

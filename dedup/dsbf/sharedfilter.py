@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray, first_of_each
-from dedup.dsbf.bloom import DsbfParameters, false_positive_rates
-from dedup.dsbf.sharedmanifest import SharedManifest
-from dedup.dsbf.sharedsplitting import LEASE_MS, SharedSplitter
-from dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
-from dedup.fingerprint import FINGERPRINT_BYTES, distinct, fingerprints
-from dedup.leaves.remote import KNOWN, MISSING, MOVED, NEW, LeafState, Place
+from anabranch.dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray, first_of_each
+from anabranch.dedup.dsbf.bloom import DsbfParameters, false_positive_rates
+from anabranch.dedup.dsbf.sharedmanifest import SharedManifest
+from anabranch.dedup.dsbf.sharedsplitting import LEASE_MS, SharedSplitter
+from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
+from anabranch.dedup.fingerprint import FINGERPRINT_BYTES, distinct, fingerprints
+from anabranch.dedup.leaves.remote import KNOWN, MISSING, MOVED, NEW, LeafState, Place
 
 if TYPE_CHECKING:
-    from dedup.leaves.redis import RedisServers
+    from anabranch.dedup.leaves.redis import RedisServers
 
 #: A batch goes in by steps of this part of `split_above` per leaf: more than a leaf holds must not arrive there at once,
 #: since what it cannot take is asked for again below it, and each question is a chance of a false answer.
@@ -95,7 +95,7 @@ class SharedDsbf:
         FormatMismatch (other parameters, other servers, or keys of something else), StoreUnavailable, StoreFull.
         """
         try:
-            from dedup.leaves.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
+            from anabranch.dedup.leaves.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
         except ModuleNotFoundError as error:
             if error.name != "redis":
                 raise

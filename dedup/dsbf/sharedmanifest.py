@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.sharedtree import Part, SharedTree
-from dedup.errors import FormatMismatch, StoreUnavailable
-from dedup.leaves.redis_scripts import Call
-from dedup.leaves.remote import Place, RemoteLeaves
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.sharedtree import Part, SharedTree
+from anabranch.dedup.errors import FormatMismatch, StoreUnavailable
+from anabranch.dedup.leaves.redis_scripts import Call
+from anabranch.dedup.leaves.remote import Place, RemoteLeaves
 
 if TYPE_CHECKING:
-    from dedup.leaves.redis import RedisServers
+    from anabranch.dedup.leaves.redis import RedisServers
 
 
 class SharedManifest:

@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dedup.batch import ByteArray, IntArray
-from dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
-from dedup.dsbf.sharedmanifest import SharedManifest
-from dedup.leaves.remote import MISSING, MOVED, NO_LIMIT, NOT_TAKEN, Step
+from anabranch.dedup.batch import ByteArray, IntArray
+from anabranch.dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.dsbf.sharedmanifest import SharedManifest
+from anabranch.dedup.leaves.remote import MISSING, MOVED, NO_LIMIT, NOT_TAKEN, Step
 
 if TYPE_CHECKING:
-    from dedup.leaves.redis import RedisServers
+    from anabranch.dedup.leaves.redis import RedisServers
 
 #: Elements that one call moves at most if it adds few keys; otherwise MOVES_PER_KEY for each key.
 MOVE_AT_LEAST: Final = 2048

@@ -15,12 +15,12 @@ from typing import Self, TypeGuard
 
 import numpy as np
 
-from dedup.batch import Fingerprints, IntArray
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.tree import DEEPEST, Tree
-from dedup.errors import FormatMismatch
-from dedup.folderformat import differences
-from dedup.leaves.remote import NO_LIMIT, Place
+from anabranch.dedup.batch import Fingerprints, IntArray
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.tree import DEEPEST, Tree
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.folderformat import differences
+from anabranch.dedup.leaves.remote import NO_LIMIT, Place
 
 MAGIC = "anabranch shared dsbf"
 VERSION = 1

@@ -24,15 +24,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import BoolArray, Fingerprints, IntArray
-from dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
-from dedup.dsbf.manifest import Manifest, write_manifest
-from dedup.dsbf.tree import Tree
-from dedup.durablefiles import sync_folder
-from dedup.errors import FilterClosed
-from dedup.fingerprint import as_array, distinct
-from dedup.leaves.log import LeafLogs
-from dedup.leaves.table import LeafTable
+from anabranch.dedup.batch import BoolArray, Fingerprints, IntArray
+from anabranch.dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.dsbf.manifest import Manifest, write_manifest
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.durablefiles import sync_folder
+from anabranch.dedup.errors import FilterClosed
+from anabranch.dedup.fingerprint import as_array, distinct
+from anabranch.dedup.leaves.log import LeafLogs
+from anabranch.dedup.leaves.table import LeafTable
 
 #: Elements that are due before any is moved, unless they are a split's last: a step has a fixed cost, which to move
 #: fewer would not repay. 1 ms [measured], so calls of a few keys stay short.

@@ -11,9 +11,9 @@ from typing import Self, TypeGuard
 
 import numpy as np
 
-from dedup.batch import BoolArray, Fingerprints, HashArray, IntArray
-from dedup.errors import FormatMismatch
-from dedup.fingerprint import loc_hash, loc_hash_of, location_of, locations
+from anabranch.dedup.batch import BoolArray, Fingerprints, HashArray, IntArray
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.fingerprint import loc_hash, loc_hash_of, location_of, locations
 
 #: A leaf this deep never splits: only elements with equal LocHash bits, forged ones, come so far together.
 DEEPEST = 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dedup.batch import BoolArray, HashArray, IntArray
+from anabranch.dedup.batch import BoolArray, HashArray, IntArray
 
 #: Shorter arrays are mostly in the processor's cache, where a binary search is as fast.
 WORTH_GUESSING = 1 << 21

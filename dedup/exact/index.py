@@ -16,13 +16,13 @@ from typing import Self
 
 import numpy as np
 
-from dedup.batch import BoolArray, Fingerprints, first_of_each
-from dedup.durablefiles import FolderLock
-from dedup.errors import BadParameters, FilterClosed, InvariantBroken
-from dedup.exact.runfolder import RunFolder
-from dedup.exact.sortedruns import SortedRun
-from dedup.exact.taillog import TailLog
-from dedup.fingerprint import fingerprint, fingerprints
+from anabranch.dedup.batch import BoolArray, Fingerprints, first_of_each
+from anabranch.dedup.durablefiles import FolderLock
+from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
+from anabranch.dedup.exact.runfolder import RunFolder
+from anabranch.dedup.exact.sortedruns import SortedRun
+from anabranch.dedup.exact.taillog import TailLog
+from anabranch.dedup.fingerprint import fingerprint, fingerprints
 
 #: Elements of the tail: the dictionary takes some 10 MiB.
 TAIL_ELEMENTS = 1 << 16

@@ -15,12 +15,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-from dedup.durablefiles import UNFINISHED, replace_file, sync_folder, sync_path
-from dedup.errors import FormatMismatch
-from dedup.exact.runmerge import RunMerge
-from dedup.exact.sortedruns import SortedRun, write_run
-from dedup.exact.taillog import HEADER_BYTES, Seal, TailLog
-from dedup.folderformat import Format, read_record
+from anabranch.dedup.durablefiles import UNFINISHED, replace_file, sync_folder, sync_path
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.exact.runmerge import RunMerge
+from anabranch.dedup.exact.sortedruns import SortedRun, write_run
+from anabranch.dedup.exact.taillog import HEADER_BYTES, Seal, TailLog
+from anabranch.dedup.folderformat import Format, read_record
 
 MANIFEST = "MANIFEST"
 #: Elements that a merge moves for each one that is marked. An element is moved at most log2(n / tail) times in all, so

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.exact.sortedruns import RunWriter, SortedRun, ranked
+from anabranch.dedup.exact.sortedruns import RunWriter, SortedRun, ranked
 
 
 class RunMerge:

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from dedup.batch import BoolArray, HashArray
-from dedup.durablefiles import descriptor, telling_full, write_all
-from dedup.errors import FormatMismatch, InvariantBroken
-from dedup.exact.guessing import FEWEST_GUESSED, WORTH_GUESSING, find
-from dedup.fingerprint import FINGERPRINT_BYTES
+from anabranch.dedup.batch import BoolArray, HashArray
+from anabranch.dedup.durablefiles import descriptor, telling_full, write_all
+from anabranch.dedup.errors import FormatMismatch, InvariantBroken
+from anabranch.dedup.exact.guessing import FEWEST_GUESSED, WORTH_GUESSING, find
+from anabranch.dedup.fingerprint import FINGERPRINT_BYTES
 
 VERSION = 1
 

@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dedup.batch import BoolArray, Fingerprints, HashArray
-from dedup.durablefiles import descriptor, sync_path, telling_full, write_all, write_file
-from dedup.errors import CUT_OFF, FormatMismatch, InvariantBroken
-from dedup.exact.sortedruns import ranked
-from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
+from anabranch.dedup.batch import BoolArray, Fingerprints, HashArray
+from anabranch.dedup.durablefiles import descriptor, sync_path, telling_full, write_all, write_file
+from anabranch.dedup.errors import CUT_OFF, FormatMismatch, InvariantBroken
+from anabranch.dedup.exact.sortedruns import ranked
+from anabranch.dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
 
 VERSION = 1
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray
-from dedup.fingerprint import map_hashes, map_hashes_of
-from dedup.leaves.room import MemoryRoom, Room
+from anabranch.dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray
+from anabranch.dedup.fingerprint import map_hashes, map_hashes_of
+from anabranch.dedup.leaves.room import MemoryRoom, Room
 
 #: Elements that are looked up in one pass: with more, the arrays of positions outgrow the processor's cache.
 _AT_ONCE = 2048

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from dedup.batch import BoolArray, Fingerprints, IntArray
+from anabranch.dedup.batch import BoolArray, Fingerprints, IntArray
 
 
 class Leaves(Protocol):

@@ -20,12 +20,12 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.durablefiles import descriptor, sync_file, telling_full, write_all
-from dedup.errors import FormatMismatch
-from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.nodes import NONE, Nodes
-from dedup.leaves.room import HEADER_BYTES, NAME, STAMP_BYTES, FileRoom, MemoryRoom, header, require_header
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.durablefiles import descriptor, sync_file, telling_full, write_all
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.leaves.arena import ArenaLeaves
+from anabranch.dedup.leaves.nodes import NONE, Nodes
+from anabranch.dedup.leaves.room import HEADER_BYTES, NAME, STAMP_BYTES, FileRoom, MemoryRoom, header, require_header
 
 _AT_ONCE = 1 << 24  # bytes
 _STAMP = re.compile(f"[0-9a-f]{{{2 * STAMP_BYTES}}}")

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import Fingerprints, IntArray
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.durablefiles import descriptor, replace_file, sync_path, telling_full, write_all, write_file
-from dedup.errors import CUT_OFF, FormatMismatch
-from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
+from anabranch.dedup.batch import Fingerprints, IntArray
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.durablefiles import descriptor, replace_file, sync_path, telling_full, write_all, write_file
+from anabranch.dedup.errors import CUT_OFF, FormatMismatch
+from anabranch.dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, to_bytes
 
 VERSION = 1
 

@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from dedup.batch import IntArray
-from dedup.dsbf.bloom import DsbfParameters, false_positive_rates
-from dedup.dsbf.tree import Tree
+from anabranch.dedup.batch import IntArray
+from anabranch.dedup.dsbf.bloom import DsbfParameters, false_positive_rates
+from anabranch.dedup.dsbf.tree import Tree
 
 #: Instead of a slot: the node has no bits. Instead of a node: there is none.
 NONE = -1

@@ -15,8 +15,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from dedup.errors import BadParameters, DedupError, FilterClosed, FormatMismatch, StoreFull, StoreUnavailable
-from dedup.leaves.redis_scripts import SCRIPTS, Call
+from anabranch.dedup.errors import BadParameters, DedupError, FilterClosed, FormatMismatch, StoreFull, StoreUnavailable
+from anabranch.dedup.leaves.redis_scripts import SCRIPTS, Call
 
 #: What a script answers: bytes, or a list of bytes and None.
 Reply: TypeAlias = object

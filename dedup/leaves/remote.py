@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
-from dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray
-from dedup.errors import FormatMismatch, StoreUnavailable
-from dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, map_hashes, to_bytes
-from dedup.leaves.redis_scripts import Call
+from anabranch.dedup.batch import BoolArray, ByteArray, Fingerprints, IntArray
+from anabranch.dedup.errors import FormatMismatch, StoreUnavailable
+from anabranch.dedup.fingerprint import FINGERPRINT_BYTES, from_bytes, map_hashes, to_bytes
+from anabranch.dedup.leaves.redis_scripts import Call
 
 if TYPE_CHECKING:
-    from dedup.leaves.redis import RedisServers
+    from anabranch.dedup.leaves.redis import RedisServers
 
 #: Answers for elements: all bits set; a bit was clear; a bit is clear, and the leaf is full.
 KNOWN, NEW, NOT_TAKEN = b"012"

@@ -17,10 +17,10 @@ from typing import Protocol
 
 import numpy as np
 
-from dedup.batch import ByteArray
-from dedup.durablefiles import descriptor, sync_file, telling_full, write_all
-from dedup.errors import FormatMismatch
-from dedup.smm.pagetable import allocate_pages
+from anabranch.dedup.batch import ByteArray
+from anabranch.dedup.durablefiles import descriptor, sync_file, telling_full, write_all
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.smm.pagetable import allocate_pages
 
 NAME = "BITS"
 VERSION = 1

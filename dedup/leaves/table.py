@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dedup.batch import BoolArray, Fingerprints, IntArray
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.tree import DEEPEST, Tree
-from dedup.leaves.base import LocalLeaves
-from dedup.leaves.nodes import NONE, Nodes
+from anabranch.dedup.batch import BoolArray, Fingerprints, IntArray
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.tree import DEEPEST, Tree
+from anabranch.dedup.leaves.base import LocalLeaves
+from anabranch.dedup.leaves.nodes import NONE, Nodes
 
 
 class LeafTable:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dedup.registered import imported
+from anabranch.dedup.registered import imported
 
 #: (u1, …, un) of a URL; never empty.
 Parts: TypeAlias = tuple[bytes, ...]

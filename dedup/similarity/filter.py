@@ -26,11 +26,11 @@ from typing import Self
 
 import numpy as np
 
-from dedup import folderformat
-from dedup.batch import BoolArray
-from dedup.errors import BadParameters, FormatMismatch
-from dedup.similarity.features import FEATURES, Parts, feature_named, parts_of
-from dedup.similarity.url_db import UrlDb
+from anabranch.dedup import folderformat
+from anabranch.dedup.batch import BoolArray
+from anabranch.dedup.errors import BadParameters, FormatMismatch
+from anabranch.dedup.similarity.features import FEATURES, Parts, feature_named, parts_of
+from anabranch.dedup.similarity.url_db import UrlDb
 
 MAGIC = "anabranch similarity filter"
 VERSION = 1

@@ -34,8 +34,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
-from dedup.folderformat import Format, Parameters
+from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
+from anabranch.dedup.folderformat import Format, Parameters
 
 MAGIC = "anabranch URL_DB"
 VERSION = 1

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import BoolArray, ByteArray, IntArray, first_of_each
-from dedup.durablefiles import sync_path
-from dedup.errors import InvariantBroken
-from dedup.smm.fileindex import FileIndex
-from dedup.smm.filesystemsync import sync_file_system
-from dedup.smm.lazyfiles import LazyFiles
-from dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
-from dedup.smm.sharing import Sharing
-from dedup.smm.sparse import count_bits
-from dedup.smm.wholefiles import ALL, WholeFiles
+from anabranch.dedup.batch import BoolArray, ByteArray, IntArray, first_of_each
+from anabranch.dedup.durablefiles import sync_path
+from anabranch.dedup.errors import InvariantBroken
+from anabranch.dedup.smm.fileindex import FileIndex
+from anabranch.dedup.smm.filesystemsync import sync_file_system
+from anabranch.dedup.smm.lazyfiles import LazyFiles
+from anabranch.dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
+from anabranch.dedup.smm.sharing import Sharing
+from anabranch.dedup.smm.sparse import count_bits
+from anabranch.dedup.smm.wholefiles import ALL, WholeFiles
 
 #: More files than this are synced by one call for the whole file system: a call for each takes 2 ms [measured on ext4].
 _MOST_SINGLE_SYNCS = 256

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from dedup.errors import BadParameters
+from anabranch.dedup.errors import BadParameters
 
 _LARGEST_ADDRESS_BYTES = 7  # an address is a signed 64-bit integer
 _LARGEST_OFFSET_BYTES = 5  # a file of 128 GiB; the next, 32 TiB, is more than common file systems take

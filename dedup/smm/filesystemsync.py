@@ -6,7 +6,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from dedup.durablefiles import descriptor
+from anabranch.dedup.durablefiles import descriptor
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -22,15 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import IntArray
-from dedup.durablefiles import sync_folder, telling_full
-from dedup.errors import FormatMismatch
-from dedup.mappedfiles import MappedPlaces
-from dedup.smm.fileindex import FileIndex
-from dedup.smm.ledger import Ledger
-from dedup.smm.pagetable import PAGE_BYTES, PageTable
-from dedup.smm.sparse import data_ranges
-from dedup.smm.wholefiles import ALL
+from anabranch.dedup.batch import IntArray
+from anabranch.dedup.durablefiles import sync_folder, telling_full
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.mappedfiles import MappedPlaces
+from anabranch.dedup.smm.fileindex import FileIndex
+from anabranch.dedup.smm.ledger import Ledger
+from anabranch.dedup.smm.pagetable import PAGE_BYTES, PageTable
+from anabranch.dedup.smm.sparse import data_ranges
+from anabranch.dedup.smm.wholefiles import ALL
 
 _COUNTERS = 4096
 _HEX = frozenset("0123456789ABCDEF")

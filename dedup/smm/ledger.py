@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import ByteArray
-from dedup.durablefiles import sync_path, write_file
-from dedup.errors import FormatMismatch
-from dedup.mappedfiles import MappedFiles
+from anabranch.dedup.batch import ByteArray
+from anabranch.dedup.durablefiles import sync_path, write_file
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.mappedfiles import MappedFiles
 
 NAME = "PAGES"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import BoolArray, IntArray
-from dedup.durablefiles import descriptor, telling_full, write_all
+from anabranch.dedup.batch import BoolArray, IntArray
+from anabranch.dedup.durablefiles import descriptor, telling_full, write_all
 
 #: What is allocated at once. A memory page is written back whole, so it is never less than one. With 4 KiB a store
 #: that fills up makes 131,072 calls and as many extents, 4 s in all [measured on ext4]; with this a quarter of them.

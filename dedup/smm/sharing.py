@@ -14,7 +14,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from dedup.errors import FilterClosed, FilterInUse
+from anabranch.dedup.errors import FilterClosed, FilterInUse
 
 
 class Sharing:

@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 import xxhash
 
-from dedup.batch import ByteArray, IntArray
-from dedup.errors import BadParameters
-from dedup.registered import imported
+from anabranch.dedup.batch import ByteArray, IntArray
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.registered import imported
 
 _CHECKED = b"123456789"  # the customary input of check values
 

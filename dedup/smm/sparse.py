@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.durablefiles import descriptor
-from dedup.errors import FormatMismatch
+from anabranch.dedup.durablefiles import descriptor
+from anabranch.dedup.errors import FormatMismatch
 
 _READ_BYTES = 1 << 20
 

@@ -14,14 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from dedup import folderformat
-from dedup.batch import BoolArray, IntArray
-from dedup.errors import BadParameters, FilterClosed
-from dedup.smm.bitfiles import BitFiles
-from dedup.smm.fileindex import FileIndex
-from dedup.smm.pagetable import PAGE_BYTES
-from dedup.smm.sharing import Sharing
-from dedup.smm.signature import Signature, check_value, signature_named
+from anabranch.dedup import folderformat
+from anabranch.dedup.batch import BoolArray, IntArray
+from anabranch.dedup.errors import BadParameters, FilterClosed
+from anabranch.dedup.smm.bitfiles import BitFiles
+from anabranch.dedup.smm.fileindex import FileIndex
+from anabranch.dedup.smm.pagetable import PAGE_BYTES
+from anabranch.dedup.smm.sharing import Sharing
+from anabranch.dedup.smm.signature import Signature, check_value, signature_named
 
 MAGIC = "anabranch smm"
 VERSION = 2

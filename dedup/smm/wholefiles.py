@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dedup.batch import IntArray
-from dedup.errors import CUT_OFF, FormatMismatch
-from dedup.mappedfiles import MappedFiles
-from dedup.smm.fileindex import FileIndex
-from dedup.smm.ledger import Ledger
-from dedup.smm.pagetable import PAGE_BYTES, PageTable
+from anabranch.dedup.batch import IntArray
+from anabranch.dedup.errors import CUT_OFF, FormatMismatch
+from anabranch.dedup.mappedfiles import MappedFiles
+from anabranch.dedup.smm.fileindex import FileIndex
+from anabranch.dedup.smm.ledger import Ledger
+from anabranch.dedup.smm.pagetable import PAGE_BYTES, PageTable
 
 _MOST_FILES = 4096
 _MOST_BYTES = 1 << 37  # the ledger then has 8 MiB

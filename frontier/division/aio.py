@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from frontier.aio import AsyncFrontier
-from frontier.core import Frontier
-from frontier.division.exchange import Exchange
-from frontier.division.parcels import Consigned
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.exchange import Exchange
+from anabranch.frontier.division.parcels import Consigned
 
 
 class AsyncShare(AsyncFrontier):

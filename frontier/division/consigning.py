@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from frontier.division.lately import BesideLately, Lately
-from frontier.division.ownership import Division
-from frontier.division.parcels import packed
-from frontier.intake import Fresh
-from frontier.models import Candidate
-from frontier.outbox import Outbox
-from frontier.seen import SeenFilter
-from frontier.stores.messages import Exchanged, Parcel
+from anabranch.frontier.division.lately import BesideLately, Lately
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import packed
+from anabranch.frontier.intake import Fresh
+from anabranch.frontier.models import Candidate
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.messages import Exchanged, Parcel
 
 
 class Consigning:

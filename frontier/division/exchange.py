@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from frontier.division.consigning import Consigning, exchanged_in
-from frontier.division.ownership import Division
-from frontier.division.parcels import Consigned, unpacked
-from frontier.parts import Parts
-from frontier.stores.base import FrontierStore
-from frontier.stores.messages import Parcel
+from anabranch.frontier.division.consigning import Consigning, exchanged_in
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import Consigned, unpacked
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.stores.messages import Parcel
 
 #: Parcels that are read at a time, some 128 KB each.
 PARCELS_AT_ONCE = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from frontier.seen import SeenFilter
+from anabranch.frontier.seen import SeenFilter
 
 #: Keys of a generation; two are remembered, some 25 MB of URLs at most.
 GENERATION: Final = 50_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from frontier.fingerprints import name_id
-from frontier.policies.authority import authority
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.policies.authority import authority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

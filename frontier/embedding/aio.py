@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from frontier.aio import AsyncFrontier
-from frontier.core import Frontier
-from frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.job import EmbeddedJob
 
 
 @asynccontextmanager

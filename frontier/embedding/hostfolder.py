@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from frontier.composition import SEEN_FOLDER, STORE_FILE
-from frontier.embedding.folder import (
+from anabranch.frontier.composition import SEEN_FOLDER, STORE_FILE
+from anabranch.frontier.embedding.folder import (
     FORMAT_FILE,
     LEASES_FILE,
     LOCK_FILE,
@@ -32,7 +32,7 @@ from frontier.embedding.folder import (
     remove_made,
     take_lock,
 )
-from frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
+from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
 
 #: What the store writes: its file, and what SQLite and the owner's line put beside it.
 _STORE_FILES = tuple(f"{STORE_FILE}{ending}" for ending in ("", "-wal", "-shm", "-journal", ".owner", ".seal"))

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from frontier.clocks import Clock
-from frontier.composition import has_store, open_frontier
-from frontier.core import Frontier
-from frontier.embedding.folder import STATE
-from frontier.embedding.hostfolder import HostFolder
-from frontier.embedding.leaseboard import LeaseBoard
-from frontier.embedding.settings import order_of, order_text
+from anabranch.frontier.clocks import Clock
+from anabranch.frontier.composition import has_store, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.folder import STATE
+from anabranch.frontier.embedding.hostfolder import HostFolder
+from anabranch.frontier.embedding.leaseboard import LeaseBoard
+from anabranch.frontier.embedding.settings import order_of, order_text
 
 
 class EmbeddedJob:

@@ -19,8 +19,8 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
-from frontier.errors import StoreUnavailable
-from frontier.leases import LeaseElsewhere
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.leases import LeaseElsewhere
 
 _SLOT = struct.Struct("<qqqd")  # ordinal, queue, gate, time_s
 #: Longer rests are blocks, which the store has.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from frontier.embedding.tables import NUMBER, SEVERAL_WORDS, WHOLE, WORDS, check_table
-from frontier.policies.sheets import Override, Settings
+from anabranch.frontier.embedding.tables import NUMBER, SEVERAL_WORDS, WHOLE, WORDS, check_table
+from anabranch.frontier.policies.sheets import Override, Settings
 
 _WHERE = "surt"
 #: name -> (what stands there, the field that has it)

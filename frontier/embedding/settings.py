@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from frontier.embedding.overrides import override_lines, overrides_of
-from frontier.embedding.tables import NUMBER, TABLES, WHOLE, WORDS, check_table
-from frontier.errors import PolicyError
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.budgets import Budgets
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.embedding.overrides import override_lines, overrides_of
+from anabranch.frontier.embedding.tables import NUMBER, TABLES, WHOLE, WORDS, check_table
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 
 #: Text, numbers and lists of overrides, by name; checked.
 Settings = Mapping[str, Any]

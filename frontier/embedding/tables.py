@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from frontier.errors import PolicyError
+from anabranch.frontier.errors import PolicyError
 
 #: What may stand in a table, as an error says it.
 WORDS, WHOLE, NUMBER = "text", "a whole number", "a number that is not negative"

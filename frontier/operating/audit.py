@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from frontier.errors import InvariantBroken
-from frontier.parts import Parts
-from frontier.scheduling.gatelines import Line
-from frontier.scheduling.lifecycle import RESTS_IN
-from frontier.scheduling.workqueues import Lane, Place, WorkQueue
-from frontier.stores.base import Counters, FrontierStore
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.scheduling.gatelines import Line
+from anabranch.frontier.scheduling.lifecycle import RESTS_IN
+from anabranch.frontier.scheduling.workqueues import Lane, Place, WorkQueue
+from anabranch.frontier.stores.base import Counters, FrontierStore
 
 
 def audit(parts: Parts, store: FrontierStore) -> None:

@@ -25,9 +25,9 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from frontier.division.parcels import Consigned
-from frontier.models import FRONT, NORMAL, WAITING, Candidate, Head, QueueKey
-from frontier.stores.base import EndedRecord, FrontierStore
+from anabranch.frontier.division.parcels import Consigned
+from anabranch.frontier.models import FRONT, NORMAL, WAITING, Candidate, Head, QueueKey
+from anabranch.frontier.stores.base import EndedRecord, FrontierStore
 
 #: The header's first key and its value: says that a file is a dump.
 MAGIC = ("anabranch", "frontier")

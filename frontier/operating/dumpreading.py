@@ -6,10 +6,10 @@ import json
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 
-from frontier.errors import FormatMismatch, FrontierError
-from frontier.models import ENDING, FRONT, WAITING, Candidate
-from frontier.operating.dump import MAGIC, URI_PRECEDENCE, VERSION
-from frontier.operating.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
+from anabranch.frontier.errors import FormatMismatch, FrontierError
+from anabranch.frontier.models import ENDING, FRONT, WAITING, Candidate
+from anabranch.frontier.operating.dump import MAGIC, URI_PRECEDENCE, VERSION
+from anabranch.frontier.operating.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
 
 _OUTCOMES = {kind.value: kind for kind in ENDING}
 #: Greater numbers are no counts, and no store holds them.

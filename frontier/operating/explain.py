@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from frontier.models import GateKey, QueueKey, UrlRecord, UrlState
-from frontier.operating.timewords import counted, duration_words, in_time, moment_words, rate_words
-from frontier.policies.budgets import NOTHING_MORE
-from frontier.policies.precedence import FLOOR
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.models import GateKey, QueueKey, UrlRecord, UrlState
+from anabranch.frontier.operating.timewords import counted, duration_words, in_time, moment_words, rate_words
+from anabranch.frontier.policies.budgets import NOTHING_MORE
+from anabranch.frontier.policies.precedence import FLOOR
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: The state of a URL that nobody knows.
 NEVER_SCHEDULED = "never scheduled"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from frontier.operating.timewords import duration_words
-from frontier.scheduling.gates import Gate
+from anabranch.frontier.operating.timewords import duration_words
+from anabranch.frontier.scheduling.gates import Gate
 
 
 def rate_per_s(gate: Gate) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from frontier.operating.timewords import counted, in_time
+from anabranch.frontier.operating.timewords import counted, in_time
 
 #: Said if there is no URL at all.
 NOTHING_QUEUED = "nothing is queued"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
-from frontier.models import Candidate, OutcomeKind, Verdict, VerdictKind
+from anabranch.frontier.models import Candidate, OutcomeKind, Verdict, VerdictKind
 
 #: Entries that go to the target at a time, and about how many bytes of them (a payload may be large).
 BATCH = 1_000

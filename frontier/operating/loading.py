@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from frontier.models import (
+from anabranch.frontier.models import (
     BUSY,
     ENDING,
     NORMAL,
@@ -24,9 +24,9 @@ from frontier.models import (
     Verdict,
     VerdictKind,
 )
-from frontier.operating.load import FOREIGN, SENT, Entry, Known, Queued
-from frontier.parts import Parts
-from frontier.stores.base import FrontierStore
+from anabranch.frontier.operating.load import FOREIGN, SENT, Entry, Known, Queued
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.stores.base import FrontierStore
 
 _HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
 #: What a store's whole numbers stay below.

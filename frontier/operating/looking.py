@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from frontier.errors import UnknownQueue
-from frontier.fingerprints import name_id
-from frontier.leases import LeaseElsewhere
-from frontier.models import GateKey, QueueKey
-from frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
-from frontier.operating.statistics import FrontierStatistics, ReadyQueues, examine, ready
-from frontier.operating.steps import Steps, asked, flushed
-from frontier.operating.views import Views
-from frontier.parts import Parts
-from frontier.scheduling.gates import Gate, stand_as
-from frontier.scheduling.lifecycle import QueueState
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore, QueueFacts
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.leases import LeaseElsewhere
+from anabranch.frontier.models import GateKey, QueueKey
+from anabranch.frontier.operating.explain import Explanation, GateView, QueueView, explain_queue, explain_url
+from anabranch.frontier.operating.statistics import FrontierStatistics, ReadyQueues, examine, ready
+from anabranch.frontier.operating.steps import Steps, asked, flushed
+from anabranch.frontier.operating.views import Views
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.scheduling.gates import Gate, stand_as
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore, QueueFacts
 
 #: Queues that are listed in one go.
 PAGE = 1000

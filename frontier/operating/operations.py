@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from frontier.fingerprints import name_id
-from frontier.models import GateKey, Head, OutcomeKind, QueueKey
-from frontier.operating.explain import Explanation, GateView, QueueView
-from frontier.operating.looking import PAGE, Looking
-from frontier.operating.steps import run
-from frontier.parts import Parts
-from frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
-from frontier.scheduling.lifecycle import QueueState
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore, QueueFacts
-from frontier.stores.messages import Ended, LaneRow, Place, Standing
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey, Head, OutcomeKind, QueueKey
+from anabranch.frontier.operating.explain import Explanation, GateView, QueueView
+from anabranch.frontier.operating.looking import PAGE, Looking
+from anabranch.frontier.operating.steps import run
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore, QueueFacts
+from anabranch.frontier.stores.messages import Ended, LaneRow, Place, Standing
 
 #: Heritrix's status of a URL that the operator removed.
 DELETED_BY_USER = -6000

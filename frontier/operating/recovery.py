@@ -23,8 +23,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from frontier.models import Candidate, OutcomeKind
-from frontier.operating.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
+from anabranch.frontier.models import Candidate, OutcomeKind
+from anabranch.frontier.operating.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
 
 _GZIP = b"\x1f\x8b"
 _TAG_BYTES = 3

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from frontier.backlog import Behind
-from frontier.operating.idleness import IdleFacts, why_idle
-from frontier.parts import Parts
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.backlog import Behind
+from anabranch.frontier.operating.idleness import IdleFacts, why_idle
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: States of queues that are in memory; the others are rows.
 ACTIVE = (QueueState.LOADING, QueueState.READY, QueueState.IN_FLIGHT)

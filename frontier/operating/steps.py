@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from frontier.parts import Parts
-    from frontier.stores.base import FrontierStore
+    from anabranch.frontier.parts import Parts
+    from anabranch.frontier.stores.base import FrontierStore
 
 T = TypeVar("T")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from frontier.fingerprints import name_id
-from frontier.leases import LeaseElsewhere
-from frontier.models import GateKey, QueueKey, UrlRecord
-from frontier.operating.explain import GateView, QueueView, UrlFacts
-from frontier.operating.gatewords import rate_per_s, why_closed
-from frontier.operating.steps import Steps, asked
-from frontier.parts import Parts
-from frontier.scheduling.gates import Gate
-from frontier.scheduling.lifecycle import QueueState
-from frontier.seen import SeenFilter
-from frontier.stores.base import FrontierStore, QueueFacts
-from frontier.stores.messages import LaneId, LaneRow, Place, Standing
-from frontier.turns import precedence_of
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.leases import LeaseElsewhere
+from anabranch.frontier.models import GateKey, QueueKey, UrlRecord
+from anabranch.frontier.operating.explain import GateView, QueueView, UrlFacts
+from anabranch.frontier.operating.gatewords import rate_per_s, why_closed
+from anabranch.frontier.operating.steps import Steps, asked
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import FrontierStore, QueueFacts
+from anabranch.frontier.stores.messages import LaneId, LaneRow, Place, Standing
+from anabranch.frontier.turns import precedence_of
 
 #: Gates of a queue that a view looks at.
 GATES = 20

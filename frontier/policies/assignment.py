@@ -22,15 +22,15 @@ from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-from frontier.errors import PolicyError
-from frontier.models import QueueKey
-from frontier.policies.authority import KEPT, IpOf, address_of, authority, host_of
-from frontier.policies.domains import domain_of
-from frontier.policies.hashes import Hashes, bkdr, bkdr_batch, elf, elf_batch, sdbm, sdbm_batch
-from frontier.policies.names import check_name
-from frontier.policies.ownfunctions import Import, call_own, is_own, own_function, shown
-from frontier.policies.sheets import Sheets
-from frontier.policies.surt import host_of_surt_key, surt_key
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.authority import KEPT, IpOf, address_of, authority, host_of
+from anabranch.frontier.policies.domains import domain_of
+from anabranch.frontier.policies.hashes import Hashes, bkdr, bkdr_batch, elf, elf_batch, sdbm, sdbm_batch
+from anabranch.frontier.policies.names import check_name
+from anabranch.frontier.policies.ownfunctions import Import, call_own, is_own, own_function, shown
+from anabranch.frontier.policies.sheets import Sheets
+from anabranch.frontier.policies.surt import host_of_surt_key, surt_key
 
 Assign = Callable[[Sequence[str]], list[QueueKey]]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from frontier.models import QueueKey
+from anabranch.frontier.models import QueueKey
 
 
 class Balance(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from frontier.errors import PolicyError
-from frontier.models import OutcomeKind
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import OutcomeKind
 
 #: A total budget without end.
 UNLIMITED = -1

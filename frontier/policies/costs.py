@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from frontier.errors import PolicyError
-from frontier.policies.ownfunctions import Import, call_own, is_own, own_function, shown
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.ownfunctions import Import, call_own, is_own, own_function, shown
 
 #: (url, the URL of the page it was found on or None, hops) -> cost units
 CostOf = Callable[[str, str | None, str], int]

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 
 from publicsuffixlist import PublicSuffixList
 
-from frontier.policies.authority import KEPT, is_address
+from anabranch.frontier.policies.authority import KEPT, is_address
 
 
 @lru_cache(KEPT)

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from frontier.errors import PolicyError
-from frontier.models import GateKey
-from frontier.policies.authority import IpOf, address_of
-from frontier.policies.domains import domain_of
-from frontier.policies.hosttable import HostTable
-from frontier.policies.names import check_name
-from frontier.policies.ownfunctions import Import, call_own, checked, is_own, own_function, shown
-from frontier.policies.surt import parse_surt
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.policies.authority import IpOf, address_of
+from anabranch.frontier.policies.domains import domain_of
+from anabranch.frontier.policies.hosttable import HostTable
+from anabranch.frontier.policies.names import check_name
+from anabranch.frontier.policies.ownfunctions import Import, call_own, checked, is_own, own_function, shown
+from anabranch.frontier.policies.surt import parse_surt
 
 #: The group gate of a host, if it has one. An address may become known, so the answer for one host can change once.
 GroupOf = Callable[[str], GateKey | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from frontier.policies.surt import SurtPrefix
+from anabranch.frontier.policies.surt import SurtPrefix
 
 T = TypeVar("T")
 

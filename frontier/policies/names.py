@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frontier.errors import PolicyError
+from anabranch.frontier.errors import PolicyError
 
 MOST_CHARS = 10_000
 

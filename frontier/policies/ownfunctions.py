@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from frontier.errors import PolicyError
+from anabranch.frontier.errors import PolicyError
 
 #: Gives the function of such a name. Raises: PolicyError, if it cannot be imported.
 Import = Callable[[str], Callable[..., Any]]

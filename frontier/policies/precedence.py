@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from frontier.errors import PolicyError
-from frontier.models import Candidate, QueueKey
-from frontier.policies.costs import UNIT, Cost, own_number
-from frontier.policies.ownfunctions import Import, shown
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import Candidate, QueueKey
+from anabranch.frontier.policies.costs import UNIT, Cost, own_number
+from anabranch.frontier.policies.ownfunctions import Import, shown
 
 #: Precedences are numbers from 0 to this one.
 LAST = 255

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from frontier.models import Candidate, Head, OutcomeKind, QueueKey
-from frontier.policies.budgets import Budgets, is_over_total, spend, total_budget
-from frontier.policies.costs import UNIT, Cost
-from frontier.policies.precedence import (
+from anabranch.frontier.models import Candidate, Head, OutcomeKind, QueueKey
+from anabranch.frontier.policies.budgets import Budgets, is_over_total, spend, total_budget
+from anabranch.frontier.policies.costs import UNIT, Cost
+from anabranch.frontier.policies.precedence import (
     QueueHistory,
     QueuePrecedence,
     UriPrecedence,
     parse_queue_precedence,
     parse_uri_precedence,
 )
-from frontier.policies.sheets import NOTHING, Settings, Sheets
-from frontier.scheduling.workqueues import WorkQueue
+from anabranch.frontier.policies.sheets import NOTHING, Settings, Sheets
+from anabranch.frontier.scheduling.workqueues import WorkQueue
 
 #: What the end of a lease costs, worked out before anything is changed: the units that the queue spends, and its precedence,
 #: should its session end with it. A plain tuple, because one is made for every page.

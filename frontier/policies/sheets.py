@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from frontier.errors import PolicyError
-from frontier.models import QueueKey
-from frontier.policies.authority import authority, host_of, path_of
-from frontier.policies.hosttable import HostTable
-from frontier.policies.names import check_name
-from frontier.policies.surt import SurtPrefix, parse_surt, sharing_host
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.authority import authority, host_of, path_of
+from anabranch.frontier.policies.hosttable import HostTable
+from anabranch.frontier.policies.names import check_name
+from anabranch.frontier.policies.surt import SurtPrefix, parse_surt, sharing_host
 
 MOST_CONNECTIONS = 10_000
 LAST_PRECEDENCE = 255

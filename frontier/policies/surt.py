@@ -25,8 +25,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from frontier.errors import PolicyError
-from frontier.policies.authority import KEPT, authority, host_of, is_address, path_of
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.authority import KEPT, authority, host_of, is_address, path_of
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 #: Host, port, userinfo, the closing parenthesis, the path.

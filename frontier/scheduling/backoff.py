@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from frontier.fingerprints import name_id
+from anabranch.frontier.fingerprints import name_id
 
 #: Doublings after which nothing changes any more: more would leave the range of a float.
 _MOST_DOUBLINGS = 64

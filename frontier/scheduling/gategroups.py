@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from frontier.fingerprints import name_id
-from frontier.models import GateKey
-from frontier.outbox import Outbox
-from frontier.scheduling.gatelines import GateHeap, Group, Line
-from frontier.scheduling.gates import Gate
-from frontier.stores.messages import LeftGate
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.scheduling.gatelines import GateHeap, Group, Line
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.stores.messages import LeftGate
 
 
 class GateMaker:

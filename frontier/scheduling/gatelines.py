@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
-from frontier.scheduling.gates import Gate
-from frontier.scheduling.prefix import Prefix
-from frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
-from frontier.turns import Turn
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.scheduling.prefix import Prefix
+from anabranch.frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
+from anabranch.frontier.turns import Turn
 
 Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from frontier.models import GateKey, HostTrouble
-from frontier.scheduling.backoff import Backoff
-from frontier.stores.messages import GateRow
+from anabranch.frontier.models import GateKey, HostTrouble
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.stores.messages import GateRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

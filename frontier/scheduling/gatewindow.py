@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 
-from frontier.models import GateKey
-from frontier.outbox import LANES_AT_ONCE, Outbox
-from frontier.scheduling.gategroups import GateMaker, Groups
-from frontier.scheduling.gatelines import GateHeap, Group, Line
-from frontier.scheduling.storedgates import StoredGates
-from frontier.scheduling.workqueues import Lane
-from frontier.stores.messages import GateRead, GatesRead, LeftGate
-from frontier.turns import Turn
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.outbox import LANES_AT_ONCE, Outbox
+from anabranch.frontier.scheduling.gategroups import GateMaker, Groups
+from anabranch.frontier.scheduling.gatelines import GateHeap, Group, Line
+from anabranch.frontier.scheduling.storedgates import StoredGates
+from anabranch.frontier.scheduling.workqueues import Lane
+from anabranch.frontier.stores.messages import GateRead, GatesRead, LeftGate
+from anabranch.frontier.turns import Turn
 
 #: Gates that may be in memory.
 GATES = 10_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from frontier.outbox import Outbox
-from frontier.scheduling.placement import Placement
-from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.stores.messages import Standing
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.scheduling.placement import Placement
+from anabranch.frontier.scheduling.workqueues import Lane, WorkQueue
+from anabranch.frontier.stores.messages import Standing
 
 
 class Halting:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from frontier.errors import LifecycleError
+from anabranch.frontier.errors import LifecycleError
 
 
 class QueueState(Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from frontier.scheduling.placement import Placement
-from frontier.scheduling.workqueues import Lane, WorkQueue
+from anabranch.frontier.scheduling.placement import Placement
+from anabranch.frontier.scheduling.workqueues import Lane, WorkQueue
 
 
 class Parking:

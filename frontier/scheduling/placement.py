@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from frontier.outbox import Outbox
-from frontier.policies.queuerules import QueueRules
-from frontier.scheduling.gategroups import GateMaker
-from frontier.scheduling.gatelines import Line
-from frontier.scheduling.gatewindow import GateWindow
-from frontier.scheduling.queueindex import QueueIndex
-from frontier.scheduling.workqueues import LOADING, NOWHERE, PARKED, READY, STORED, Lane, WorkQueue
-from frontier.stores.messages import LanesRead
-from frontier.turns import Turn, precedence_of
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.policies.queuerules import QueueRules
+from anabranch.frontier.scheduling.gategroups import GateMaker
+from anabranch.frontier.scheduling.gatelines import Line
+from anabranch.frontier.scheduling.gatewindow import GateWindow
+from anabranch.frontier.scheduling.queueindex import QueueIndex
+from anabranch.frontier.scheduling.workqueues import LOADING, NOWHERE, PARKED, READY, STORED, Lane, WorkQueue
+from anabranch.frontier.stores.messages import LanesRead
+from anabranch.frontier.turns import Turn, precedence_of
 
 #: Lanes whose heads may be on their way beyond twice the leases that are out.
 ASKED_AT_LEAST = 64

@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import Generic, TypeVar
 
-from frontier.turns import Turn
+from anabranch.frontier.turns import Turn
 
 K = TypeVar("K", Turn, tuple[float, int])
 

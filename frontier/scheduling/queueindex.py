@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from frontier.scheduling.lifecycle import RESTS_IN, STEPS, QueueState, next_state
-from frontier.scheduling.workqueues import WorkQueue
+from anabranch.frontier.scheduling.lifecycle import RESTS_IN, STEPS, QueueState, next_state
+from anabranch.frontier.scheduling.workqueues import WorkQueue
 
 
 class QueueIndex:

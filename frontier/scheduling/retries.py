@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from frontier.models import Row
-from frontier.outbox import RETRIES_AT_ONCE
-from frontier.scheduling.prefix import Prefix
+from anabranch.frontier.models import Row
+from anabranch.frontier.outbox import RETRIES_AT_ONCE
+from anabranch.frontier.scheduling.prefix import Prefix
 
 #: Waiting rows that are in memory.
 RETRIES = 10_000

@@ -10,17 +10,17 @@ active lane takes turns with the other active ones of its gate until its session
 
 from __future__ import annotations
 
-from frontier.models import NORMAL, Head, Row
-from frontier.outbox import Outbox
-from frontier.policies.queuerules import Charge, QueueRules
-from frontier.scheduling.gategroups import GateMaker
-from frontier.scheduling.gatelines import Line
-from frontier.scheduling.halting import Halting
-from frontier.scheduling.parking import Parking
-from frontier.scheduling.placement import Placement
-from frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
-from frontier.stores.messages import QueueRow
-from frontier.turns import Turn, precedence_of, turn_of, with_precedence
+from anabranch.frontier.models import NORMAL, Head, Row
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.policies.queuerules import Charge, QueueRules
+from anabranch.frontier.scheduling.gategroups import GateMaker
+from anabranch.frontier.scheduling.gatelines import Line
+from anabranch.frontier.scheduling.halting import Halting
+from anabranch.frontier.scheduling.parking import Parking
+from anabranch.frontier.scheduling.placement import Placement
+from anabranch.frontier.scheduling.workqueues import NOWHERE, PARKED, Lane
+from anabranch.frontier.stores.messages import QueueRow
+from anabranch.frontier.turns import Turn, precedence_of, turn_of, with_precedence
 
 #: Gates that one call looks at in vain before it gives the caller a turn.
 LOOKS = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from frontier.stores.messages import GatesRead
-from frontier.turns import Turn
+from anabranch.frontier.stores.messages import GatesRead
+from anabranch.frontier.turns import Turn
 
 Missed = Mapping[int, Sequence[tuple[Turn, int]]]  # gate -> (turn, queue) of lanes
 

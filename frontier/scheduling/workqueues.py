@@ -12,13 +12,13 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from frontier.models import WAITING, Head, QueueKey, Row
-from frontier.scheduling.lifecycle import Holds, QueueState
-from frontier.stores.messages import LaneId, QueueRow, Standing
-from frontier.turns import Turn
+from anabranch.frontier.models import WAITING, Head, QueueKey, Row
+from anabranch.frontier.scheduling.lifecycle import Holds, QueueState
+from anabranch.frontier.stores.messages import LaneId, QueueRow, Standing
+from anabranch.frontier.turns import Turn
 
 if TYPE_CHECKING:
-    from frontier.scheduling.gatelines import Line
+    from anabranch.frontier.scheduling.gatelines import Line
 
 #: Rows that are read at a time for a lane's window.
 WINDOW = 16

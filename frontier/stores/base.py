@@ -15,9 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from frontier.models import GateKey, Head, OutcomeKind, UrlRecord
-from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Parcel, Place, QueueRow, Standing
-from frontier.turns import Turn
+from anabranch.frontier.models import GateKey, Head, OutcomeKind, UrlRecord
+from anabranch.frontier.stores.messages import (
+    Answer,
+    Batch,
+    GateRow,
+    LaneId,
+    LaneRow,
+    Parcel,
+    Place,
+    QueueRow,
+    Standing,
+)
+from anabranch.frontier.turns import Turn
 
 
 class Counters(NamedTuple):

@@ -6,10 +6,10 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from frontier.errors import StoreFull, StoreUnavailable
-from frontier.models import Row
-from frontier.seen import SeenFilter
-from frontier.stores.messages import Batch
+from anabranch.frontier.errors import StoreFull, StoreUnavailable
+from anabranch.frontier.models import Row
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.messages import Batch
 
 #: What the filter's disk says when it is full or read-only.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})

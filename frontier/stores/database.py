@@ -11,14 +11,14 @@ from typing import Protocol
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
-from frontier.errors import FrontierError, InvariantBroken, StoreDamaged, StoreInUse
-from frontier.stores import sqlite, statements
-from frontier.stores.dialect import fetch
-from frontier.stores.opening import FORMAT, counters_of
-from frontier.stores.owner import OwnerFile
-from frontier.stores.recounting import recount
-from frontier.stores.seal import Seal, read_seal, seal_of, write_seal
-from frontier.stores.tables import CRAWL
+from anabranch.frontier.errors import FrontierError, InvariantBroken, StoreDamaged, StoreInUse
+from anabranch.frontier.stores import sqlite, statements
+from anabranch.frontier.stores.dialect import fetch
+from anabranch.frontier.stores.opening import FORMAT, counters_of
+from anabranch.frontier.stores.owner import OwnerFile
+from anabranch.frontier.stores.recounting import recount
+from anabranch.frontier.stores.seal import Seal, read_seal, seal_of, write_seal
+from anabranch.frontier.stores.tables import CRAWL
 
 
 class Database(Protocol):

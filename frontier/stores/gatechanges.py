@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from frontier.models import GateKey
-from frontier.stores import statements
-from frontier.stores.dialect import Values, write
-from frontier.stores.messages import Batch, GateRow, LeftGate
-from frontier.turns import Turn
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import Values, write
+from anabranch.frontier.stores.messages import Batch, GateRow, LeftGate
+from anabranch.frontier.turns import Turn
 
 #: The window of a gate that was only named: not held, nothing to serve.
 _NO_WINDOW = (0, None, None)

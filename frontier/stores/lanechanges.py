@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from frontier.errors import InvariantBroken
-from frontier.models import WAITING, Row
-from frontier.stores import statements
-from frontier.stores.dialect import fetch, fetch_for, write
-from frontier.stores.messages import Batch, LaneId, Standing
-from frontier.turns import Turn
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.models import WAITING, Row
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import fetch, fetch_for, write
+from anabranch.frontier.stores.messages import Batch, LaneId, Standing
+from anabranch.frontier.turns import Turn
 
 Kept = tuple[Turn, int, int, int]  # of a lane: (turn, count, waiting), and how its queue stands
 

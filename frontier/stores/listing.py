@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from frontier.models import Head, OutcomeKind
-from frontier.stores import statements
-from frontier.stores.base import EndedRecord, QueueFacts
-from frontier.stores.dialect import Values, fetch
-from frontier.stores.messages import GateRow, LaneRow, Place, Standing
-from frontier.stores.reading import FIRST_ID, queue_row, read_queued
+from anabranch.frontier.models import Head, OutcomeKind
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.base import EndedRecord, QueueFacts
+from anabranch.frontier.stores.dialect import Values, fetch
+from anabranch.frontier.stores.messages import GateRow, LaneRow, Place, Standing
+from anabranch.frontier.stores.reading import FIRST_ID, queue_row, read_queued
 
 
 def queue(connection: Connection, queue: int) -> QueueFacts | None:

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from frontier.checkpoints import CHECKPOINT, FILTER
-from frontier.errors import StoreInUse
-from frontier.stores.opening import NOTE
-from frontier.stores.sqlite import log_of, translated
+from anabranch.frontier.checkpoints import CHECKPOINT, FILTER
+from anabranch.frontier.errors import StoreInUse
+from anabranch.frontier.stores.opening import NOTE
+from anabranch.frontier.stores.sqlite import log_of, translated
 
 #: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5

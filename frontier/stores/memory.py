@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from frontier.errors import FormatMismatch, InvariantBroken, StoreInUse
-from frontier.models import GateKey, Head, Row
-from frontier.stores.base import Opening
-from frontier.stores.memory_questions import MemoryQuestions, identity_of
-from frontier.stores.messages import (
+from anabranch.frontier.errors import FormatMismatch, InvariantBroken, StoreInUse
+from anabranch.frontier.models import GateKey, Head, Row
+from anabranch.frontier.stores.base import Opening
+from anabranch.frontier.stores.memory_questions import MemoryQuestions, identity_of
+from anabranch.frontier.stores.messages import (
     Answer,
     Batch,
     Exchanged,
@@ -29,7 +29,7 @@ from frontier.stores.messages import (
     Standing,
     Synced,
 )
-from frontier.turns import Turn
+from anabranch.frontier.turns import Turn
 
 _new: Final = tuple.__new__
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from frontier.errors import InvariantBroken
-from frontier.models import WAITING
-from frontier.stores.memory_lane import Lane, place_in_lane
-from frontier.stores.memory_lanes import Lanes
-from frontier.stores.messages import Standing
-from frontier.turns import Turn
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.models import WAITING
+from anabranch.frontier.stores.memory_lane import Lane, place_in_lane
+from anabranch.frontier.stores.memory_lanes import Lanes
+from anabranch.frontier.stores.messages import Standing
+from anabranch.frontier.turns import Turn
 
 
 def check_lanes(lanes: Lanes) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from frontier.models import OutcomeKind, Row, UrlRecord, UrlState
-from frontier.stores.base import EndedRecord
+from anabranch.frontier.models import OutcomeKind, Row, UrlRecord, UrlState
+from anabranch.frontier.stores.base import EndedRecord
 
 _KINDS: Final = tuple(OutcomeKind)
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from frontier.models import GateKey
-from frontier.stores.memory_order import Ascending
-from frontier.stores.messages import GateRow
-from frontier.turns import Turn
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.stores.memory_order import Ascending
+from anabranch.frontier.stores.messages import GateRow
+from anabranch.frontier.turns import Turn
 
 
 class Gates:

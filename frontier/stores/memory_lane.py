@@ -8,10 +8,10 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Final
 
-from frontier.models import WAITING, Row
-from frontier.stores.memory_order import Ascending
-from frontier.stores.messages import LaneRow, Standing
-from frontier.turns import Turn
+from anabranch.frontier.models import WAITING, Row
+from anabranch.frontier.stores.memory_order import Ascending
+from anabranch.frontier.stores.messages import LaneRow, Standing
+from anabranch.frontier.turns import Turn
 
 _new: Final = tuple.__new__
 

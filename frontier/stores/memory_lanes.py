@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from frontier.models import WAITING, Row
-from frontier.stores.memory_lane import Lane
-from frontier.stores.memory_order import Ascending
-from frontier.stores.messages import LaneId, LaneRow, Standing
-from frontier.turns import Turn
+from anabranch.frontier.models import WAITING, Row
+from anabranch.frontier.stores.memory_lane import Lane
+from anabranch.frontier.stores.memory_order import Ascending
+from anabranch.frontier.stores.messages import LaneId, LaneRow, Standing
+from anabranch.frontier.turns import Turn
 
 
 class Lanes:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 
-from frontier.models import WAITING, Head, OutcomeKind, Row, UrlRecord, UrlState
-from frontier.stores.base import Counters, EndedRecord, QueueFacts
-from frontier.stores.memory_audit import check_lanes
-from frontier.stores.memory_ended import EndedRows, SortedKeys
-from frontier.stores.memory_gates import Gates
-from frontier.stores.memory_lane import Lane
-from frontier.stores.memory_lanes import Lanes
-from frontier.stores.messages import GateRow, LaneId, LaneRow, Place, QueueRow, Standing
+from anabranch.frontier.models import WAITING, Head, OutcomeKind, Row, UrlRecord, UrlState
+from anabranch.frontier.stores.base import Counters, EndedRecord, QueueFacts
+from anabranch.frontier.stores.memory_audit import check_lanes
+from anabranch.frontier.stores.memory_ended import EndedRows, SortedKeys
+from anabranch.frontier.stores.memory_gates import Gates
+from anabranch.frontier.stores.memory_lane import Lane
+from anabranch.frontier.stores.memory_lanes import Lanes
+from anabranch.frontier.stores.messages import GateRow, LaneId, LaneRow, Place, QueueRow, Standing
 
 
 def identity_of(key: bytes) -> str | bytes:

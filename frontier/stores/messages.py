@@ -8,9 +8,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from frontier.errors import StoreUnavailable
-from frontier.models import GateKey, Head, OutcomeKind, QueueKey, Row
-from frontier.turns import Turn
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.models import GateKey, Head, OutcomeKind, QueueKey, Row
+from anabranch.frontier.turns import Turn
 
 LaneId = tuple[int, int]  #: (queue id, gate id)
 Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): where a row stands in `url`

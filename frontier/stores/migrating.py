@@ -13,14 +13,14 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from frontier.fingerprints import name_id
-from frontier.models import WAITING
-from frontier.policies.authority import authority
-from frontier.policies.surt import surt_key, unescaped_surt_host
-from frontier.stores import statements
-from frontier.stores.dialect import Values, execute, fetch, fetch_for, write
-from frontier.stores.messages import LaneId, Place
-from frontier.turns import precedence_of, turn_of
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import WAITING
+from anabranch.frontier.policies.authority import authority
+from anabranch.frontier.policies.surt import surt_key, unescaped_surt_host
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import Values, execute, fetch, fetch_for, write
+from anabranch.frontier.stores.messages import LaneId, Place
+from anabranch.frontier.turns import precedence_of, turn_of
 
 #: First part of the names in `crawl` of what may not change.
 IDENTITY = "identity:"

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, inspect
 
-from frontier.errors import FormatMismatch
-from frontier.stores import statements
-from frontier.stores.base import Counters, Opening
-from frontier.stores.dialect import execute, fetch, fetch_locked, write
-from frontier.stores.migrating import IDENTITY, STEPS, migrate
-from frontier.stores.tables import CRAWL, METADATA
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.base import Counters, Opening
+from anabranch.frontier.stores.dialect import execute, fetch, fetch_locked, write
+from anabranch.frontier.stores.migrating import IDENTITY, STEPS, migrate
+from anabranch.frontier.stores.tables import CRAWL, METADATA
 
 #: Version of the tables; raise it with every change that an older program would misread, and bring older ones up (`migrating`).
 FORMAT = "4"

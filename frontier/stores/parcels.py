@@ -11,9 +11,9 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from frontier.stores import statements
-from frontier.stores.dialect import Values, execute, fetch, fetch_for, write
-from frontier.stores.messages import Exchanged, Parcel
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import Values, execute, fetch, fetch_for, write
+from anabranch.frontier.stores.messages import Exchanged, Parcel
 
 #: A parcel that has reached this size is joined with no other.
 FULL_BYTES = 1 << 17

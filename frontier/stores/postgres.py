@@ -14,11 +14,18 @@ from contextlib import contextmanager
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreInUse, StoreUnavailable
-from frontier.fingerprints import name_id
-from frontier.stores import statements
-from frontier.stores.dialect import write
-from frontier.stores.tables import METADATA
+from anabranch.frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    PolicyError,
+    StoreFull,
+    StoreInUse,
+    StoreUnavailable,
+)
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import write
+from anabranch.frontier.stores.tables import METADATA
 
 _DRIVERS = frozenset({"postgresql", "postgresql+psycopg"})
 

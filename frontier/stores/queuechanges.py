@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from frontier.models import QueueKey
-from frontier.stores import statements
-from frontier.stores.dialect import write
-from frontier.stores.messages import Batch, QueueRow, Standing
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import write
+from anabranch.frontier.stores.messages import Batch, QueueRow, Standing
 
 
 class QueueChanges:

@@ -12,13 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from frontier.errors import InvariantBroken
-from frontier.fingerprints import seen_fingerprint
-from frontier.models import WAITING, GateKey, Head, Row, UrlRecord, UrlState
-from frontier.stores import statements
-from frontier.stores.dialect import Values, execute, fetch, fetch_for, write
-from frontier.stores.gatechanges import gate_values
-from frontier.stores.messages import (
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.fingerprints import seen_fingerprint
+from anabranch.frontier.models import WAITING, GateKey, Head, Row, UrlRecord, UrlState
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import Values, execute, fetch, fetch_for, write
+from anabranch.frontier.stores.gatechanges import gate_values
+from anabranch.frontier.stores.messages import (
     Answer,
     GateRead,
     GateRow,
@@ -32,8 +32,8 @@ from frontier.stores.messages import (
     RetriesRead,
     Standing,
 )
-from frontier.stores.parcels import with_pages
-from frontier.turns import Turn
+from anabranch.frontier.stores.parcels import with_pages
+from anabranch.frontier.turns import Turn
 
 #: Before every id, and every place in `url`.
 FIRST_ID = -(1 << 63)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from frontier.errors import InvariantBroken
-from frontier.fingerprints import seen_fingerprint
-from frontier.models import WAITING, OutcomeKind
-from frontier.stores import statements
-from frontier.stores.base import Counters
-from frontier.stores.dialect import fetch
-from frontier.stores.messages import Standing
-from frontier.stores.opening import counters_of
-from frontier.stores.reading import ended_keyed, queued_keyed, seen_ordinals
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.fingerprints import seen_fingerprint
+from anabranch.frontier.models import WAITING, OutcomeKind
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.dialect import fetch
+from anabranch.frontier.stores.messages import Standing
+from anabranch.frontier.stores.opening import counters_of
+from anabranch.frontier.stores.reading import ended_keyed, queued_keyed, seen_ordinals
 
 _CHUNK = 10_000
 

@@ -11,16 +11,16 @@ from threading import Thread
 
 from sqlalchemy import Connection
 
-from frontier.errors import FrontierError, StoreUnavailable
-from frontier.seen import SeenFilter
-from frontier.stores.base import Opening
-from frontier.stores.database import Database
-from frontier.stores.messages import Answer
-from frontier.stores.opening import mark
-from frontier.stores.owner import owner_line
-from frontier.stores.patience import Patience
-from frontier.stores.thread import Fifo, Item, Question
-from frontier.stores.work import Session, Work, refuse
+from anabranch.frontier.errors import FrontierError, StoreUnavailable
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.base import Opening
+from anabranch.frontier.stores.database import Database
+from anabranch.frontier.stores.messages import Answer
+from anabranch.frontier.stores.opening import mark
+from anabranch.frontier.stores.owner import owner_line
+from anabranch.frontier.stores.patience import Patience
+from anabranch.frontier.stores.thread import Fifo, Item, Question
+from anabranch.frontier.stores.work import Session, Work, refuse
 
 
 class Service:

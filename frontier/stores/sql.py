@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from frontier.errors import FrontierError, StoreInUse, StoreUnavailable
-from frontier.models import GateKey, Head, UrlRecord
-from frontier.seen import SeenFilter
-from frontier.stores import listing, parcels, reading
-from frontier.stores.base import Counters, EndedRecord, Opening, QueueFacts
-from frontier.stores.database import Database, SqliteFile
-from frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Parcel, Place, Standing
-from frontier.stores.opening import open_tables, put_notes
-from frontier.stores.recounting import recount
-from frontier.stores.service import Service
-from frontier.stores.thread import Asked, Item, Question
-from frontier.turns import Turn
+from anabranch.frontier.errors import FrontierError, StoreInUse, StoreUnavailable
+from anabranch.frontier.models import GateKey, Head, UrlRecord
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores import listing, parcels, reading
+from anabranch.frontier.stores.base import Counters, EndedRecord, Opening, QueueFacts
+from anabranch.frontier.stores.database import Database, SqliteFile
+from anabranch.frontier.stores.messages import Answer, Batch, GateRow, LaneId, LaneRow, Parcel, Place, Standing
+from anabranch.frontier.stores.opening import open_tables, put_notes
+from anabranch.frontier.stores.recounting import recount
+from anabranch.frontier.stores.service import Service
+from anabranch.frontier.stores.thread import Asked, Item, Question
+from anabranch.frontier.turns import Turn
 
 T = TypeVar("T")
 
@@ -210,6 +210,6 @@ class SqlStore:
 def _database(target: Path | str, max_pages: int | None) -> Database:
     if isinstance(target, Path):
         return SqliteFile(target, max_pages)
-    from frontier.stores.postgres import PostgresDatabase  # noqa: PLC0415  the driver comes with an extra
+    from anabranch.frontier.stores.postgres import PostgresDatabase  # noqa: PLC0415  the driver comes with an extra
 
     return PostgresDatabase(target)

@@ -23,7 +23,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from frontier.errors import (
+from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
     StoreDamaged,

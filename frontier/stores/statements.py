@@ -8,7 +8,7 @@ into the same page. The columns of VALUES are named column1, column2, … in bot
 
 from __future__ import annotations
 
-from frontier.stores.dialect import ManyRows
+from anabranch.frontier.stores.dialect import ManyRows
 
 # Rows of URLs
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from frontier.stores.messages import Answer, Batch
+from anabranch.frontier.stores.messages import Answer, Batch
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000

@@ -18,20 +18,20 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from frontier.errors import FrontierError, StoreUnavailable
-from frontier.models import Row
-from frontier.seen import SeenFilter
-from frontier.stores import statements
-from frontier.stores.base import Counters, Opening
-from frontier.stores.blockingfilter import FilterFailed, known_rows, mark
-from frontier.stores.database import Database
-from frontier.stores.dialect import fetch, write
-from frontier.stores.lanechanges import KnownLanes
-from frontier.stores.messages import Answer, Batch, StoreFailed, Synced, Troubled
-from frontier.stores.patience import Patience
-from frontier.stores.reading import read_all
-from frontier.stores.thread import Asked, Item, Question
-from frontier.stores.writing import Writing, check_epoch
+from anabranch.frontier.errors import FrontierError, StoreUnavailable
+from anabranch.frontier.models import Row
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.base import Counters, Opening
+from anabranch.frontier.stores.blockingfilter import FilterFailed, known_rows, mark
+from anabranch.frontier.stores.database import Database
+from anabranch.frontier.stores.dialect import fetch, write
+from anabranch.frontier.stores.lanechanges import KnownLanes
+from anabranch.frontier.stores.messages import Answer, Batch, StoreFailed, Synced, Troubled
+from anabranch.frontier.stores.patience import Patience
+from anabranch.frontier.stores.reading import read_all
+from anabranch.frontier.stores.thread import Asked, Item, Question
+from anabranch.frontier.stores.writing import Writing, check_epoch
 
 _MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
 

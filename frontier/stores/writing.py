@@ -13,18 +13,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from frontier.errors import InvariantBroken, StoreInUse
-from frontier.fingerprints import seen_fingerprints
-from frontier.models import ENDING, OutcomeKind, Row
-from frontier.stores import statements
-from frontier.stores.base import Counters
-from frontier.stores.dialect import execute, fetch, fetch_locked, write
-from frontier.stores.gatechanges import GateChanges
-from frontier.stores.lanechanges import KnownLanes, LaneChanges
-from frontier.stores.messages import Batch, Ended, Place, Standing
-from frontier.stores.parcels import ParcelChanges
-from frontier.stores.queuechanges import QueueChanges
-from frontier.stores.reading import seen_ordinals
+from anabranch.frontier.errors import InvariantBroken, StoreInUse
+from anabranch.frontier.fingerprints import seen_fingerprints
+from anabranch.frontier.models import ENDING, OutcomeKind, Row
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.dialect import execute, fetch, fetch_locked, write
+from anabranch.frontier.stores.gatechanges import GateChanges
+from anabranch.frontier.stores.lanechanges import KnownLanes, LaneChanges
+from anabranch.frontier.stores.messages import Batch, Ended, Place, Standing
+from anabranch.frontier.stores.parcels import ParcelChanges
+from anabranch.frontier.stores.queuechanges import QueueChanges
+from anabranch.frontier.stores.reading import seen_ordinals
 
 #: `value` of an Enum is a Python call.
 _NAMES = {kind: kind.value for kind in OutcomeKind}

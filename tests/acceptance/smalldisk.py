@@ -37,7 +37,7 @@ mkdir disk && mount -t tmpfs -o size={size} tmpfs disk
 {sys.executable} {server} --root {site} > port &
 server=$!
 while [ ! -s port ]; do sleep 0.05; done
-crawl() {{ {sys.executable} -m crawler crawl http://127.0.0.1:$(cat port)/index.html --allow-private \\
+crawl() {{ {sys.executable} -m anabranch crawl http://127.0.0.1:$(cat port)/index.html --allow-private \\
   --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job $2 > $1.out 2> $1.err; echo $? > $1.code; }}
 {story}
 cp disk/job/pages.jsonl pages.jsonl

@@ -214,7 +214,7 @@ async def test_a_job_goes_on_without_its_seeds_being_named_again(tmp_path, small
 
 def shell(tmp_path, line):
     """Run a line of shell with the command in front; its exit code and standard error."""
-    text = f"{sys.executable} -m crawler {line}"
+    text = f"{sys.executable} -m anabranch {line}"
     run = subprocess.run(
         ["bash", "-c", text], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
     )
@@ -284,7 +284,7 @@ def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path, proc
     )
     options = f"{FILL} -s dedup.expect=1000 --processes {processes}"
     story = f"""
-anabranch() {{ name=$1; shift; {sys.executable} -m crawler "$@" > $name.out 2> $name.err; echo $? > $name.code; }}
+anabranch() {{ name=$1; shift; {sys.executable} -m anabranch "$@" > $name.out 2> $name.err; echo $? > $name.code; }}
 seed=http://127.0.0.1:$(cat port)/index.html
 crawl first "{options} --limit 5"
 head -c 100M /dev/zero > disk/fill 2> /dev/null
@@ -346,7 +346,7 @@ def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
 
     def within(limit, *command):
         return subprocess.run(
-            ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", sys.executable, "-m", "crawler", *command],
+            ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", sys.executable, "-m", "anabranch", *command],
             cwd=tmp_path,
             env=environment(OPENBLAS_NUM_THREADS="1"),
             check=False,

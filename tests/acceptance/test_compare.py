@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.miniweb import serving
-from crawler.lab.web.model import WebOptions
+from anabranch.crawler.lab.miniweb import serving
+from anabranch.crawler.lab.web.model import WebOptions
 from tests.acceptance.command import anabranch, start
 from tests.acceptance.command import ended as end_of
 from tests.site.processes import Watched, started_by, watched

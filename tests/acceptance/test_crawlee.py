@@ -214,7 +214,7 @@ async def test_the_folder_is_a_job_for_the_command(tmp_path: Path) -> None:
     async with a_site({"/": Page(links=go("/a")), "/a": Page()}) as site:
         await crawled(a_task(site, tmp_path / "job"), tmp_path)
         asked = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crawler", "why", str(tmp_path / "job"), url(site, "/a")),
+            *(sys.executable, "-m", "anabranch", "why", str(tmp_path / "job"), url(site, "/a")),
             cwd=REPOSITORY,
             env=environment(),
             stdout=asyncio.subprocess.PIPE,

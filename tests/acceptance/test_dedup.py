@@ -14,8 +14,8 @@ from collections import Counter
 
 import pytest
 
-from crawler.lab.filters.redis_servers import RedisServer
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.crawler.outcomes.errors import UsageError
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
 #: A filter of this size is made in no time.
@@ -28,7 +28,7 @@ MORE_THAN_A_PIPE = 200_000
 def start(*arguments, cwd, **streams):
     """Start `anabranch dedup ARGUMENTS`; standard input and output are pipes unless something else is given."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    command = [sys.executable, "-P", "-m", "crawler", "dedup", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "anabranch", "dedup", *map(str, arguments)]
     return subprocess.Popen(command, cwd=cwd, env=environment(), bufsize=0, **{**pipes, **streams})
 
 
@@ -49,7 +49,7 @@ def dedup(*arguments, cwd, stdin=b"", **streams):
 
 def shell(line, cwd):
     """Run a line of bash in which `dedup` is the command; exit codes of the pipe's parts, and standard error."""
-    script = f'dedup() {{ {sys.executable} -P -m crawler dedup "$@"; }}\n{line}\necho "${{PIPESTATUS[@]}}" > codes'
+    script = f'dedup() {{ {sys.executable} -P -m anabranch dedup "$@"; }}\n{line}\necho "${{PIPESTATUS[@]}}" > codes'
     run = subprocess.run(
         ["bash", "-c", script], cwd=cwd, env=environment(), capture_output=True, check=True, timeout=PATIENCE_S
     )
@@ -357,7 +357,7 @@ def test_on_a_full_disk_nothing_is_lost(tmp_path, full):
     size = "400k" if full == "output" else "200k"
     script = f"""
 mount -t tmpfs -o size={size} tmpfs small
-dedup() {{ {sys.executable} -P -m crawler dedup urls --state {state} --filter dsbf >> {out}; }}
+dedup() {{ {sys.executable} -P -m anabranch dedup urls --state {state} --filter dsbf >> {out}; }}
 dedup 2> first; echo $? > codes
 mount -o remount,size=64m small
 dedup 2> second; echo $? >> codes

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     """What the examples take for granted: the command, the file of Monday, the modules."""
     command = tmp_path / "bin" / "anabranch"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}:$PYTHONPATH" exec {sys.executable} -P -m crawler "$@"\n')
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}:$PYTHONPATH" exec {sys.executable} -P -m anabranch "$@"\n')
     command.chmod(0o755)
     (tmp_path / "monday.txt").write_text("http://a.example/\nhttp://a.example/1\nhttp://a.example/\n")
     for name, text in MODULES.items():

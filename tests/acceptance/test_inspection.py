@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from frontier.embedding.job import EmbeddedJob
-from frontier.models import Candidate
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.models import Candidate
 from tests.acceptance.command import Ended, anabranch, start
 from tests.acceptance.scrapycrawl import crawl, frontier
 from tests.acceptance.scrapycrawl import start as start_scrapy

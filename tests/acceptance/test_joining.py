@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 def crawl(place: Path, *arguments: str) -> Ended:
     ended = subprocess.run(
-        [sys.executable, "-m", "crawler", "crawl", *arguments],
+        [sys.executable, "-m", "anabranch", "crawl", *arguments],
         check=False, cwd=place, env=environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return Ended(code=ended.returncode, out=ended.stdout, err=ended.stderr)

@@ -253,7 +253,7 @@ async def test_a_terminal_that_has_gone_ends_a_crawl_in_order(tmp_path, slow_web
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-c", "import os, sys; os.login_tty(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])", str(its)),
-        *(sys.executable, "-m", "crawler", *map(str, crawl_of(tmp_path, slow_web))),
+        *(sys.executable, "-m", "anabranch", *map(str, crawl_of(tmp_path, slow_web))),
         cwd=tmp_path,
         env=environment(),
         pass_fds=(its,),
@@ -266,7 +266,7 @@ async def test_a_terminal_that_has_gone_ends_a_crawl_in_order(tmp_path, slow_web
 
 async def test_nohup_keeps_a_crawl_running(tmp_path, slow_web):
     """A SIGHUP that was ignored when it was started stays ignored."""
-    command = ["nohup", sys.executable, "-m", "crawler", *map(str, crawl_of(tmp_path, slow_web))]
+    command = ["nohup", sys.executable, "-m", "anabranch", *map(str, crawl_of(tmp_path, slow_web))]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=tmp_path,
@@ -318,7 +318,7 @@ async def test_a_sigterm_after_the_summary_does_not_take_the_place_of_the_exit_c
 async def test_no_stream_that_is_closed_or_full_breaks_a_crawl(tmp_path, slow_web, closed):
     """The job's files are whole: none of them became the standard error of the process."""
     arguments = " ".join(map(str, crawl_of(tmp_path, slow_web, "-vv", "--limit", "30")))
-    shell = f"set -o pipefail; {sys.executable} -m crawler {arguments} {closed}"
+    shell = f"set -o pipefail; {sys.executable} -m anabranch {arguments} {closed}"
     process = await asyncio.create_subprocess_exec("bash", "-c", shell, cwd=tmp_path, env=environment())
     assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
     assert len(crawl_log(tmp_path / "job")) == 30

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from typer.testing import CliRunner
 
-from crawler.cli.app import app
+from anabranch.crawler.cli.app import app
 from tests.acceptance.command import REPOSITORY, anabranch, write_order
 
 TEXT = (REPOSITORY / "docs" / "operating.md").read_text(encoding="utf-8")

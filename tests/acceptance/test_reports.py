@@ -4,8 +4,8 @@ import asyncio
 import json
 from collections import Counter
 
-from crawler.operating.control import ask
-from crawler.reporting.reports.catalogue import REPORTS
+from anabranch.crawler.operating.control import ask
+from anabranch.crawler.reporting.reports.catalogue import REPORTS
 from tests.acceptance.command import anabranch, ended, start, write_order
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb

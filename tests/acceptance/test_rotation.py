@@ -142,7 +142,7 @@ async def test_logs_that_are_removed_take_no_count_with_them(tmp_path: Path, web
 async def test_a_daemon_reopens_its_logs_in_all_processes(tmp_path: Path, web: SmallWeb, number, processes) -> None:
     """Also while it fetches nothing: what was removed must not hold its room on the disk."""
     job = Job(tmp_path, web)
-    command = [sys.executable, "-m", "crawler", *map(str, job.crawl), "--processes", str(processes)]
+    command = [sys.executable, "-m", "anabranch", *map(str, job.crawl), "--processes", str(processes)]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=tmp_path, env=environment(), start_new_session=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.orders.scope import ScopeSection
-from crawler.scope.opening import open_scope
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.scope.opening import open_scope
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, start, write_order
 from tests.site.page import Host, Page, Web, file, go
@@ -149,7 +149,7 @@ async def test_a_function_that_is_not_there_is_one_line_before_anything_begins(t
 
 
 FAILING = """
-from crawler.chain import Step
+from anabranch.crawler.chain import Step
 
 
 def rule(target):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from crawler.lab.filters.redis_servers import RedisServer
-from dedup.leaves.redis import _HASHES
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.dedup.leaves.redis import _HASHES
 from tests.acceptance.command import REPOSITORY, Ended, anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.redis_server import redis_servers
 from tests.site.oracle import expected

@@ -143,7 +143,7 @@ def start_crawl(campaign: Campaign, url: str, job: Path) -> subprocess.Popen[byt
         options["--policy"] = campaign.policy
     flat = [word for pair in options.items() for word in pair]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-m", "crawler", "crawl", url, "--allow-private", *flat]
+    command = [sys.executable, "-m", "anabranch", "crawl", url, "--allow-private", *flat]
     log = job.parent / "crawl.out"
     with log.open("ab") as out:
         return subprocess.Popen(command, stdout=out, stderr=out, env=environment)

@@ -10,12 +10,12 @@ from typing import Protocol, Self
 import numpy as np
 import pytest
 
-from dedup.dsbf.filter import Dsbf
-from dedup.errors import FilterClosed
-from dedup.exact.index import ExactIndex
-from dedup.modes import UniqParameters
-from dedup.smm.store import Smm
-from dedup.uniq import UniqFilter
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.errors import FilterClosed
+from anabranch.dedup.exact.index import ExactIndex
+from anabranch.dedup.modes import UniqParameters
+from anabranch.dedup.smm.store import Smm
+from anabranch.dedup.uniq import UniqFilter
 
 
 class Filter(Protocol):

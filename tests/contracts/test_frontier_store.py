@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from frontier.models import FRONT, NORMAL, WAITING, Head, OutcomeKind, UrlRecord, UrlState
-from frontier.stores.base import Counters, EndedRecord, FrontierStore, QueueFacts
-from frontier.stores.messages import Ended, HeadsRead, Moved
+from anabranch.frontier.models import FRONT, NORMAL, WAITING, Head, OutcomeKind, UrlRecord, UrlState
+from anabranch.frontier.stores.base import Counters, EndedRecord, FrontierStore, QueueFacts
+from anabranch.frontier.stores.messages import Ended, HeadsRead, Moved
 from tests.frontier.stores.rows import (
     A_LANE,
     KINDS,

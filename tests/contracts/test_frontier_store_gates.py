@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from frontier.models import Row
-from frontier.stores.base import Counters
-from frontier.stores.messages import Announced, GateRead, GatesRead, LaneId, LaneRow, LeftGate, Moved, Standing
-from frontier.turns import turn_of
+from anabranch.frontier.models import Row
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.messages import (
+    Announced,
+    GateRead,
+    GatesRead,
+    LaneId,
+    LaneRow,
+    LeftGate,
+    Moved,
+    Standing,
+)
+from anabranch.frontier.turns import turn_of
 from tests.frontier.stores.rows import (
     A_LANE,
     KINDS,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import FormatMismatch, StoreInUse
-from frontier.models import FRONT, OutcomeKind
-from frontier.stores.base import Counters
-from frontier.stores.messages import Ended, LeftGate, Moved, Standing
-from frontier.turns import turn_of
+from anabranch.frontier.errors import FormatMismatch, StoreInUse
+from anabranch.frontier.models import FRONT, OutcomeKind
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.messages import Ended, LeftGate, Moved, Standing
+from anabranch.frontier.turns import turn_of
 from tests.frontier.stores.rows import (
     A_LANE,
     IDENTITY,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from frontier.models import FRONT, NORMAL, OutcomeKind, Row
-from frontier.stores.messages import (
+from anabranch.frontier.models import FRONT, NORMAL, OutcomeKind, Row
+from anabranch.frontier.stores.messages import (
     Answer,
     Ended,
     GatesRead,
@@ -23,7 +23,7 @@ from frontier.stores.messages import (
     RetriesRead,
     Standing,
 )
-from frontier.turns import Turn, turn_of
+from anabranch.frontier.turns import Turn, turn_of
 from tests.frontier.stores.rows import (
     KINDS,
     NOW_S,

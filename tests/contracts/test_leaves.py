@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dedup.batch import Fingerprints, IntArray
-from dedup.fingerprint import fingerprint, fingerprints
-from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.base import Leaves
-from dedup.leaves.redis import RedisServers
-from dedup.leaves.remote import RedisLeaves
-from dedup.leaves.room import FileRoom
+from anabranch.dedup.batch import Fingerprints, IntArray
+from anabranch.dedup.fingerprint import fingerprint, fingerprints
+from anabranch.dedup.leaves.arena import ArenaLeaves
+from anabranch.dedup.leaves.base import Leaves
+from anabranch.dedup.leaves.redis import RedisServers
+from anabranch.dedup.leaves.remote import RedisLeaves
+from anabranch.dedup.leaves.room import FileRoom
 from tests.redis_server import redis_servers
 
 M, K = 256, 3

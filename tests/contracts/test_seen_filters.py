@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dedup.uniq import UniqFilter, UniqParameters
-from frontier.filters import DedupFilter
-from frontier.seen import ExactFilter, SeenFilter
-from frontier.sharing import BesideShared, SharedFilter, open_shared
+from anabranch.dedup.uniq import UniqFilter, UniqParameters
+from anabranch.frontier.filters import DedupFilter
+from anabranch.frontier.seen import ExactFilter, SeenFilter
+from anabranch.frontier.sharing import BesideShared, SharedFilter, open_shared
 from tests.redis_server import redis_servers
 
 SMALL = UniqParameters(levels=(1, 1), expected=1000, leaf_bits=1 << 14)

@@ -9,16 +9,16 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.fetching.bodies import Body
-from crawler.fetching.response import Cut, Response
-from crawler.jobs.journal import Entry, Journal, Sink
-from crawler.outcomes.failures import FetchError
-from crawler.visit import Ending, Visit
-from frontier.aio import AsyncFrontier
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.models import Candidate, GateKey, Lease, QueueKey
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.crawler.fetching.bodies import Body
+from anabranch.crawler.fetching.response import Cut, Response
+from anabranch.crawler.jobs.journal import Entry, Journal, Sink
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.models import Candidate, GateKey, Lease, QueueKey
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 
 #: 2026-01-01T00:00:00Z.
 START_S = 1_767_225_600.0

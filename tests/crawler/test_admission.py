@@ -4,16 +4,16 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from crawler.admission import host_quotas, open_admission
-from crawler.orders.limits import LimitsSection
-from crawler.orders.order import CrawlOrder
-from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.outcomes.errors import StorageError
-from crawler.outcomes.status import FetchStatus
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.scope.quotas import OverQuota
-from frontier.models import Candidate
+from anabranch.crawler.admission import host_quotas, open_admission
+from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.scope import ScopeSection, UrlsSection
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.scope.quotas import OverQuota
+from anabranch.frontier.models import Candidate
 from tests.crawler.builder import END_S, START_S, memory_frontier
 from tests.crawler.reporting.test_accounts import Entry
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from crawler.allocation import GIVE_BACK_BYTES, _is_glibc
+from anabranch.crawler.allocation import GIVE_BACK_BYTES, _is_glibc
 
 #: Frees a large block, after which glibc would keep such blocks for itself; then takes and frees many, beside one that stays.
 _PROGRAM = """
 import sys
-from crawler.allocation import give_back_early
+from anabranch.crawler.allocation import give_back_early
 if sys.argv[1] == "early":
     assert give_back_early()
 from tests.site.memory import anonymous_bytes
@@ -33,7 +33,7 @@ print(before - anonymous_bytes(os.getpid()))
 #: Leaves free blocks between blocks in use, none of them large.
 _SCATTERED = """
 import sys
-from crawler.allocation import give_back_now
+from anabranch.crawler.allocation import give_back_now
 from tests.site.memory import anonymous_bytes
 import os
 blocks = [bytearray(b"x") * 20_000 for _ in range(1000)]
@@ -49,7 +49,7 @@ print(before - anonymous_bytes(os.getpid()))
 #: Takes and frees what reading a page does, over and over, as blocks that are not mapped.
 _TAKEN_AGAIN = """
 import resource, sys
-from crawler.allocation import give_back_early
+from anabranch.crawler.allocation import give_back_early
 if sys.argv[1] == "early":
     assert give_back_early()
 for _ in range(200):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crawler.chain import Step, chain_of, run_chain
-from crawler.reporting.statistics import WorkerBoard
+from anabranch.crawler.chain import Step, chain_of, run_chain
+from anabranch.crawler.reporting.statistics import WorkerBoard
 from tests.crawler.builder import visit
 
 

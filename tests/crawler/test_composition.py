@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler import composition
-from crawler.composition import Run, open_parts
-from crawler.jobs.job import JobFolder
-from crawler.jobs.writing import open_writing
-from crawler.operating.course import Course
-from crawler.operating.limits import Limits
-from crawler.orders.order import CrawlOrder
-from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler import composition
+from anabranch.crawler.composition import Run, open_parts
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.writing import open_writing
+from anabranch.crawler.operating.course import Course
+from anabranch.crawler.operating.limits import Limits
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.reporting.statistics import CrawlStatistics, WorkerBoard
 from tests.crawler.builder import clock, settle, until
 
 

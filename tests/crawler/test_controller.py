@@ -10,23 +10,23 @@ from itertools import pairwise
 
 import pytest
 
-from crawler import composition
-from crawler.controller import CrawlController, Outside
-from crawler.fetching.fetcher import Fetcher
-from crawler.jobs import writing
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Journal
-from crawler.jobs.opening import open_job
-from crawler.jobs.seeds import Seed
-from crawler.operating.control import ask
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import CrawlerError, JobUnfinished, JournalFull
-from crawler.outcomes.exits import ExitCode
-from crawler.outcomes.failures import RETRY_WAITS_S, BodyBroken
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
-from frontier.models import GateKey, WaitsFor
+from anabranch.crawler import composition
+from anabranch.crawler.controller import CrawlController, Outside
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.jobs import writing
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import Journal
+from anabranch.crawler.jobs.opening import open_job
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.operating.control import ask
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import CrawlerError, JobUnfinished, JournalFull
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.failures import RETRY_WAITS_S, BodyBroken
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
+from anabranch.frontier.models import GateKey, WaitsFor
 from tests.crawler.archiving.exchanges import read_by_warcio, warcs
 from tests.crawler.builder import settle, timers_set, until
 from tests.site.dns_server import DnsServer

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from crawler.loops import LoopName, loop_factory
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.loops import LoopName, loop_factory
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawler.remembering import SHORT_CHARS, remembered
+from anabranch.crawler.remembering import SHORT_CHARS, remembered
 
 
 def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crawler.outcomes.failures import ConnectFailed, RobotsUnavailable
-from crawler.visit import Ending
+from anabranch.crawler.outcomes.failures import ConnectFailed, RobotsUnavailable
+from anabranch.crawler.visit import Ending
 from tests.crawler.builder import END_S, START_S, response, visit
 
 TIMED = ConnectFailed("refused").timed(START_S, END_S)

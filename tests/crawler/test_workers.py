@@ -5,18 +5,18 @@ import asyncio
 import pytest
 import structlog
 
-from crawler.chain import Step
-from crawler.jobs.journal import Journal, LineFile
-from crawler.outcomes.errors import DiskFull, JournalFailed
-from crawler.outcomes.failures import Unfetchable
-from crawler.processors.disposition import Disposition
-from crawler.processors.recorder import Recorder
-from crawler.reporting.statistics import CrawlStatistics, WorkerBoard
-from crawler.visit import Ending
-from crawler.workers import PageLimit, WorkerPool
-from frontier.errors import FrontierError, StoreUnavailable
-from frontier.models import OutcomeKind
-from frontier.scheduling.gates import Politeness
+from anabranch.crawler.chain import Step
+from anabranch.crawler.jobs.journal import Journal, LineFile
+from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed
+from anabranch.crawler.outcomes.failures import Unfetchable
+from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.recorder import Recorder
+from anabranch.crawler.reporting.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.visit import Ending
+from anabranch.crawler.workers import PageLimit, WorkerPool
+from anabranch.frontier.errors import FrontierError, StoreUnavailable
+from anabranch.frontier.models import OutcomeKind
+from anabranch.frontier.scheduling.gates import Politeness
 from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
 
 #: What Python says where memory or threads are short.

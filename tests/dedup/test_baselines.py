@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup import baselines
-from dedup.baselines import (
+from anabranch.dedup import baselines
+from anabranch.dedup.baselines import (
     WORD_SOURCES,
     BitmapHashTable,
     ClassicBloom,
@@ -16,8 +16,8 @@ from dedup.baselines import (
     hash_words,
     host_of,
 )
-from dedup.errors import BadParameters, FilterClosed, StoreFull
-from dedup.smm.pagetable import PAGE_BYTES
+from anabranch.dedup.errors import BadParameters, FilterClosed, StoreFull
+from anabranch.dedup.smm.pagetable import PAGE_BYTES
 
 PUBLISHED_URLS = 75_012
 

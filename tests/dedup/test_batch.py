@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.batch import first_of_each
+from anabranch.dedup.batch import first_of_each
 
 
 @given(st.lists(st.integers(0, 5)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dedup.uniq import UniqFilter, UniqParameters
+from anabranch.dedup.uniq import UniqFilter, UniqParameters
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = "UniqParameters(mode=sys.argv[3], levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)"
@@ -16,7 +16,7 @@ PARAMETERS = "UniqParameters(mode=sys.argv[3], levels=(1, 2), expected=2000, fal
 MARKER = f"""
 import sys
 from pathlib import Path
-from dedup import UniqFilter, UniqParameters
+from anabranch.dedup import UniqFilter, UniqParameters
 uniq = UniqFilter.open(Path(sys.argv[1]), {PARAMETERS})
 for start in range(int(sys.argv[2]), 10**9, 50):
     uniq.mark([b"%d" % i for i in range(start, start + 50)])
@@ -28,7 +28,7 @@ for start in range(int(sys.argv[2]), 10**9, 50):
 LOG_FILLER = """
 import resource, signal, sys
 from pathlib import Path
-from dedup import Dsbf, DsbfParameters, StoreFull
+from anabranch.dedup import Dsbf, DsbfParameters, StoreFull
 dsbf = Dsbf.open(Path(sys.argv[1]), DsbfParameters(expected=100_000, false_positive=0.01, leaf_bits=1 << 20))
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
 done = 0
@@ -52,7 +52,7 @@ assert not again.unseen([b"%d" % i for i in range(done + 1000)]).any()
 DISK_FILLER = """
 import sys
 from pathlib import Path
-from dedup import Smm, StoreFull
+from anabranch.dedup import Smm, StoreFull
 folder = Path(sys.argv[1])
 (folder / "ballast").write_bytes(bytes(200_000))
 smm, done = Smm.open(folder / "s"), 0

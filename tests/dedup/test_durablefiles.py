@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.durablefiles import FolderLock, replace_file, telling_full, write_all, write_file
-from dedup.errors import DedupError, FilterInUse, StoreFull
+from anabranch.dedup.durablefiles import FolderLock, replace_file, telling_full, write_all, write_file
+from anabranch.dedup.errors import DedupError, FilterInUse, StoreFull
 
 
 def test_replacing_leaves_the_new_text_and_no_temporary_file(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_failed_replacement_keeps_the_old_text(tmp_path: Path, monkeypatch: py
 
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    monkeypatch.setattr("dedup.durablefiles.sync_file", fail)
+    monkeypatch.setattr("anabranch.dedup.durablefiles.sync_file", fail)
     with pytest.raises(StoreFull):
         replace_file(path, b"new")
     assert path.read_bytes() == b"old"
@@ -66,7 +66,7 @@ def test_files_are_synced_with_what_the_system_has(
     called: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: called.append("fsync"))
     monkeypatch.setattr(os, "fdatasync", lambda fd: called.append("fdatasync"))
-    monkeypatch.delattr("dedup.durablefiles.fcntl.F_FULLFSYNC", raising=False)
+    monkeypatch.delattr("anabranch.dedup.durablefiles.fcntl.F_FULLFSYNC", raising=False)
     if missing != "nothing":
         monkeypatch.delattr(os, missing)
     write_file(tmp_path / "a", b"x")
@@ -76,8 +76,8 @@ def test_files_are_synced_with_what_the_system_has(
 def test_macos_files_are_synced_down_to_the_medium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where F_FULLFSYNC exists, it is used: fsync does not empty the drive's cache there."""
     called: list[int] = []
-    monkeypatch.setattr("dedup.durablefiles.fcntl.F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr("dedup.durablefiles.fcntl.fcntl", lambda fd, command: called.append(command))
+    monkeypatch.setattr("anabranch.dedup.durablefiles.fcntl.F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr("anabranch.dedup.durablefiles.fcntl.fcntl", lambda fd, command: called.append(command))
     write_file(tmp_path / "a", b"x")
     assert called == [51]
 
@@ -98,6 +98,6 @@ def test_a_lock_that_the_system_refuses_is_an_oserror(tmp_path: Path, monkeypatc
     def refuse(fd: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "no locks")
 
-    monkeypatch.setattr("dedup.durablefiles.fcntl.flock", refuse)
+    monkeypatch.setattr("anabranch.dedup.durablefiles.fcntl.flock", refuse)
     with pytest.raises(OSError, match="no locks"):
         FolderLock(tmp_path)

@@ -3,7 +3,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.fingerprint import (
+from anabranch.dedup.fingerprint import (
     as_array,
     distinct,
     fingerprint,

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FormatMismatch
-from dedup.folderformat import NAME, Format, adopt, complete, differences
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.folderformat import NAME, Format, adopt, complete, differences
 
 WANTED = Format(magic="test thing", version=1, parameters={"levels": [1, 3], "name": "x"})
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dedup.errors import BadParameters, FilterInUse, FormatMismatch
-from dedup.linefilters import CHOICES, Choice, Contradiction, NoSuchChoice, open_filter, open_shared
-from dedup.uniq import UniqFilter
+from anabranch.dedup.errors import BadParameters, FilterInUse, FormatMismatch
+from anabranch.dedup.linefilters import CHOICES, Choice, Contradiction, NoSuchChoice, open_filter, open_shared
+from anabranch.dedup.uniq import UniqFilter
 
 #: Small ones, and nothing at its default.
 CHOSEN: dict[str, Choice] = {

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FormatMismatch
-from dedup.losses import LossCount
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.losses import LossCount
 
 
 def test_a_step_is_due_after_a_thousand_keys_or_a_64th(tmp_path: Path) -> None:

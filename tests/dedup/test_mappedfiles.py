@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup import mappedfiles
-from dedup.errors import FormatMismatch, StoreFull
-from dedup.mappedfiles import MappedFiles, MappedPlaces
+from anabranch.dedup import mappedfiles
+from anabranch.dedup.errors import FormatMismatch, StoreFull
+from anabranch.dedup.mappedfiles import MappedFiles, MappedPlaces
 
 PAGE = mmap.PAGESIZE
 

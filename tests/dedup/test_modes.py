@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import BadParameters, FormatMismatch
-from dedup.modes import MODES, UniqParameters, recorded
-from dedup.smm.fileindex import levels_for
-from dedup.uniq import UniqFilter
+from anabranch.dedup.errors import BadParameters, FormatMismatch
+from anabranch.dedup.modes import MODES, UniqParameters, recorded
+from anabranch.dedup.smm.fileindex import levels_for
+from anabranch.dedup.uniq import UniqFilter
 
 SMALL = UniqParameters(levels=(1, 1), expected=1000, false_positive=0.01, leaf_bits=1 << 12)
 

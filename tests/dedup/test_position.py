@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup import FormatMismatch, UniqFilter, UniqParameters
-from dedup.modes import MODES
+from anabranch.dedup import FormatMismatch, UniqFilter, UniqParameters
+from anabranch.dedup.modes import MODES
 
 SMALL = UniqParameters(mode="dsbf", levels=(1, 1), expected=5000, false_positive=0.01, leaf_bits=1 << 13)
 
@@ -82,7 +82,9 @@ def test_a_sync_that_fails_does_not_stand_for_anything(tmp_path: Path, monkeypat
     with UniqFilter.open(tmp_path / "u", SMALL) as seen:
         seen.mark([b"a"])
         with monkeypatch.context() as patch:
-            patch.setattr("dedup.leaves.log.LeafLogs.sync", lambda self: (_ for _ in ()).throw(OSError("broken")))
+            patch.setattr(
+                "anabranch.dedup.leaves.log.LeafLogs.sync", lambda self: (_ for _ in ()).throw(OSError("broken"))
+            )
             with pytest.raises(OSError, match="broken"):
                 seen.sync()
         assert seen.position() == ""

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import BadParameters
-from dedup.registered import imported
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.registered import imported
 
 
 def test_a_function_is_imported_by_its_name() -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup import stream
-from dedup.batch import BoolArray
-from dedup.stream import Cadence, Lines, LineUniq, Output, OutputFailed, ReaderGone, pieces
+from anabranch.dedup import stream
+from anabranch.dedup.batch import BoolArray
+from anabranch.dedup.stream import Cadence, Lines, LineUniq, Output, OutputFailed, ReaderGone, pieces
 
 #: Few letters, so that lines repeat, and every byte that has a meaning.
 TEXT = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r", b"\r\n", b"\xff", b"\0"])).map(b"".join)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup import (
+from anabranch.dedup import (
     BadParameters,
     FilterInUse,
     FormatMismatch,
@@ -23,8 +23,8 @@ from dedup import (
     UniqParameters,
     uniq,
 )
-from dedup.modes import MODES
-from dedup.smm import store
+from anabranch.dedup.modes import MODES
+from anabranch.dedup.smm import store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +36,7 @@ SMALL = UniqParameters(levels=(1, 1), expected=5000, false_positive=0.01, leaf_b
 ADDER = """
 import sys
 from pathlib import Path
-from dedup import UniqFilter, UniqParameters
+from anabranch.dedup import UniqFilter, UniqParameters
 print("ready", flush=True)
 sys.stdin.readline()
 with UniqFilter.open(Path(sys.argv[1]), UniqParameters(mode="smm", levels=(1, 2))) as seen:
@@ -168,7 +168,7 @@ def test_an_addition_hashes_each_key_once(tmp_path: Path, monkeypatch: pytest.Mo
         addresses, fingerprints = store.Smm.addresses, uniq.fingerprints
         monkeypatch.setattr(store.Smm, "addresses", lambda s, k: (hashed.append(len(k)), addresses(s, k))[1])
         monkeypatch.setattr(uniq, "fingerprints", lambda k: (hashed.append(len(k)), fingerprints(k))[1])
-        for module in ("dedup.dsbf.filter", "dedup.exact.index"):
+        for module in ("anabranch.dedup.dsbf.filter", "anabranch.dedup.exact.index"):
             monkeypatch.setattr(f"{module}.fingerprints", lambda k: pytest.fail("hashed again"))
         assert seen.add(keys(0, 10)).all()
         assert hashed == [10, 10]
@@ -403,7 +403,7 @@ def test_a_closing_that_cannot_sync_lets_go_of_the_files(tmp_path: Path, monkeyp
     uniq.sync()
     uniq.mark(keys(10, 20))
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.leaves.log.LeafLogs.sync", lambda self: (_ for _ in ()).throw(OSError("broken")))
+        patch.setattr("anabranch.dedup.leaves.log.LeafLogs.sync", lambda self: (_ for _ in ()).throw(OSError("broken")))
         with pytest.raises(OSError, match="broken"):
             uniq.close()
     with UniqFilter.open(tmp_path / "u", SMALL) as again:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup import StoreFull, UniqFilter, UniqParameters
-from dedup.young import SLICE, YoungFilter
+from anabranch.dedup import StoreFull, UniqFilter, UniqParameters
+from anabranch.dedup.young import SLICE, YoungFilter
 
 #: The SMM has so few bits that it alone errs at once; the index behind it does not.
 EXACT = UniqParameters(mode="exact", levels=(1, 1), expected=1000)

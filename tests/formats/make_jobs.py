@@ -65,8 +65,8 @@ JOBS = {
 _EMBEDDING = """
 import asyncio, sys, time
 from pathlib import Path
-from frontier import Candidate, Outcome, OutcomeKind
-from frontier.embedding.aio import open_job
+from anabranch.frontier import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.embedding.aio import open_job
 
 async def main():
     async with open_job(Path("embedded"), {"policy": "surt", "min_delay": 0, "max_delay": 0}) as frontier:
@@ -88,12 +88,18 @@ def make(checkout: Path, to: Path) -> None:
         for name, (more, arguments) in JOBS.items():
             hosts = "\n".join(f'"{host}" = "127.0.0.1:{port}"' for host in HOSTS)
             (place / "order.toml").write_text(_ORDER.format(more=more, hosts=hosts))
-            command = ["-m", "crawler", "crawl", *SEEDS, "-c", "order.toml", "--job", name, *arguments]
+            command = ["-m", _program(checkout), "crawl", *SEEDS, "-c", "order.toml", "--job", name, *arguments]
             _run(checkout, place, *command)
             _pack(place / name, to / f"{name}.tar.xz", port)
         _run(checkout, place, "-c", _EMBEDDING, *SEEDS)
         _pack(place / "embedded", to / "embedded.tar.xz", port)
-        _run(checkout, place, "-m", "crawler", "frontier", "dump", "./stopped-surt", "-o", str(to / "dump.jsonl"))
+        dump = ("frontier", "dump", "./stopped-surt", "-o", str(to / "dump.jsonl"))
+        _run(checkout, place, "-m", _program(checkout), *dump)
+
+
+def _program(checkout: Path) -> str:
+    """The module that is the command: before there was the package `anabranch` it was `crawler`."""
+    return "anabranch" if (checkout / "anabranch").exists() else "crawler"
 
 
 def _run(checkout: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

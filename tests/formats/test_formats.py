@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder
-from frontier.embedding.folder import FORMAT_FILE, VERSION
-from frontier.stores.opening import FORMAT
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.frontier.embedding.folder import FORMAT_FILE, VERSION
+from anabranch.frontier.stores.opening import FORMAT
 from tests.acceptance.command import environment
 from tests.formats.make_jobs import unpack
 from tests.formats.site import SEEDS, URLS, served
@@ -35,7 +35,7 @@ def port() -> Iterator[int]:
 def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         check=False,
-        args=[sys.executable, "-m", "crawler", *arguments],
+        args=[sys.executable, "-m", "anabranch", *arguments],
         cwd=place,
         env=environment(),
         capture_output=True,
@@ -83,7 +83,7 @@ def test_a_job_of_an_older_format_is_looked_at_and_gone_on_with(archive: Path, p
 @pytest.mark.parametrize("archive", EMBEDDED, ids=str)
 def test_a_host_program_goes_on_with_its_job_of_an_older_format(archive: Path, tmp_path: Path) -> None:
     """The queues of hosts with a comma leave those that they shared."""
-    from frontier.embedding.job import EmbeddedJob
+    from anabranch.frontier.embedding.job import EmbeddedJob
 
     unpack(archive, tmp_path / "job", 80)
     job = EmbeddedJob(tmp_path / "job", {"policy": "surt", "min_delay": 0, "max_delay": 0})

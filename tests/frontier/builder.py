@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frontier import composition
-from frontier.checkpoints import Checkpoints, catch_up
-from frontier.core import Frontier
-from frontier.errors import StoreUnavailable
-from frontier.intake import Intake
-from frontier.models import (
+from anabranch.frontier import composition
+from anabranch.frontier.checkpoints import Checkpoints, catch_up
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.intake import Intake
+from anabranch.frontier.models import (
     Candidate,
     GateKey,
     Head,
@@ -25,18 +25,18 @@ from frontier.models import (
     Verdict,
     WaitsFor,
 )
-from frontier.order import FrontierOrder
-from frontier.parts import Parts
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.groups import parse_group
-from frontier.scheduling.gatelines import Line
-from frontier.scheduling.gates import Politeness
-from frontier.scheduling.schedule import Schedule
-from frontier.seen import ExactFilter, SeenFilter
-from frontier.stores.base import Opening
-from frontier.stores.memory import MemoryStore
-from frontier.stores.messages import Answer, Batch, LaneId, StoreFailed, Synced
-from frontier.turns import Turn
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.groups import parse_group
+from anabranch.frontier.scheduling.gatelines import Line
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.seen import ExactFilter, SeenFilter
+from anabranch.frontier.stores.base import Opening
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.messages import Answer, Batch, LaneId, StoreFailed, Synced
+from anabranch.frontier.turns import Turn
 from tests.frontier.ledger import PolitenessLedger
 
 START_S = 1_000_000.0

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from frontier.stores.base import FrontierStore
-from frontier.stores.messages import Answer, Batch
+from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.stores.messages import Answer, Batch
 
 
 class LateStore:

@@ -18,9 +18,9 @@ import math
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
-from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 
 #: Times pass through databases and sums: differences below this are no impoliteness.
 SLACK_S = 1e-6

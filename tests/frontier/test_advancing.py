@@ -2,9 +2,9 @@
 
 import pytest
 
-from frontier.core import Frontier
-from frontier.models import NORMAL, Candidate, OutcomeKind
-from frontier.stores.memory import MemoryStore
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import NORMAL, Candidate, OutcomeKind
+from anabranch.frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, Rig, build, pages
 
 URLS = pages("a.test", 12)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from frontier.aio import AsyncFrontier, Drained
-from frontier.core import Frontier
-from frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
-from frontier.models import GateKey, Lease, Outcome, OutcomeKind, QueueKey
-from frontier.operating.steps import Steps, asked
-from frontier.policies.budgets import Budgets
-from frontier.scheduling.gates import Politeness
-from frontier.seen import SeenFilter
-from frontier.stores.memory import MemoryStore
-from frontier.stores.messages import Answer, StoreFailed, Troubled
+from anabranch.frontier.aio import AsyncFrontier, Drained
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
+from anabranch.frontier.models import GateKey, Lease, Outcome, OutcomeKind, QueueKey
+from anabranch.frontier.operating.steps import Steps, asked
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.messages import Answer, StoreFailed, Troubled
 from tests.frontier.builder import (
     HASTE,
     START_S,

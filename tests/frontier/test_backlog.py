@@ -1,7 +1,7 @@
 """What was said and is not durable yet."""
 
-from frontier.backlog import MAX_BYTES, MAX_ROWS, Backlog
-from frontier.stores.messages import Batch
+from anabranch.frontier.backlog import MAX_BYTES, MAX_ROWS, Backlog
+from anabranch.frontier.stores.messages import Batch
 from tests.frontier.builder import row
 
 

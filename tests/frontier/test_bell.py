@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from frontier.bell import Alarm, Bell
+from anabranch.frontier.bell import Alarm, Bell
 
 
 async def settle() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from frontier.backlog import Waiting
-from frontier.errors import PolicyError, StoreUnavailable
-from frontier.models import GateKey, Outcome, OutcomeKind
-from frontier.stores.messages import RetriesRead, StoreFailed, Synced, Troubled
+from anabranch.frontier.backlog import Waiting
+from anabranch.frontier.errors import PolicyError, StoreUnavailable
+from anabranch.frontier.models import GateKey, Outcome, OutcomeKind
+from anabranch.frontier.stores.messages import RetriesRead, StoreFailed, Synced, Troubled
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, candidates, pages
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from crawler.outcomes.errors import DiskFull
-from frontier.cancellation import or_closed, to_the_end
+from anabranch.crawler.outcomes.errors import DiskFull
+from anabranch.frontier.cancellation import or_closed, to_the_end
 from tests.crawler.builder import settle
 
 

@@ -18,12 +18,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dedup import UniqFilter, UniqParameters
-from frontier import checkpoints
-from frontier.checkpoints import Checkpoints, catch_up, remark_from
-from frontier.errors import FormatMismatch, StoreFull, StoreUnavailable
-from frontier.seen import ExactFilter
-from frontier.stores.base import Counters, Opening
+from anabranch.dedup import UniqFilter, UniqParameters
+from anabranch.frontier import checkpoints
+from anabranch.frontier.checkpoints import Checkpoints, catch_up, remark_from
+from anabranch.frontier.errors import FormatMismatch, StoreFull, StoreUnavailable
+from anabranch.frontier.seen import ExactFilter
+from anabranch.frontier.stores.base import Counters, Opening
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Few files to sync, and false drops too rare for these tests.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.clocks import never_back, steady_clock
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.models import Candidate, Outcome, OutcomeKind
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.clocks import never_back, steady_clock
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Politeness
 
 HOUR_S = 3600.0
 START_S = 1_000_000.0

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dedup.uniq import UniqParameters
-from dedup.young import YoungFilter
-from frontier.composition import DedupFilter, FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
-from frontier.models import (
+from anabranch.dedup.uniq import UniqParameters
+from anabranch.dedup.young import YoungFilter
+from anabranch.frontier.composition import DedupFilter, FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
+from anabranch.frontier.models import (
     LATER,
     NEW,
     SEEN,
@@ -30,13 +30,13 @@ from frontier.models import (
     VerdictKind,
     WaitsFor,
 )
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.budgets import Budgets
-from frontier.policies.sheets import Override, Settings
-from frontier.scheduling.gates import Politeness
-from frontier.seen import ExactFilter
-from frontier.stores.memory import MemoryStore
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.seen import ExactFilter
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.sql import SqlStore
 from tests.frontier.builder import HASTE, START_S, FakeClock, candidates, pages
 
 #: A small filter, so that opening it costs nothing.
@@ -254,7 +254,7 @@ def test_a_filter_knows_its_jobs_urls_whatever_its_age(
     ends: Callable[[Frontier], None], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A young filter writes nothing and one that grows up a part: the store, which has all, tells the next opening."""
-    monkeypatch.setattr("frontier.composition.YoungFilter", partial(YoungFilter, limit=200))
+    monkeypatch.setattr("anabranch.frontier.composition.YoungFilter", partial(YoungFilter, limit=200))
     known = candidates(*[f"http://a.test/{number}" for number in range(count)])
     frontier = opened(tmp_path)
     for start in range(0, count, 50):

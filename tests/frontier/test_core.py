@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontier.backlog import MAX_ROWS
-from frontier.errors import InvariantBroken, LeaseLost, PolicyError, StoreFull, StoreUnavailable
-from frontier.fingerprints import name_id
-from frontier.models import (
+from anabranch.frontier.backlog import MAX_ROWS
+from anabranch.frontier.errors import InvariantBroken, LeaseLost, PolicyError, StoreFull, StoreUnavailable
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import (
     BUSY,
     NEW,
     SEEN,
@@ -25,9 +25,9 @@ from frontier.models import (
     VerdictKind,
     WaitsFor,
 )
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.workqueues import LOW_WINDOW
-from frontier.seen import ExactFilter
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.workqueues import LOW_WINDOW
+from anabranch.frontier.seen import ExactFilter
 from tests.frontier.builder import (
     HASTE,
     START_S,

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from frontier.errors import PolicyError
-from frontier.models import NEW, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey, UrlState
-from frontier.policies.budgets import Budgets
-from frontier.scheduling.gates import Politeness
-from frontier.stores.messages import Standing
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import NEW, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey, UrlState
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.messages import Standing
 from tests.frontier.builder import HASTE, START_S, CountingStore, Rig, build, candidates, pages
 
 URL = "http://a.test/page0"

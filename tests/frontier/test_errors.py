@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from frontier.errors import StoreDamaged, StoreFull, StoreUnavailable, unwritable
+from anabranch.frontier.errors import StoreDamaged, StoreFull, StoreUnavailable, unwritable
 
 
 def test_a_file_that_cannot_be_written_is_a_full_disk() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dedup.uniq import UniqFilter, UniqParameters
-from frontier import composition
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.errors import FormatMismatch, StoreUnavailable
-from frontier.filters import PAIR_FILE, DedupFilter, Pair, keep_pair
-from frontier.seen import ExactFilter
-from frontier.stores.memory import MemoryStore
+from anabranch.dedup.uniq import UniqFilter, UniqParameters
+from anabranch.frontier import composition
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FormatMismatch, StoreUnavailable
+from anabranch.frontier.filters import PAIR_FILE, DedupFilter, Pair, keep_pair
+from anabranch.frontier.seen import ExactFilter
+from anabranch.frontier.stores.memory import MemoryStore
 from tests.frontier.builder import FakeClock, candidates
 from tests.frontier.test_composition import crash
 
@@ -139,7 +139,7 @@ def test_an_opening_that_breaks_off_between_the_two_notes_is_done_again(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as broken_off:
-        broken_off.setattr("frontier.filters.replace_file", broken)
+        broken_off.setattr("anabranch.frontier.filters.replace_file", broken)
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="Input/output error"):
                 opened(state)

@@ -5,7 +5,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontier.fingerprints import name_id, seen_fingerprint, seen_fingerprints
+from anabranch.frontier.fingerprints import name_id, seen_fingerprint, seen_fingerprints
 
 
 def test_a_fingerprint_is_the_low_half_of_xxh3_128() -> None:

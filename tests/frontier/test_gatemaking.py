@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from frontier.fingerprints import name_id
-from frontier.gatemaking import gate_maker
-from frontier.models import GateKey
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.groups import parse_group
-from frontier.policies.sheets import Override, Settings, Sheets
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gategroups import GateMaker
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.gatemaking import gate_maker
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.groups import parse_group
+from anabranch.frontier.policies.sheets import Override, Settings, Sheets
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gategroups import GateMaker
+from anabranch.frontier.scheduling.gates import Politeness
 
 USUAL = Politeness(delay_factor=2.0, min_delay_s=1.0, max_delay_s=5.0, slots=3)
 OF_GROUPS = Politeness(delay_factor=0.0, min_delay_s=7.0, max_delay_s=7.0, slots=2)

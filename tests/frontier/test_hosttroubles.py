@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from frontier.hosttroubles import asked_rest_s, told_by
-from frontier.models import HostTrouble
+from anabranch.frontier.hosttroubles import asked_rest_s, told_by
+from anabranch.frontier.models import HostTrouble
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 

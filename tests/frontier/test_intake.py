@@ -2,10 +2,10 @@
 
 import pytest
 
-from frontier import leftkeys
-from frontier.errors import PolicyError
-from frontier.fingerprints import name_id
-from frontier.models import (
+from anabranch.frontier import leftkeys
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import (
     FRONT,
     LATER,
     NEW,
@@ -18,8 +18,8 @@ from frontier.models import (
     Row,
     VerdictKind,
 )
-from frontier.policies.assignment import PolitenessScope
-from frontier.seen import ExactFilter
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.seen import ExactFilter
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, FullFilter, build, candidates, pages
 
 URL = "http://a.test/"

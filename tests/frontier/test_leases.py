@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from frontier.errors import LeaseLost
-from frontier.leases import MAX_PAGES, Leases
-from frontier.models import GateKey, Head, Lease, QueueKey
-from frontier.scheduling.gatelines import GateHeap, Line
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.turns import Turn
+from anabranch.frontier.errors import LeaseLost
+from anabranch.frontier.leases import MAX_PAGES, Leases
+from anabranch.frontier.models import GateKey, Head, Lease, QueueKey
+from anabranch.frontier.scheduling.gatelines import GateHeap, Line
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.workqueues import Lane, WorkQueue
+from anabranch.frontier.turns import Turn
 from tests.frontier.builder import row
 
 

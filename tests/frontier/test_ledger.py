@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 from tests.frontier.ledger import PolitenessLedger
 
 HOST, SISTER, OTHER = GateKey("a.test"), GateKey("b.test"), GateKey("c.test")

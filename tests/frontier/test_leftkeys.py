@@ -2,9 +2,9 @@
 
 import pytest
 
-from frontier import leftkeys
-from frontier.leftkeys import LeftKeys
-from frontier.models import NORMAL, Row
+from anabranch.frontier import leftkeys
+from anabranch.frontier.leftkeys import LeftKeys
+from anabranch.frontier.models import NORMAL, Row
 
 A, B, C, D = (f"http://{name}.test/".encode() for name in "abcd")
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from frontier.errors import StoreUnavailable
-from frontier.marking import SLICE, Marking
-from frontier.models import SEEN
-from frontier.operating.steps import flushed
-from frontier.seen import ExactFilter
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.marking import SLICE, Marking
+from anabranch.frontier.models import SEEN
+from anabranch.frontier.operating.steps import flushed
+from anabranch.frontier.seen import ExactFilter
 from tests.frontier.builder import DelayingStore, FullFilter, Rig, build, pages
 
 MANY = 10 * SLICE

@@ -26,12 +26,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dedup.uniq import UniqParameters
-from frontier import books, outbox
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.errors import LeaseLost
-from frontier.fingerprints import name_id
-from frontier.models import (
+from anabranch.dedup.uniq import UniqParameters
+from anabranch.frontier import books, outbox
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.errors import LeaseLost
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import (
     Candidate,
     GateKey,
     HostTrouble,
@@ -42,15 +42,15 @@ from frontier.models import (
     Verdict,
     VerdictKind,
 )
-from frontier.operating.audit import check_memory
-from frontier.policies.assignment import parse_policy
-from frontier.policies.budgets import Budgets
-from frontier.scheduling import gatelines, gatewindow, placement, retries, schedule, workqueues
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
-from frontier.stores.base import FrontierStore
-from frontier.stores.memory import MemoryStore
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.operating.audit import check_memory
+from anabranch.frontier.policies.assignment import parse_policy
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.scheduling import gatelines, gatewindow, placement, retries, schedule, workqueues
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.sql import SqlStore
 from tests import postgres_server
 from tests.frontier.builder import FakeClock
 from tests.frontier.late_store import LateStore

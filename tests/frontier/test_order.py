@@ -2,13 +2,13 @@
 
 import pytest
 
-from frontier.errors import PolicyError
-from frontier.order import FrontierOrder, check_numbers
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.budgets import Budgets
-from frontier.policies.groups import GroupRule
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.order import FrontierOrder, check_numbers
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.groups import GroupRule
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.models import GateKey
-from frontier.outbox import Outbox
-from frontier.scheduling.gatelines import GateHeap, Line
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.turns import Turn
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.scheduling.gatelines import GateHeap, Line
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.workqueues import Lane, WorkQueue
+from anabranch.frontier.turns import Turn
 from tests.frontier.builder import START_S, CountingStore, build
 
 

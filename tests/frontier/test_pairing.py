@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.errors import FormatMismatch
-from frontier.pairing import Pair, next_pair
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.pairing import Pair, next_pair
 
 
 @pytest.mark.parametrize(

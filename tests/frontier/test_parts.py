@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.errors import FrontierError
-from frontier.models import Candidate, Lease, WaitsFor, Wake
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.models import Candidate, Lease, WaitsFor, Wake
+from anabranch.frontier.scheduling.gates import Politeness
 
 URL = "http://a.test/"
 REST = Politeness(delay_factor=0.0, min_delay_s=5.0, max_delay_s=5.0)

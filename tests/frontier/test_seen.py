@@ -1,6 +1,6 @@
 """The exact filter: a set that forgets at the end of the process."""
 
-from frontier.seen import ExactFilter, SeenFilter
+from anabranch.frontier.seen import ExactFilter, SeenFilter
 
 
 def test_a_key_is_unseen_until_it_is_marked() -> None:

@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 import redis
 
-from dedup.dsbf.sharedfilter import SharedDsbf
-from dedup.errors import BadParameters, DedupError, FilterClosed
-from dedup.errors import FormatMismatch as FilterMismatch
-from dedup.errors import StoreFull as FilterFull
-from dedup.errors import StoreUnavailable as FilterUnavailable
-from dedup.uniq import UniqParameters
-from frontier import leftkeys
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
-from frontier.models import LATER, SEEN, Outcome, OutcomeKind
-from frontier.scheduling.gates import Politeness
-from frontier.seen import ExactFilter
-from frontier.sharing import LOOK_EVERY, BesideShared, SharedCounts, SharedFilter, open_shared
-from frontier.stores.base import Counters, Opening
-from frontier.stores.sql import SqlStore
+from anabranch.dedup.dsbf.sharedfilter import SharedDsbf
+from anabranch.dedup.errors import BadParameters, DedupError, FilterClosed
+from anabranch.dedup.errors import FormatMismatch as FilterMismatch
+from anabranch.dedup.errors import StoreFull as FilterFull
+from anabranch.dedup.errors import StoreUnavailable as FilterUnavailable
+from anabranch.dedup.uniq import UniqParameters
+from anabranch.frontier import leftkeys
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
+from anabranch.frontier.models import LATER, SEEN, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.seen import ExactFilter
+from anabranch.frontier.sharing import LOOK_EVERY, BesideShared, SharedCounts, SharedFilter, open_shared
+from anabranch.frontier.stores.base import Counters, Opening
+from anabranch.frontier.stores.sql import SqlStore
 from tests.frontier.builder import FakeClock, candidates
 from tests.redis_server import redis_servers
 

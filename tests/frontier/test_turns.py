@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.turns import precedence_of, turn_of, with_precedence
+from anabranch.frontier.turns import precedence_of, turn_of, with_precedence
 
 PRECEDENCES = st.integers(0, 255)
 ARRIVALS = st.integers(1, (1 << 48) - 1)

@@ -6,9 +6,9 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from frontier.models import ENDING, OutcomeKind
-from frontier.policies.budgets import NOTHING_MORE, is_over_total, spend
-from frontier.stores.messages import Standing
+from anabranch.frontier.models import ENDING, OutcomeKind
+from anabranch.frontier.policies.budgets import NOTHING_MORE, is_over_total, spend
+from anabranch.frontier.stores.messages import Standing
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 
-from crawler.lab.web.ledger import HostBooks, Rule
+from anabranch.crawler.lab.web.ledger import HostBooks, Rule
 
 #: The status of a request whose client went away before its answer was sent (nginx has the same number).
 CLIENT_GONE = 499

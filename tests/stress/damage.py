@@ -212,7 +212,7 @@ class Campaign:
                     assert ended.returncode == 0, ended.stderr
             else:
                 slow = ("-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms", *_hosts(port))
-                words = [sys.executable, "-m", "crawler", *arguments, *slow]
+                words = [sys.executable, "-m", "anabranch", *arguments, *slow]
                 with subprocess.Popen(words, cwd=self.folder, env=environment(), stdout=subprocess.DEVNULL) as crawl:
                     while len(asked) < 25:
                         time.sleep(0.005)
@@ -230,7 +230,7 @@ _NO_END = 1000
 
 
 def _run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "crawler", *arguments]
+    command = [sys.executable, "-m", "anabranch", *arguments]
     try:
         return subprocess.run(
             command, check=False, cwd=place, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S,

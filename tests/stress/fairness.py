@@ -13,11 +13,11 @@ import time
 from collections import Counter
 from itertools import islice
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.models import Candidate, Lease
-from frontier.policies.budgets import Budgets
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, Lease
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.scheduling.gates import Politeness
 from tests.frontier.builder import FakeClock
 from tests.stress.virtual_crawl import VirtualCrawl
 

@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from frontier.composition import open_frontier
+from anabranch.frontier.composition import open_frontier
 from tests.stress import killable_crawl
 from tests.stress.killable_crawl import Site, examine, order
 

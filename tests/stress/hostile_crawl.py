@@ -22,7 +22,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from crawler.orders.quantities import parse_size
+from anabranch.crawler.orders.quantities import parse_size
 from tests.acceptance.command import REPOSITORY, environment, write_order
 from tests.acceptance.hostile import LAUNCHER, Line, asked_for, read_lines
 from tests.site.hostile.asking import TRAP
@@ -131,7 +131,7 @@ async def crawl(
     order = write_order(folder, hosts, **sections)
     seed_file = folder / "seeds.txt"
     seed_file.write_text("".join(f"{seed}\n" for seed in seeds))
-    command = [str(LAUNCHER)] if options.in_a_hurry else ["-m", "crawler"]
+    command = [str(LAUNCHER)] if options.in_a_hurry else ["-m", "anabranch"]
     begun_s = time.monotonic()
     crawler = await asyncio.create_subprocess_exec(
         *(sys.executable, *command, "crawl", str(seed_file), "-c", str(order), "--job", str(folder / "job"), "-q"),

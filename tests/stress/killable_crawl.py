@@ -17,12 +17,12 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
-from dedup.uniq import UniqParameters
-from frontier import composition
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind
-from frontier.scheduling.gates import Politeness
+from anabranch.dedup.uniq import UniqParameters
+from anabranch.frontier import composition
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Politeness
 
 HOSTS = 6
 #: Leases that are out at a time.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.models import Candidate, GateKey
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.models import Candidate, GateKey
+from anabranch.frontier.scheduling.gates import Politeness
 from tests.frontier.builder import FakeClock
 from tests.stress.virtual_crawl import VirtualCrawl
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.models import Candidate, GateKey, Lease, Outcome, OutcomeKind, QueueKey, WaitsFor
-from frontier.scheduling.gates import Politeness
-from frontier.stores.memory import MemoryStore
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, GateKey, Lease, Outcome, OutcomeKind, QueueKey, WaitsFor
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.memory import MemoryStore
 from tests.frontier.builder import FakeClock
 
 QUEUES = 10_000

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.models import Candidate, GateKey, HostTrouble, Lease, Outcome, OutcomeKind
-from frontier.policies.sheets import Override, Settings
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
-from frontier.stores.base import FrontierStore
-from frontier.stores.memory import MemoryStore
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.models import Candidate, GateKey, HostTrouble, Lease, Outcome, OutcomeKind
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.sql import SqlStore
 from tests.frontier.builder import FakeClock
 from tests.frontier.late_store import LateStore
 from tests.frontier.ledger import PolitenessLedger

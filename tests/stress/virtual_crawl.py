@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from crawler.lab.simulation import virtualtime
-from frontier.core import Frontier
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from anabranch.crawler.lab.simulation import virtualtime
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, Lease, Outcome, OutcomeKind
 from tests.frontier.builder import FakeClock
 
 Fetch = Callable[[Lease], tuple[float, Outcome]]

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.lab.filters.balance_report import Kind, report
-from crawler.lab.report import Report, Tell
-from crawler.lab.urls import distinct_urls
-from crawler.orders.quantities import format_bytes
-from crawler.outcomes.errors import DiskFull, UsageError
-from dedup.baselines import FilterReport, PerDomainFilters
-from dedup.batch import BoolArray, Fingerprints
-from dedup.dsbf.bloom import DsbfParameters, false_positive_rates, leaves_for
-from dedup.dsbf.filter import Dsbf
-from dedup.dsbf.tree import Tree
-from dedup.fingerprint import fingerprints, map_hashes
+from anabranch.crawler.lab.filters.balance_report import Kind, report
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.urls import distinct_urls
+from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.crawler.outcomes.errors import DiskFull, UsageError
+from anabranch.dedup.baselines import FilterReport, PerDomainFilters
+from anabranch.dedup.batch import BoolArray, Fingerprints
+from anabranch.dedup.dsbf.bloom import DsbfParameters, false_positive_rates, leaves_for
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.fingerprint import fingerprints, map_hashes
 
 _ARCHIVE_BITS, _APOIDEA_BITS, _SINGLE_BITS = 1 << 18, 1 << 16, 1 << 34
 _HASHES = 10  # k of the Internet Archive; Apoidea's is not published

@@ -9,9 +9,9 @@ from statistics import median
 
 import numpy as np
 
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
-from crawler.orders.quantities import format_bytes
-from dedup.baselines import FilterReport
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
+from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.dedup.baselines import FilterReport
 
 _PROSE = (
     "Published in words alone: a fixed filter per domain overflows for portals and wastes space on small sites; a DSBF "

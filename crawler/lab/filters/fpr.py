@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.lab.filters.fpr_report import Asked, Point, report, same_leaf_size, same_memory
-from crawler.lab.report import Report, Tell
-from crawler.lab.urls import distinct_urls
-from crawler.outcomes.errors import UsageError
-from dedup.batch import BoolArray, Fingerprints, IntArray
-from dedup.dsbf.bloom import best_hashes, capacity_with, false_positive_rates
-from dedup.dsbf.tree import Tree
-from dedup.fingerprint import fingerprints
-from dedup.leaves.arena import ArenaLeaves
+from anabranch.crawler.lab.filters.fpr_report import Asked, Point, report, same_leaf_size, same_memory
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.urls import distinct_urls
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.dedup.batch import BoolArray, Fingerprints, IntArray
+from anabranch.dedup.dsbf.bloom import best_hashes, capacity_with, false_positive_rates
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.leaves.arena import ArenaLeaves
 
 _FEWEST_URLS, _MOST_LEAVES = 10_000, 100  # so the smallest leaf has 64 bits
 _MOST_POINTS = 100

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
 
 _ENOUGH_HITS = 10  # with fewer expected, a distance in sigmas says nothing
 _FEWEST_HITS = 3  # one or two are no rate to draw

@@ -21,14 +21,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crawler.lab.filters.redis_report import Measured, Setup, report
-from crawler.lab.filters.redis_servers import RedisServer
-from crawler.lab.report import Report, Tell
-from crawler.lab.urls import distinct_urls
-from crawler.outcomes.errors import UsageError
-from dedup.batch import BoolArray
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.sharedfilter import SharedDsbf
+from anabranch.crawler.lab.filters.redis_report import Measured, Setup, report
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.urls import distinct_urls
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.dedup.batch import BoolArray
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.sharedfilter import SharedDsbf
 
 Batch: TypeAlias = Sequence[bytes]
 Call: TypeAlias = Callable[[Batch], BoolArray]

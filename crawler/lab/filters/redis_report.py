@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
 
 #: Of the paper's prose; the figure itself is lost.
 PUBLISHED_LEAVES = 3

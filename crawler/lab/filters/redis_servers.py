@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import UsageError
 
 #: Names the redis-server program, before PATH is searched.
 VARIABLE = "ANABRANCH_REDIS_SERVER"

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TypeVar
 
-from crawler.lab.filters.smm_passes import (
+from anabranch.crawler.lab.filters.smm_passes import (
     BloomRun,
     Measured,
     Shape,
@@ -27,11 +27,11 @@ from crawler.lab.filters.smm_passes import (
     smm_run,
     table_run,
 )
-from crawler.lab.filters.smm_published import BLOOM_BITS, BLOOM_HASHES, MEAN_URL_BYTES, TABLE_2, URLS
-from crawler.lab.filters.smm_report import report_of
-from crawler.lab.report import Report, Tell
-from crawler.lab.urls import packet_urls, repeated, urls_of_file
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.filters.smm_published import BLOOM_BITS, BLOOM_HASHES, MEAN_URL_BYTES, TABLE_2, URLS
+from anabranch.crawler.lab.filters.smm_report import report_of
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.urls import packet_urls, repeated, urls_of_file
+from anabranch.crawler.outcomes.errors import UsageError
 
 T = TypeVar("T")
 

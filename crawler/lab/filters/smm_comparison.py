@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from crawler.lab.filters.smm_passes import BloomRun, Measured, Passes, TableRun
-from crawler.lab.filters.smm_published import TABLE_1_MEAN, TABLE_2, URLS
-from crawler.lab.report import shown
-from dedup.dsbf.bloom import false_positive_rates
+from anabranch.crawler.lab.filters.smm_passes import BloomRun, Measured, Passes, TableRun
+from anabranch.crawler.lab.filters.smm_published import TABLE_1_MEAN, TABLE_2, URLS
+from anabranch.crawler.lab.report import shown
+from anabranch.dedup.dsbf.bloom import false_positive_rates
 
 _KIB = 1 << 10
 #: Times closer than by this factor count as even: two runs of one method differ by as much.

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TypeAlias, TypeVar
 
-from dedup.baselines import BitmapHashTable, ClassicBloom
-from dedup.smm.store import Smm
+from anabranch.dedup.baselines import BitmapHashTable, ClassicBloom
+from anabranch.dedup.smm.store import Smm
 
 T = TypeVar("T")
 #: The signature and the levels of a store.

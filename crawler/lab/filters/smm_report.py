@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import TypeAlias
 
-from crawler.lab.filters.smm_comparison import Method, closing_of, methods_of
-from crawler.lab.filters.smm_passes import Measured, SmmRun, TableRun
-from crawler.lab.filters.smm_published import TABLE_1, TABLE_1_MEAN, TABLE_1_MEDIAN, TABLE_2, URLS
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
+from anabranch.crawler.lab.filters.smm_comparison import Method, closing_of, methods_of
+from anabranch.crawler.lab.filters.smm_passes import Measured, SmmRun, TableRun
+from anabranch.crawler.lab.filters.smm_published import TABLE_1, TABLE_1_MEAN, TABLE_1_MEDIAN, TABLE_2, URLS
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
 
 Average: TypeAlias = Callable[[Sequence[float]], float]
 

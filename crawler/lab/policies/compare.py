@@ -12,17 +12,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from crawler.lab.miniweb import Served, serving
-from crawler.lab.policies.comparison import Comparison, Setting
-from crawler.lab.policies.options import WEB_WORDS, PolicyOptions, check, delay_words, order_for, rule_of, with_delays
-from crawler.lab.policies.repeats import settled
-from crawler.lab.policies.report import report_of
-from crawler.lab.policies.running import run_once
-from crawler.lab.policies.saved import COMPARISON, saved
-from crawler.lab.policies.series import Busy, RunResult, Sample, rate, with_ledger
-from crawler.lab.report import Report, Tell
-from crawler.lab.web.model import WebOptions
-from crawler.orders.order import CrawlOrder
+from anabranch.crawler.lab.miniweb import Served, serving
+from anabranch.crawler.lab.policies.comparison import Comparison, Setting
+from anabranch.crawler.lab.policies.options import (
+    WEB_WORDS,
+    PolicyOptions,
+    check,
+    delay_words,
+    order_for,
+    rule_of,
+    with_delays,
+)
+from anabranch.crawler.lab.policies.repeats import settled
+from anabranch.crawler.lab.policies.report import report_of
+from anabranch.crawler.lab.policies.running import run_once
+from anabranch.crawler.lab.policies.saved import COMPARISON, saved
+from anabranch.crawler.lab.policies.series import Busy, RunResult, Sample, rate, with_ledger
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.orders.order import CrawlOrder
 
 NAME = "policies"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crawler.lab.policies.series import Busy, Means, RunResult, compared_s, means
+from anabranch.crawler.lab.policies.series import Busy, Means, RunResult, compared_s, means
 
 #: The set-ups: what the published experiment had; ours; no delays at all.
 PAPER, POLITE, OFF = "paper", "polite", "off"

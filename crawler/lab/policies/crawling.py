@@ -20,24 +20,24 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from crawler.controller import CrawlController, Outside
-from crawler.interpreter import tune_interpreter
-from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import open_job
-from crawler.jobs.seeds import read_seeds
-from crawler.lab.policies.sampling import Sampler
-from crawler.network.addresses import parse_address
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.endings import FORESEEABLE, failure_code
-from crawler.outcomes.errors import NoSeeds
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.logs import configure_logs
-from crawler.reporting.progress import CrawlSnapshot
-from frontier.composition import own_function
-from frontier.models import QueueKey
-from frontier.policies.assignment import Assign, parse_policy
-from frontier.policies.balance import Balance, balance
+from anabranch.crawler.controller import CrawlController, Outside
+from anabranch.crawler.interpreter import tune_interpreter
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.opening import open_job
+from anabranch.crawler.jobs.seeds import read_seeds
+from anabranch.crawler.lab.policies.sampling import Sampler
+from anabranch.crawler.network.addresses import parse_address
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
+from anabranch.crawler.outcomes.errors import NoSeeds
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.reporting.logs import configure_logs
+from anabranch.crawler.reporting.progress import CrawlSnapshot
+from anabranch.frontier.composition import own_function
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.assignment import Assign, parse_policy
+from anabranch.frontier.policies.balance import Balance, balance
 
 #: In the folder that it is given.
 ORDER_FILE = "order.toml"

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crawler.jobs.opening import frontier_order
-from crawler.jobs.seeds import read_seeds
-from crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
-from crawler.lab.web.ledger import Rule
-from crawler.network.descriptors import files_for, raise_file_limit
-from crawler.orders.order import CrawlOrder
-from crawler.orders.quantities import exact_duration
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import UsageError
-from frontier.errors import PolicyError
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.authority import is_address
+from anabranch.crawler.jobs.opening import frontier_order
+from anabranch.crawler.jobs.seeds import read_seeds
+from anabranch.crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
+from anabranch.crawler.lab.web.ledger import Rule
+from anabranch.crawler.network.descriptors import files_for, raise_file_limit
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.quantities import exact_duration
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.authority import is_address
 
 #: One after the other, each as long as it takes: the host's queues, three ways to have more of them.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from crawler.lab.policies.series import Busy, HostSeen, Repeat, RunResult, Sample, at, compared_s, means
+from anabranch.crawler.lab.policies.series import Busy, HostSeen, Repeat, RunResult, Sample, at, compared_s, means
 
 #: A repeat is dropped if it is farther from the median than so many median deviations.
 MOST_DEVIATIONS = 3.0

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from crawler.lab.policies.comparison import POLITE, Comparison, Setting, bound, ranked
-from crawler.lab.policies.series import HostSeen, Means, RunResult, compared_s, mean_queues, rates
-from crawler.lab.policies.words import closing, most_at_once, shortest_gap_s
-from crawler.lab.report import Cell, Curve, Panel, Report, Table
+from anabranch.crawler.lab.policies.comparison import POLITE, Comparison, Setting, bound, ranked
+from anabranch.crawler.lab.policies.series import HostSeen, Means, RunResult, compared_s, mean_queues, rates
+from anabranch.crawler.lab.policies.words import closing, most_at_once, shortest_gap_s
+from anabranch.crawler.lab.report import Cell, Curve, Panel, Report, Table
 
 #: Hosts of each policy that the ledger's table has.
 HOSTS_SHOWN = 3

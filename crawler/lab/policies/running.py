@@ -15,17 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from crawler.children import child_command
-from crawler.lab.miniweb import Served
-from crawler.lab.policies.crawling import ORDER_FILE
-from crawler.lab.policies.series import Busy, RunResult, Sample, at
-from crawler.orders.order import ENVIRONMENT, CrawlOrder, dump_order
-from crawler.outcomes.errors import CrawlerError, DiskFull
-from crawler.outcomes.exits import ExitCode
-from frontier.policies.balance import Balance
+from anabranch.crawler.children import child_command
+from anabranch.crawler.lab.miniweb import Served
+from anabranch.crawler.lab.policies.crawling import ORDER_FILE
+from anabranch.crawler.lab.policies.series import Busy, RunResult, Sample, at
+from anabranch.crawler.orders.order import ENVIRONMENT, CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.frontier.policies.balance import Balance
 
 #: What the child runs.
-_PROGRAM = "from crawler.lab.policies.crawling import main; sys.exit(main(sys.argv[1:]))"
+_PROGRAM = "from anabranch.crawler.lab.policies.crawling import main; sys.exit(main(sys.argv[1:]))"
 #: The child's log, beside its job, and how much of its end is read if it breaks.
 _LOG_FILE = "log"
 _LOG_TAIL_BYTES = 4096

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
-from crawler.lab.policies.series import Busy, Sample
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.aio import AsyncFrontier
-from frontier.operating.statistics import FrontierStatistics
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.lab.policies.series import Busy, Sample
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: Between two samples.
 EACH_S = 1.0

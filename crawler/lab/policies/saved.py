@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from crawler.lab.policies.comparison import Comparison
-from crawler.lab.policies.options import PolicyOptions, check
-from crawler.lab.policies.series import RunResult, Sample, compared_s, means
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.policies.comparison import Comparison
+from anabranch.crawler.lab.policies.options import PolicyOptions, check
+from anabranch.crawler.lab.policies.series import RunResult, Sample, compared_s, means
+from anabranch.crawler.outcomes.errors import UsageError
 
 #: The first key; its value says what a file is.
 MAGIC = "anabranch"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from crawler.lab.web.ledger import Ledger
-from frontier.policies.balance import Balance
+from anabranch.crawler.lab.web.ledger import Ledger
+from anabranch.frontier.policies.balance import Balance
 
 
 class Sample(NamedTuple):

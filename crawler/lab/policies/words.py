@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from crawler.lab.policies.comparison import (
+from anabranch.crawler.lab.policies.comparison import (
     PAPER,
     POLITE,
     Comparison,
@@ -14,8 +14,8 @@ from crawler.lab.policies.comparison import (
     is_server_limit,
     ranked,
 )
-from crawler.lab.policies.series import HostSeen, Means, RunResult
-from crawler.lab.report import shown
+from anabranch.crawler.lab.policies.series import HostSeen, Means, RunResult
+from anabranch.crawler.lab.report import shown
 
 #: Policies whose means are as near as this are told as equal: two runs of one policy differ by as much.
 NEAR = 0.1

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from crawler.lab.policies.series import Rate, RunResult, at, rate
-from crawler.lab.report import Table, shown
+from anabranch.crawler.lab.policies.series import Rate, RunResult, at, rate
+from anabranch.crawler.lab.report import Table, shown
 
 #: Curves are compared by their means over so many seconds: a handful of active workers is another handful a second later.
 WINDOW_S = 5

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from crawler.jobs.opening import frontier_order
-from crawler.lab.policies.comparison import POLITE
-from crawler.lab.policies.options import DEFAULT_POLICIES, PolicyOptions, order_for, refuse_unused
-from crawler.lab.policies.options import check as check_policies
-from crawler.lab.web.hosts import KINDS
-from crawler.lab.web.model import WebOptions
-from crawler.outcomes.errors import UsageError
-from frontier.order import FrontierOrder
+from anabranch.crawler.jobs.opening import frontier_order
+from anabranch.crawler.lab.policies.comparison import POLITE
+from anabranch.crawler.lab.policies.options import DEFAULT_POLICIES, PolicyOptions, order_for, refuse_unused
+from anabranch.crawler.lab.policies.options import check as check_policies
+from anabranch.crawler.lab.web.hosts import KINDS
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.order import FrontierOrder
 
 #: Times of real crawls: Heritrix's delays, and a median latency.
 MIN_DELAY_S = 3.0

@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crawler.lab.policies.series import Busy, RunResult, Sample, with_ledger
-from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.sampling import Series
-from crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
-from crawler.lab.simulation.visits import Visits
-from crawler.lab.web.ledger import Books, Rule
-from crawler.lab.web.model import Web
-from frontier.composition import open_frontier
-from frontier.core import Frontier
-from frontier.models import Candidate
-from frontier.order import FrontierOrder
-from frontier.policies.balance import Balance
-from frontier.scheduling.lifecycle import QueueState
-from frontier.stores.memory import MemoryStore
+from anabranch.crawler.lab.policies.series import Busy, RunResult, Sample, with_ledger
+from anabranch.crawler.lab.simulation.processor import Speed
+from anabranch.crawler.lab.simulation.sampling import Series
+from anabranch.crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
+from anabranch.crawler.lab.simulation.visits import Visits
+from anabranch.crawler.lab.web.ledger import Books, Rule
+from anabranch.crawler.lab.web.model import Web
+from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.balance import Balance
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.memory import MemoryStore
 
 #: When every simulated crawl begins, epoch seconds: the same results for the same options.
 START_S = 1_000_000_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crawler.lab.policies.series import NOTHING_YET, Sample
+from anabranch.crawler.lab.policies.series import NOTHING_YET, Sample
 
 #: Samples that are kept at most (even). When there are more, every other one is left out, and the rest is sampled half as
 #: often.

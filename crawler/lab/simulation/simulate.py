@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from crawler.lab.policies import saved
-from crawler.lab.policies.comparison import Comparison, Setting
-from crawler.lab.policies.options import WEB_WORDS, PolicyOptions, delay_words, rule_of
-from crawler.lab.policies.repeats import mean_of_webs
-from crawler.lab.policies.report import report_of
-from crawler.lab.policies.series import RunResult, at, rate
-from crawler.lab.report import Report, Tell
-from crawler.lab.simulation import deviation
-from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
-from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.running import Course, Model, simulate
-from crawler.lab.web.model import Web
-from crawler.lab.web.replay import replayed_file
-from crawler.lab.web.shape import make_web
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.policies import saved
+from anabranch.crawler.lab.policies.comparison import Comparison, Setting
+from anabranch.crawler.lab.policies.options import WEB_WORDS, PolicyOptions, delay_words, rule_of
+from anabranch.crawler.lab.policies.repeats import mean_of_webs
+from anabranch.crawler.lab.policies.report import report_of
+from anabranch.crawler.lab.policies.series import RunResult, at, rate
+from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.simulation import deviation
+from anabranch.crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
+from anabranch.crawler.lab.simulation.processor import Speed
+from anabranch.crawler.lab.simulation.running import Course, Model, simulate
+from anabranch.crawler.lab.web.model import Web
+from anabranch.crawler.lab.web.replay import replayed_file
+from anabranch.crawler.lab.web.shape import make_web
+from anabranch.crawler.outcomes.errors import UsageError
 
 NAME = "simulate"
 

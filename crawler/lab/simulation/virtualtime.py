@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol
 
-from frontier.core import Frontier
-from frontier.models import Candidate, Lease, Outcome, WaitsFor
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, Lease, Outcome, WaitsFor
 
 #: What happens at an event's time.
 Happen = Callable[..., None]

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from crawler.lab.simulation.processor import Processor, Speed
-from crawler.lab.simulation.virtualtime import Happen, VirtualCrawl
-from crawler.lab.web.ledger import Books, HostBooks
-from crawler.lab.web.model import Page, Site, Web
-from crawler.outcomes.failures import retry_after
-from crawler.robots.cache import LIFETIME_S
-from crawler.robots.delays import CrawlDelays
-from frontier.hosttroubles import HOST_BUSY
-from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
-from frontier.policies.authority import host_of
+from anabranch.crawler.lab.simulation.processor import Processor, Speed
+from anabranch.crawler.lab.simulation.virtualtime import Happen, VirtualCrawl
+from anabranch.crawler.lab.web.ledger import Books, HostBooks
+from anabranch.crawler.lab.web.model import Page, Site, Web
+from anabranch.crawler.outcomes.failures import retry_after
+from anabranch.crawler.robots.cache import LIFETIME_S
+from anabranch.crawler.robots.delays import CrawlDelays
+from anabranch.frontier.hosttroubles import HOST_BUSY
+from anabranch.frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
+from anabranch.frontier.policies.authority import host_of
 
 _new: Final = tuple.__new__
 _DONE: Final = OutcomeKind.DONE

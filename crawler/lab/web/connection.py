@@ -16,10 +16,10 @@ from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import NamedTuple, cast
 
-from crawler.lab.web.ledger import Books, HostBooks
-from crawler.lab.web.model import Page, Site, Web, is_redirect
-from crawler.lab.web.pages import body_of
-from frontier.policies.authority import authority
+from anabranch.crawler.lab.web.ledger import Books, HostBooks
+from anabranch.crawler.lab.web.model import Page, Site, Web, is_redirect
+from anabranch.crawler.lab.web.pages import body_of
+from anabranch.frontier.policies.authority import authority
 
 #: Of a request without its body.
 MAX_HEAD_BYTES = 1 << 16

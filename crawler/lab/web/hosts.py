@@ -7,8 +7,8 @@ from hashlib import blake2b
 from itertools import accumulate, pairwise
 from statistics import NormalDist
 
-from crawler.lab.web.model import Site, WebOptions
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.web.model import Site, WebOptions
+from anabranch.crawler.outcomes.errors import UsageError
 
 #: The seeds of the published experiment, with their shares of all URLs.
 PORTALS = {"sina.com.cn": 26, "sohu.com": 18, "163.com": 20, "qq.com": 26, "xinhuanet.com": 10}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crawler.lab.report import Cell, Table
-from crawler.lab.web.ledger import HostEntry, Ledger
+from anabranch.crawler.lab.report import Cell, Table
+from anabranch.crawler.lab.web.ledger import HostEntry, Ledger
 
 #: Hosts that have a row; the others share one.
 ROWS = 40

@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import shake_128
 from html import escape
 
-from crawler.lab.web.model import Page
+from anabranch.crawler.lab.web.model import Page
 
 _OPEN = '<!DOCTYPE html>\n<html><head><meta charset="utf-8"><title>page {mark:08x}</title>\n'
 _LINK = '<p><a href="{url}">{mark:08x}</a>\n'

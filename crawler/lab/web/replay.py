@@ -18,12 +18,12 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-from crawler.lab.web.model import Page, Site, is_redirect
-from crawler.lab.web.pages import least_bytes
-from crawler.outcomes.errors import UsageError
-from crawler.reporting.crawl_log import CrawlLogEntry
-from crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
-from frontier.policies.authority import authority
+from anabranch.crawler.lab.web.model import Page, Site, is_redirect
+from anabranch.crawler.lab.web.pages import least_bytes
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry
+from anabranch.crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
+from anabranch.frontier.policies.authority import authority
 
 #: A body of the log that was larger is served with this size.
 MAX_BODY_BYTES = 16 << 20

@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crawler.lab.web.connection import Connection, Served
-from crawler.lab.web.ledger import Books, Rule
-from crawler.lab.web.model import Web, WebOptions
-from crawler.lab.web.replay import replayed_file
-from crawler.lab.web.shape import make_web
-from crawler.network.descriptors import raise_file_limit
-from crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.lab.web.connection import Connection, Served
+from anabranch.crawler.lab.web.ledger import Books, Rule
+from anabranch.crawler.lab.web.model import Web, WebOptions
+from anabranch.crawler.lab.web.replay import replayed_file
+from anabranch.crawler.lab.web.shape import make_web
+from anabranch.crawler.network.descriptors import raise_file_limit
+from anabranch.crawler.outcomes.errors import CrawlerError
 
 _BACKLOG = 4096
 

@@ -19,10 +19,10 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from crawler.lab.web.hosts import DEVIATES, made_sites, require_sound, roots_of
-from crawler.lab.web.model import SLOWEST, Page, Site, Web, WebOptions, is_redirect
-from crawler.lab.web.pages import least_bytes
-from crawler.lab.web.paths import FAN_OUT, TYPES, Paths
+from anabranch.crawler.lab.web.hosts import DEVIATES, made_sites, require_sound, roots_of
+from anabranch.crawler.lab.web.model import SLOWEST, Page, Site, Web, WebOptions, is_redirect
+from anabranch.crawler.lab.web.pages import least_bytes
+from anabranch.crawler.lab.web.paths import FAN_OUT, TYPES, Paths
 
 __all__ = ["MadeWeb", "Page", "Site", "Web", "WebOptions", "make_web"]
 

@@ -5,8 +5,8 @@ module for each concept: `summary`, `seeds`, `counts` (hosts, types, codes, sour
 is what a run says on the terminal.
 """
 
-from crawler.reporting.reports.ending import RunFacts, crawl_report, opening_line
-from crawler.reporting.reports.seeds import SEEDS_REPORT, SEEDS_SHOWN, SeedFact, seeds_report, seeds_shown
+from anabranch.crawler.reporting.reports.ending import RunFacts, crawl_report, opening_line
+from anabranch.crawler.reporting.reports.seeds import SEEDS_REPORT, SEEDS_SHOWN, SeedFact, seeds_report, seeds_shown
 
 __all__ = [
     "SEEDS_REPORT",

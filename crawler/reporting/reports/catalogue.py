@@ -10,14 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crawler.outcomes.errors import UsageError
-from crawler.reporting.reports.counts import hosts, mime_types, processors, response_codes, sources
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.queues import frontier_nonempty, frontier_summary
-from crawler.reporting.reports.seeds import SEEDS_REPORT, seeds_table
-from crawler.reporting.reports.summary import summary
-from crawler.reporting.reports.table import Report, text_lines
-from crawler.reporting.reports.workers import workers
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.reporting.reports.counts import hosts, mime_types, processors, response_codes, sources
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.queues import frontier_nonempty, frontier_summary
+from anabranch.crawler.reporting.reports.seeds import SEEDS_REPORT, seeds_table
+from anabranch.crawler.reporting.reports.summary import summary
+from anabranch.crawler.reporting.reports.table import Report, text_lines
+from anabranch.crawler.reporting.reports.workers import workers
 
 
 class ReportKind(NamedTuple):

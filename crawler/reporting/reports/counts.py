@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from crawler.reporting.accounting import Totals
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.table import Cell, Report
-from frontier.operating.explain import QueueView
+from anabranch.crawler.reporting.accounting import Totals
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.table import Cell, Report
+from anabranch.frontier.operating.explain import QueueView
 
 _HOST_HEADS = (
     "#urls", "#bytes", "host", "#robots", "#remaining", "#novel-urls", "#novel-bytes", "#dup-by-hash-urls",

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crawler.jobs.job import JobFolder
-from crawler.orders.quantities import format_bytes
-from crawler.outcomes.status import describe
-from crawler.reporting.accounting import Totals
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.operating.statistics import FrontierCounts, FrontierStatistics
-from frontier.operating.timewords import duration_words
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.reporting.accounting import Totals
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.operating.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.operating.timewords import duration_words
 
 #: So many content types have a line of their own; the rest share one.
 MIME_LINES = 10

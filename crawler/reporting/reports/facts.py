@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crawler.jobs.rounds import FIRST, Round
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.statistics import StepTime, WorkerFact
-from frontier.operating.explain import QueueView
-from frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.jobs.rounds import FIRST, Round
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.statistics import StepTime, WorkerFact
+from anabranch.frontier.operating.explain import QueueView
+from anabranch.frontier.operating.statistics import FrontierStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.table import Cell, Report
-from frontier.operating.explain import QueueView
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.table import Cell, Report
+from anabranch.frontier.operating.explain import QueueView
 
 #: Queues of the report at most, as in Heritrix.
 QUEUES_SHOWN = 2000

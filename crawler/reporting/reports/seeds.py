@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.outcomes.status import describe
-from crawler.reporting.reports.table import Report, text_lines
-from frontier.models import UrlRecord
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.reporting.reports.table import Report, text_lines
+from anabranch.frontier.models import UrlRecord
 
 #: The report's file.
 SEEDS_REPORT = "seeds-report.txt"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crawler.jobs.rounds import Round
-from crawler.reporting.accounting import Totals
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.table import Cell, Report
-from frontier.operating.statistics import FrontierStatistics
-from frontier.operating.timewords import duration_words
+from anabranch.crawler.jobs.rounds import Round
+from anabranch.crawler.reporting.accounting import Totals
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.table import Cell, Report
+from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.frontier.operating.timewords import duration_words
 
 
 def summary(facts: JobFacts) -> Report:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from crawler.reporting.escaping import escaped
+from anabranch.crawler.reporting.escaping import escaped
 
 Cell = str | int | float | None
 

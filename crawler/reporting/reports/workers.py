@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.table import Report
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.table import Report
 
 
 def workers(facts: JobFacts) -> Report:

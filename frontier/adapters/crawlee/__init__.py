@@ -20,9 +20,9 @@ become.
     waiting   tasks that wait until something has changed
 """
 
-from frontier.adapters.crawlee.client import FrontierRequestQueueClient
-from frontier.adapters.crawlee.manager import FrontierRequestManager
-from frontier.adapters.crawlee.queue import FrontierQueue
-from frontier.adapters.crawlee.storage import FrontierStorageClient
+from anabranch.frontier.adapters.crawlee.client import FrontierRequestQueueClient
+from anabranch.frontier.adapters.crawlee.manager import FrontierRequestManager
+from anabranch.frontier.adapters.crawlee.queue import FrontierQueue
+from anabranch.frontier.adapters.crawlee.storage import FrontierStorageClient
 
 __all__ = ["FrontierQueue", "FrontierRequestManager", "FrontierRequestQueueClient", "FrontierStorageClient"]

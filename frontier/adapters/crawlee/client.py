@@ -12,8 +12,8 @@ from crawlee import Request
 from crawlee.storage_clients._base import RequestQueueClient
 from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest, RequestQueueMetadata
 
-from frontier.adapters.crawlee.identity import IDENTITY_FILE, Identity, check_free, identity_in
-from frontier.adapters.crawlee.queue import FrontierQueue
+from anabranch.frontier.adapters.crawlee.identity import IDENTITY_FILE, Identity, check_free, identity_in
+from anabranch.frontier.adapters.crawlee.queue import FrontierQueue
 
 
 class FrontierRequestQueueClient(RequestQueueClient):

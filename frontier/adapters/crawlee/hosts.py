@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from frontier.adapters.crawlee.requests import Flight, host_of
-from frontier.core import Frontier
-from frontier.embedding.settings import order_of
-from frontier.models import GateKey, HostTrouble
-from frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.adapters.crawlee.requests import Flight, host_of
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.settings import order_of
+from anabranch.frontier.models import GateKey, HostTrouble
+from anabranch.frontier.policies.assignment import PolitenessScope
 
 #: Hosts that are remembered; the oldest are forgotten.
 _MOST = 65_536

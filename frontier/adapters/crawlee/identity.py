@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from frontier.errors import FormatMismatch, StoreUnavailable
+from anabranch.frontier.errors import FormatMismatch, StoreUnavailable
 
 FORMAT = "anabranch crawlee queue"
 VERSION = 1

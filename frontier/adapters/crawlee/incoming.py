@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from crawlee import Request
 from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest
 
-from frontier.adapters.crawlee.requests import candidate_of, key_of
-from frontier.core import Frontier
-from frontier.models import Candidate, Verdict, VerdictKind
+from anabranch.frontier.adapters.crawlee.requests import candidate_of, key_of
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import Candidate, Verdict, VerdictKind
 
 logger = logging.getLogger(__name__)
 

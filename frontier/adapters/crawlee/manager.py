@@ -12,8 +12,8 @@ from crawlee.request_loaders import ThrottlingRequestManager
 from crawlee.storage_clients.models import ProcessedRequest
 from crawlee.storages import RequestQueue
 
-from frontier.adapters.crawlee.client import FrontierRequestQueueClient
-from frontier.adapters.crawlee.queue import FrontierQueue
+from anabranch.frontier.adapters.crawlee.client import FrontierRequestQueueClient
+from anabranch.frontier.adapters.crawlee.queue import FrontierQueue
 
 
 class _HowToAdd(TypedDict, total=False):

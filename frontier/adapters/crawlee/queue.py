@@ -14,15 +14,15 @@ from pathlib import Path
 from crawlee import Request, RequestState
 from crawlee.storage_clients.models import AddRequestsResponse, ProcessedRequest
 
-from frontier.adapters.crawlee import runs
-from frontier.adapters.crawlee.hosts import Hosts
-from frontier.adapters.crawlee.incoming import Incoming
-from frontier.adapters.crawlee.requests import Flight, candidate_of, handled_request, key_of, request_of
-from frontier.adapters.crawlee.waiting import Waiting
-from frontier.cancellation import or_closed
-from frontier.core import Frontier
-from frontier.embedding.job import EmbeddedJob
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind, UrlState, WaitsFor
+from anabranch.frontier.adapters.crawlee import runs
+from anabranch.frontier.adapters.crawlee.hosts import Hosts
+from anabranch.frontier.adapters.crawlee.incoming import Incoming
+from anabranch.frontier.adapters.crawlee.requests import Flight, candidate_of, handled_request, key_of, request_of
+from anabranch.frontier.adapters.crawlee.waiting import Waiting
+from anabranch.frontier.cancellation import or_closed
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.models import Candidate, Lease, Outcome, OutcomeKind, UrlState, WaitsFor
 
 logger = logging.getLogger(__name__)
 

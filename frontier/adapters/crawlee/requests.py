@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from crawlee import Request, RequestState
 from yarl import URL
 
-from frontier.adapters.crawlee.runs import Run
-from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, UrlRecord
-from frontier.policies.authority import authority
+from anabranch.frontier.adapters.crawlee.runs import Run
+from anabranch.frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, UrlRecord
+from anabranch.frontier.policies.authority import authority
 
 #: Heritrix's status of a URL that robots.txt forbids.
 ROBOTS_PRECLUDED = -9998

@@ -15,7 +15,7 @@ _POOL_TASK = "autoscaled pool worker task orchestrator"
 
 Run = asyncio.Task[object]
 
-_RUN: ContextVar[Run | None] = ContextVar("frontier.adapters.crawlee.runs", default=None)
+_RUN: ContextVar[Run | None] = ContextVar("anabranch.frontier.adapters.crawlee.runs", default=None)
 
 
 def asked() -> Run | None:

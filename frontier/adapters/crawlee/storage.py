@@ -10,8 +10,8 @@ from crawlee.configuration import Configuration
 from crawlee.storage_clients import FileSystemStorageClient, StorageClient
 from crawlee.storage_clients._base import DatasetClient, KeyValueStoreClient
 
-from frontier.adapters.crawlee.client import FrontierRequestQueueClient
-from frontier.adapters.crawlee.identity import with_id
+from anabranch.frontier.adapters.crawlee.client import FrontierRequestQueueClient
+from anabranch.frontier.adapters.crawlee.identity import with_id
 
 _QUEUES = "request_queues"
 _DEFAULT = "default"

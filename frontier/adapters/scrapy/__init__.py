@@ -1,11 +1,11 @@
 """Scrapy (2.14 or later) crawls by the Frontier: settings name one of these.
 
-    ADDONS = {"frontier.adapters.scrapy.FrontierAddon": 100}        # all of it, by one setting
+    ADDONS = {"anabranch.frontier.adapters.scrapy.FrontierAddon": 100}        # all of it, by one setting
 
-    SCHEDULER                 = "frontier.adapters.scrapy.FrontierScheduler"
-    SPIDER_MIDDLEWARES        = {"frontier.adapters.scrapy.FrontierSpiderMiddleware": 10}
-    DUPEFILTER_CLASS          = "frontier.adapters.scrapy.FrontierDupeFilter"      # with Scrapy's own scheduler
-    SCHEDULER_PRIORITY_QUEUE  = "frontier.adapters.scrapy.FrontierPriorityQueue"   # the same
+    SCHEDULER                 = "anabranch.frontier.adapters.scrapy.FrontierScheduler"
+    SPIDER_MIDDLEWARES        = {"anabranch.frontier.adapters.scrapy.FrontierSpiderMiddleware": 10}
+    DUPEFILTER_CLASS          = "anabranch.frontier.adapters.scrapy.FrontierDupeFilter"      # with Scrapy's own scheduler
+    SCHEDULER_PRIORITY_QUEUE  = "anabranch.frontier.adapters.scrapy.FrontierPriorityQueue"   # the same
 
 The story of a request. The engine gives it to the scheduler (`scheduler`); if it is known (`known`) that is its end, else a
 candidate is made of it (`requests`), its payload the serialised request, and queued (`exchange`). When the gate of its host
@@ -15,11 +15,11 @@ the lease is finished; when it is retried or redirected, in one transaction with
 all of it for one crawl, `settings` what a project asks for, `addon` how it asks by one setting.
 """
 
-from frontier.adapters.scrapy.addon import FrontierAddon
-from frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
-from frontier.adapters.scrapy.middleware import FrontierSpiderMiddleware
-from frontier.adapters.scrapy.priorityqueue import FrontierPriorityQueue
-from frontier.adapters.scrapy.scheduler import FrontierScheduler
+from anabranch.frontier.adapters.scrapy.addon import FrontierAddon
+from anabranch.frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
+from anabranch.frontier.adapters.scrapy.middleware import FrontierSpiderMiddleware
+from anabranch.frontier.adapters.scrapy.priorityqueue import FrontierPriorityQueue
+from anabranch.frontier.adapters.scrapy.scheduler import FrontierScheduler
 
 __all__ = [
     "FrontierAddon",

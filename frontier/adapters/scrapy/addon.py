@@ -8,10 +8,10 @@ from scrapy.exceptions import NotConfigured
 from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, default_settings
 from scrapy.utils.misc import load_object
 
-from frontier.adapters.scrapy.middleware import FrontierSpiderMiddleware
-from frontier.adapters.scrapy.scheduler import FrontierScheduler
-from frontier.adapters.scrapy.settings import FRONTIER, SLOTS, frontier_settings
-from frontier.errors import PolicyError
+from anabranch.frontier.adapters.scrapy.middleware import FrontierSpiderMiddleware
+from anabranch.frontier.adapters.scrapy.scheduler import FrontierScheduler
+from anabranch.frontier.adapters.scrapy.settings import FRONTIER, SLOTS, frontier_settings
+from anabranch.frontier.errors import PolicyError
 
 #: Nearest to the engine: it sees what the other spider middlewares have left.
 _NEAREST = 10

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from scrapy import Request, Spider
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 
-from frontier.adapters.scrapy.engine import Engine
-from frontier.adapters.scrapy.settings import UNAVAILABLE, folder
-from frontier.composition import open_filter
-from frontier.errors import FrontierError
-from frontier.seen import SeenFilter
+from anabranch.frontier.adapters.scrapy.engine import Engine
+from anabranch.frontier.adapters.scrapy.settings import UNAVAILABLE, folder
+from anabranch.frontier.composition import open_filter
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.seen import SeenFilter
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -15,7 +15,7 @@ from scrapy import Request
 from scrapy.utils.asyncio import call_later, is_asyncio_available
 from scrapy.utils.defer import deferred_from_coro
 
-from frontier.core import Frontier
+from anabranch.frontier.core import Frontier
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from scrapy import Request
 
-from frontier.adapters.scrapy.engine import Engine
-from frontier.adapters.scrapy.inflight import Flight, InFlight
-from frontier.adapters.scrapy.known import Known
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Packed, Requests, Unmade
-from frontier.core import Frontier
-from frontier.models import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor
+from anabranch.frontier.adapters.scrapy.engine import Engine
+from anabranch.frontier.adapters.scrapy.inflight import Flight, InFlight
+from anabranch.frontier.adapters.scrapy.known import Known
+from anabranch.frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Packed, Requests, Unmade
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor
 
 #: Heritrix's status of what went wrong inside the crawler.
 _INSIDE = -5

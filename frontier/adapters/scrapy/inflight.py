@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from scrapy import Request
 
-from frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
+from anabranch.frontier.models import Candidate, HostTrouble, Lease, Outcome, OutcomeKind
 
 #: Heritrix's status of a host that could not be reached.
 UNREACHABLE = -2

@@ -9,10 +9,10 @@ from scrapy import Request
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 
-from frontier.adapters.scrapy.engine import scheduler_of
-from frontier.adapters.scrapy.inflight import Flight
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER
-from frontier.adapters.scrapy.scheduler import FrontierScheduler
+from anabranch.frontier.adapters.scrapy.engine import scheduler_of
+from anabranch.frontier.adapters.scrapy.inflight import Flight
+from anabranch.frontier.adapters.scrapy.requests import FOUND_ON, NUMBER
+from anabranch.frontier.adapters.scrapy.scheduler import FrontierScheduler
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

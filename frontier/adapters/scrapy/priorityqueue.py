@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.pqueues import ScrapyPriorityQueue
 
-from frontier.adapters.scrapy.settings import FRONTIER
-from frontier.composition import own_function
-from frontier.models import QueueKey
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import parse_policy
+from anabranch.frontier.adapters.scrapy.settings import FRONTIER
+from anabranch.frontier.composition import own_function
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import parse_policy
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
-from frontier.models import Candidate, Lease
+from anabranch.frontier.models import Candidate, Lease
 
 #: In a request's `meta` while it is in flight: the number of its lease.
 NUMBER = "frontier_lease"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from scrapy import Spider
 
-from frontier.adapters.scrapy.engine import Engine
-from frontier.adapters.scrapy.exchange import Exchange
-from frontier.adapters.scrapy.known import Known
-from frontier.adapters.scrapy.requests import Requests
-from frontier.adapters.scrapy.settings import folder, frontier_settings
-from frontier.adapters.scrapy.signals import Listener
-from frontier.embedding.job import EmbeddedJob
-from frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.adapters.scrapy.engine import Engine
+from anabranch.frontier.adapters.scrapy.exchange import Exchange
+from anabranch.frontier.adapters.scrapy.known import Known
+from anabranch.frontier.adapters.scrapy.requests import Requests
+from anabranch.frontier.adapters.scrapy.settings import folder, frontier_settings
+from anabranch.frontier.adapters.scrapy.signals import Listener
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.policies.assignment import PolitenessScope
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -11,15 +11,15 @@ from scrapy import Request, Spider
 from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
-from frontier.adapters.scrapy.engine import Engine
-from frontier.adapters.scrapy.inflight import Flight
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Unmade
-from frontier.adapters.scrapy.run import Run
-from frontier.adapters.scrapy.settings import UNAVAILABLE, stock_queue
-from frontier.errors import FrontierError
-from frontier.models import VerdictKind
-from frontier.policies.authority import authority
+from anabranch.frontier.adapters.scrapy.dupefilter import FrontierDupeFilter
+from anabranch.frontier.adapters.scrapy.engine import Engine
+from anabranch.frontier.adapters.scrapy.inflight import Flight
+from anabranch.frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Unmade
+from anabranch.frontier.adapters.scrapy.run import Run
+from anabranch.frontier.adapters.scrapy.settings import UNAVAILABLE, stock_queue
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.models import VerdictKind
+from anabranch.frontier.policies.authority import authority
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -10,8 +10,8 @@ from typing import Any
 from scrapy.settings import BaseSettings
 from scrapy.utils.job import job_dir
 
-from frontier.errors import PolicyError
-from frontier.policies.surt import SurtPrefix
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.surt import SurtPrefix
 
 #: The setting with the Frontier's own settings, a dictionary.
 FRONTIER = "FRONTIER"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.http import Response
 
-from frontier.adapters.scrapy.inflight import Flight, InFlight
-from frontier.adapters.scrapy.requests import NUMBER
-from frontier.core import Frontier
-from frontier.hosttroubles import told_by
-from frontier.models import GateKey, HostTrouble
-from frontier.policies.authority import authority
+from anabranch.frontier.adapters.scrapy.inflight import Flight, InFlight
+from anabranch.frontier.adapters.scrapy.requests import NUMBER
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.hosttroubles import told_by
+from anabranch.frontier.models import GateKey, HostTrouble
+from anabranch.frontier.policies.authority import authority
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

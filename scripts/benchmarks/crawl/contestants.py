@@ -63,7 +63,7 @@ def ours(*options: str) -> Callable[[Task], Sequence[str]]:
 
 def crawl_command(task: Task, sources: Iterable[str], options: Iterable[str] = ()) -> Sequence[str]:
     """`anabranch crawl` of these seeds, with the job in the task's folder."""
-    return [sys.executable, "-m", "crawler", "crawl", *sources, *_needed(task), *options]
+    return [sys.executable, "-m", "anabranch", "crawl", *sources, *_needed(task), *options]
 
 
 def _needed(task: Task) -> Iterator[str]:

@@ -96,7 +96,7 @@ def load(task: Task, known: int) -> None:
     observe(begun, servers, CLONE)
     dump = task.folder / "known.jsonl"
     _write(dump, known, _origins(task.server))
-    observe([sys.executable, "-m", "crawler", "frontier", "load", str(task.folder / JOB), str(dump)], servers, CLONE)
+    observe([sys.executable, "-m", "anabranch", "frontier", "load", str(task.folder / JOB), str(dump)], servers, CLONE)
     dump.unlink()
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from dedup import UniqFilter, UniqParameters
+from anabranch.dedup import UniqFilter, UniqParameters
 from scripts.benchmarks.dedup.keys import batches, parts, urls
 from scripts.benchmarks.rows import Row, Setting
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dedup import Smm
+from anabranch.dedup import Smm
 from scripts.benchmarks.dedup.keys import Keys, batches, urls
 from scripts.benchmarks.rows import Row, Setting
 

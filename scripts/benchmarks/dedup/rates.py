@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dedup import Dsbf, DsbfParameters
+from anabranch.dedup import Dsbf, DsbfParameters
 from scripts.benchmarks.dedup.keys import batches, urls
 from scripts.benchmarks.rows import Row, Setting
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from crawler.lab.filters.redis import Trial, running_servers, shape_for
-from dedup import DsbfParameters
+from anabranch.crawler.lab.filters.redis import Trial, running_servers, shape_for
+from anabranch.dedup import DsbfParameters
 from scripts.benchmarks.dedup.keys import batches, urls
 from scripts.benchmarks.rows import Row, Setting
 

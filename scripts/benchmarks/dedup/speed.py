@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
-from dedup import UniqFilter, UniqParameters
+from anabranch.dedup import UniqFilter, UniqParameters
 from scripts.benchmarks.dedup.keys import Call, Keys, Speeds, batches, parts, urls
 from scripts.benchmarks.dedup.peers import PEERS, Peer
 from scripts.benchmarks.dedup.splits import tree_of

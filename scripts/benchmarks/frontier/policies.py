@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import chain
 from statistics import median
 
-from crawler.lab.urls import portal_urls
-from frontier.models import QueueKey
-from frontier.policies.assignment import parse_policy
-from frontier.policies.balance import balance
-from frontier.policies.sheets import NOTHING, Override, Settings, Sheets
+from anabranch.crawler.lab.urls import portal_urls
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.assignment import parse_policy
+from anabranch.frontier.policies.balance import balance
+from anabranch.frontier.policies.sheets import NOTHING, Override, Settings, Sheets
 from scripts.benchmarks.frontier.links import BATCH
 from scripts.benchmarks.rows import Row, Setting
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from frontier.composition import FrontierOrder
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.composition import FrontierOrder
+from anabranch.frontier.scheduling.gates import Politeness
 from scripts.benchmarks.frontier.host import Host, Rounds, both
 from scripts.benchmarks.frontier.links import BATCH, SAME_HOST, Web
 from scripts.benchmarks.rows import Row, Setting

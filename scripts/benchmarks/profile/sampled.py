@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from crawler.cli import main
+from anabranch.crawler.cli import main
 from scripts.benchmarks.profile.stages import stage_of
 
 _EACH_S = 0.001

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dedup import Dsbf, DsbfParameters, UniqFilter, UniqParameters
+from anabranch.dedup import Dsbf, DsbfParameters, UniqFilter, UniqParameters
 from scripts.benchmarks.dedup import processes
 from scripts.benchmarks.dedup.keys import Speeds, batches, parts, urls
 from scripts.benchmarks.dedup.lasting import disk_bytes, in_child, open_and_close, own_bytes

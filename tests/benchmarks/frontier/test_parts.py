@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from frontier.backlog import MAX_ROWS
-from frontier.composition import FrontierOrder
-from frontier.models import NEW, SEEN, Candidate, GateKey, Head
-from frontier.stores.base import QueueFacts
-from frontier.stores.messages import LaneRow
-from frontier.turns import Turn
+from anabranch.frontier.backlog import MAX_ROWS
+from anabranch.frontier.composition import FrontierOrder
+from anabranch.frontier.models import NEW, SEEN, Candidate, GateKey, Head
+from anabranch.frontier.stores.base import QueueFacts
+from anabranch.frontier.stores.messages import LaneRow
+from anabranch.frontier.turns import Turn
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.dedup.lasting import in_child
 from scripts.benchmarks.frontier import GROUPS

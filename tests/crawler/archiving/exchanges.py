@@ -13,8 +13,8 @@ from typing import NamedTuple
 from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 
-from crawler.archiving.exchanges import Exchange, Revisit
-from crawler.archiving.files import WarcOptions
+from anabranch.crawler.archiving.exchanges import Exchange, Revisit
+from anabranch.crawler.archiving.files import WarcOptions
 
 #: 2026-01-01T00:00:00.25Z.
 START_S = 1_767_225_600.25

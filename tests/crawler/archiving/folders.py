@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from crawler.archiving.files import WarcFiles
-from crawler.jobs.journal import Entry
+from anabranch.crawler.archiving.files import WarcFiles
+from anabranch.crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import OPTIONS, START_S, exchange
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.archiving import cdxj
-from crawler.archiving.cdxj import IndexLine, place_of, urlkey, write_sorted
+from anabranch.crawler.archiving import cdxj
+from anabranch.crawler.archiving.cdxj import IndexLine, place_of, urlkey, write_sorted
 
 LINE = IndexLine(
     url="http://www.example.com/B?b=1&a=2",

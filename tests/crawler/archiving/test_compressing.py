@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crawler.archiving import compressing
+from anabranch.crawler.archiving import compressing
 
 
 @pytest.fixture(params=["zlib", "zlib-ng"])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.archiving.files import WarcFiles, WarcOptions
-from crawler.jobs.journal import Entry, Journal, LineFile
-from crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
+from anabranch.crawler.archiving.files import WarcFiles, WarcOptions
+from anabranch.crawler.jobs.journal import Entry, Journal, LineFile
+from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
 from tests.crawler.archiving.exchanges import (
     exchange,
     read_by_fastwarc,
@@ -146,8 +146,8 @@ def test_what_could_not_be_taken_back_is_cut_before_the_file_is_finished(
 WRITERS = """
 import asyncio, sys
 from pathlib import Path
-from crawler.archiving.files import WarcFiles
-from crawler.jobs.journal import Entry, Journal, LineFile
+from anabranch.crawler.archiving.files import WarcFiles
+from anabranch.crawler.jobs.journal import Entry, Journal, LineFile
 from tests.crawler.archiving.test_files import opened
 from tests.crawler.archiving.exchanges import exchange
 
@@ -236,7 +236,9 @@ async def test_a_file_that_cannot_be_finished_is_finished_by_the_next_run(
     files = opened(tmp_path)
     write(files, "http://a.test/1")
     with monkeypatch.context() as patch:
-        patch.setattr("crawler.archiving.finishing.write_sorted", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(
+            "anabranch.crawler.archiving.finishing.write_sorted", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+        )
         files.close()
     assert warcs(tmp_path / "warc") == []
     opened(tmp_path).close()
@@ -277,7 +279,7 @@ def test_writers_share_the_sync_of_a_file(tmp_path: Path, monkeypatch: pytest.Mo
     files = opened(tmp_path)
     write(files, "http://a.test/0")
     syncs: list[int] = []
-    monkeypatch.setattr("crawler.jobs.durablefiles.sync_file", syncs.append)
+    monkeypatch.setattr("anabranch.crawler.jobs.durablefiles.sync_file", syncs.append)
     write(files, *(f"http://a.test/{n}" for n in range(1, 60)))
     assert len(syncs) == 1
     files.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.archiving.members import HEAD_BYTES, Member, index_line, whole_members
+from anabranch.crawler.archiving.members import HEAD_BYTES, Member, index_line, whole_members
 
 
 @given(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler.archiving import payload_rows
-from crawler.archiving import payloads as module
-from crawler.archiving.exchanges import SAME_PAYLOAD, Exchange, Original, Place, Revisit
-from crawler.archiving.payloads import Payloads
-from crawler.fetching.options import Validators
-from crawler.jobs.journal import Entry
-from crawler.outcomes.errors import StorageError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.archiving import payload_rows
+from anabranch.crawler.archiving import payloads as module
+from anabranch.crawler.archiving.exchanges import SAME_PAYLOAD, Exchange, Original, Place, Revisit
+from anabranch.crawler.archiving.payloads import Payloads
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.jobs.journal import Entry
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.outcomes.exits import ExitCode
 from tests.crawler.archiving.exchanges import Cut, Payload, exchange
 
 DATE = "2026-01-01T00:00:00.250000Z"

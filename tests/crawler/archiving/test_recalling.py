@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler.archiving.exchanges import SAME_PAYLOAD, Exchange, Revisit
-from crawler.archiving.files import WarcFiles
-from crawler.archiving.payloads import Payloads
-from crawler.archiving.recalling import MEMORY_BYTES, Archive
-from crawler.fetching.options import Validators
-from crawler.jobs.journal import Entry
+from anabranch.crawler.archiving.exchanges import SAME_PAYLOAD, Exchange, Revisit
+from anabranch.crawler.archiving.files import WarcFiles
+from anabranch.crawler.archiving.payloads import Payloads
+from anabranch.crawler.archiving.recalling import MEMORY_BYTES, Archive
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import OPTIONS, START_S, exchange
 
 URL = "http://a.test/"

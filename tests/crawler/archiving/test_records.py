@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit, warc_date
-from crawler.archiving.files import WarcFiles
-from crawler.archiving.records import digest_text, exchange_records, metadata_block, response_head
-from crawler.jobs.journal import Entry
+from anabranch.crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit, warc_date
+from anabranch.crawler.archiving.files import WarcFiles
+from anabranch.crawler.archiving.records import digest_text, exchange_records, metadata_block, response_head
+from anabranch.crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import (
     HTML,
     OPTIONS,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit
-from crawler.archiving.members import HEAD_BYTES
-from crawler.archiving.reindexing import open_files, reindex
-from crawler.jobs.journal import Entry
+from anabranch.crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit
+from anabranch.crawler.archiving.members import HEAD_BYTES
+from anabranch.crawler.archiving.reindexing import open_files, reindex
+from anabranch.crawler.jobs.journal import Entry
 from tests.crawler.archiving.exchanges import HTML, Payload, exchange, warcs
 from tests.crawler.archiving.test_files import opened, write
 

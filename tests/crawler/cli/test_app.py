@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crawler.cli import crawl as crawl_module
-from crawler.cli import main
-from crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
-from crawler.orders.keys import FLAG_OF
-from crawler.orders.order import VERSION, CrawlOrder
-from crawler.orders.sources import load_order
-from frontier.policies.assignment import known_policies
+from anabranch.crawler.cli import crawl as crawl_module
+from anabranch.crawler.cli import main
+from anabranch.crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
+from anabranch.crawler.orders.keys import FLAG_OF
+from anabranch.crawler.orders.order import VERSION, CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.frontier.policies.assignment import known_policies
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -226,7 +226,7 @@ def test_main_is_the_command(monkeypatch, capsys) -> None:
 
 
 def test_the_room_can_be_run_as_a_module(monkeypatch, capsys) -> None:
-    """`python -m crawler` is the command."""
+    """`python -m anabranch` is the command."""
     monkeypatch.setattr(sys, "argv", ["crawler", "crawl", "--help"])
     with pytest.raises(SystemExit) as exit_:
         runpy.run_module("crawler", run_name="__main__")
@@ -239,7 +239,7 @@ def test_help_is_quick(arguments) -> None:
     """It exits with 0 and loads none of the heavy libraries."""
     program = f"""
 import sys
-from crawler.cli import main
+from anabranch.crawler.cli import main
 sys.argv = ["anabranch", *{arguments!r}]
 try:
     main()
@@ -261,7 +261,7 @@ def test_sigterm_before_the_beginning_is_an_interrupt(monkeypatch) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    monkeypatch.setattr("crawler.cli.app.app", terminated)
+    monkeypatch.setattr("anabranch.crawler.cli.app.app", terminated)
     try:
         with pytest.raises(SystemExit) as left:
             main()

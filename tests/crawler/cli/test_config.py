@@ -9,10 +9,10 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from crawler.cli.app import app
-from crawler.jobs.job import JobFolder
-from crawler.orders.order import CrawlOrder, dump_order, with_modules
-from crawler.orders.sources import load_order
+from anabranch.crawler.cli.app import app
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.orders.order import CrawlOrder, dump_order, with_modules
+from anabranch.crawler.orders.sources import load_order
 
 
 @pytest.fixture(autouse=True)

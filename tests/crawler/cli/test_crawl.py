@@ -12,18 +12,18 @@ import pytest
 import structlog
 from rich.console import Console
 
-from crawler.cli import crawl as crawl_module
-from crawler.cli.crawl import CrawlCommand, run_crawl
-from crawler.cli.operate import OperateCommand, run_operate
-from crawler.controller import CrawlController
-from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import open_job
-from crawler.orders.order import CrawlOrder, dump_order
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.progress import Display
-from frontier.errors import (
+from anabranch.crawler.cli import crawl as crawl_module
+from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
+from anabranch.crawler.cli.operate import OperateCommand, run_operate
+from anabranch.crawler.controller import CrawlController
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.opening import open_job
+from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.reporting.progress import Display
+from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
     InvariantBroken,
@@ -225,7 +225,7 @@ def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
     """Though the seeds are written down before they start."""
     options = ("--processes", "2", "-s", "fetch.proxy=http://u@127.0.0.1:1", "-s", "fetch.proxy_password_env=NO_SUCH")
     run = subprocess.run(
-        [sys.executable, "-m", "crawler", "crawl", SEED, *options],
+        [sys.executable, "-m", "anabranch", "crawl", SEED, *options],
         check=False,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
@@ -274,7 +274,7 @@ def test_a_job_of_several_processes_that_lost_its_seeds_does_not_go_on() -> None
     codes, said = [], ""
     for _ in range(2):
         run = subprocess.run(
-            [sys.executable, "-m", "crawler", *arguments],
+            [sys.executable, "-m", "anabranch", *arguments],
             check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
         )  # fmt: skip
         codes.append(run.returncode)
@@ -500,8 +500,8 @@ def test_a_reader_that_goes_away_does_not_end_the_crawl() -> None:
     """`anabranch crawl … | head -1`: the run goes on to its end, without a traceback."""
     program = f"""
 from pathlib import Path
-from crawler.cli.crawl import CrawlCommand, run_crawl
-from crawler.cli.operate import OperateCommand, run_operate
+from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
+from anabranch.crawler.cli.operate import OperateCommand, run_operate
 import sys
 sys.stdin.readline()
 flags = {{"contact": "bot@example.org"}}
@@ -530,9 +530,9 @@ def test_a_signal_that_comes_after_the_end_does_not_change_it(outcome: ExitCode)
     """While the summary is made, the loop is closed, an error is written, and the interpreter ends."""
     program = f"""
 import asyncio, atexit, os, signal, sys
-from crawler import controller
-from crawler.cli import crawl, main
-from crawler.outcomes.errors import DiskFull
+from anabranch.crawler import controller
+from anabranch.crawler.cli import crawl, main
+from anabranch.crawler.outcomes.errors import DiskFull
 
 def interrupt(*_):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -16,18 +16,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from crawler.cli import dedup as dedup_module
-from crawler.cli.app import app
-from crawler.cli.dedup import capture_fault, capture_words, exit_code, run_dedup
-from crawler.cli.dedup_command import DedupCommand
-from crawler.cli.dedup_options import parse_count, parse_levels
-from crawler.outcomes.errors import DiskReadOnly, UsageError
-from dedup.capture.statistics import CaptureStatistics
-from dedup.capture.urls import CaptureError
-from dedup.errors import BadParameters, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
-from dedup.linefilters import Choice
-from dedup.stream import Cadence, OutputFailed
-from dedup.uniq import UniqFilter
+from anabranch.crawler.cli import dedup as dedup_module
+from anabranch.crawler.cli.app import app
+from anabranch.crawler.cli.dedup import capture_fault, capture_words, exit_code, run_dedup
+from anabranch.crawler.cli.dedup_command import DedupCommand
+from anabranch.crawler.cli.dedup_options import parse_count, parse_levels
+from anabranch.crawler.outcomes.errors import DiskReadOnly, UsageError
+from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.urls import CaptureError
+from anabranch.dedup.errors import BadParameters, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
+from anabranch.dedup.linefilters import Choice
+from anabranch.dedup.stream import Cadence, OutputFailed
+from anabranch.dedup.uniq import UniqFilter
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -253,7 +253,7 @@ def test_a_lasting_filter_is_synced_now_and_then_and_at_the_end(monkeypatch, cap
     monkeypatch.setattr(
         dedup_module, "Cadence", lambda interval_s: Cadence(interval_s, iter(range(0, 9999, 20)).__next__)
     )
-    monkeypatch.setattr("dedup.stream.READ_BYTES", 2)
+    monkeypatch.setattr("anabranch.dedup.stream.READ_BYTES", 2)
     Path("urls").write_bytes(b"a\nb\nc\n")
     assert run_dedup(DedupCommand(file="urls", state=state, expected=1000)) == 0
     assert len(synced) == syncs
@@ -343,7 +343,7 @@ def test_an_own_function_that_fails_in_the_stream_loses_no_line(
         "def feature(parts): return no() if broken and parts[-1] == b'bad' else parts[-1]\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("dedup.stream.READ_BYTES", 16)
+    monkeypatch.setattr("anabranch.dedup.stream.READ_BYTES", 16)
     Path("urls").write_bytes(b"http://a.test/1\nhttp://a.test/2\nhttp://a.test/bad\n")
     given = {field: value.format(name) for field, value in options.items()}
     assert run_dedup(DedupCommand(file="urls", state=Path("d"), kind=kind, **given)) == 2
@@ -439,7 +439,7 @@ def test_help_imports_no_heavy_library() -> None:
     """It answers at once."""
     program = """
 import sys
-from crawler.cli import main
+from anabranch.crawler.cli import main
 sys.argv = ["anabranch", "dedup", "--help"]
 try:
     main()
@@ -458,7 +458,7 @@ def test_the_database_of_the_similarity_filter_is_imported_by_those_who_use_it()
     """A short list is passed on before SQLAlchemy is read in."""
     program = """
 import sys
-from crawler.cli import main
+from anabranch.crawler.cli import main
 sys.argv = ["anabranch", "dedup", "--expect", "1000", "-q"]
 try:
     main()

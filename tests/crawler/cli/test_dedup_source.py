@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli.dedup_source import descriptor, lines_of
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.cli.dedup_source import descriptor, lines_of
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 def test_a_file_is_open_as_long_as_it_is_read(tmp_path: Path) -> None:

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from crawler.cli import frontier_files
-from crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import LineFile
-from crawler.jobs.opening import note_division, open_job
-from crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
-from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import UsageError
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
-from frontier.division.ownership import Division
-from frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.crawler.cli import frontier_files
+from anabranch.crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import LineFile
+from anabranch.crawler.jobs.opening import note_division, open_job
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.crawl_log_parsing import parse_crawl_log_line
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
 
 SLOW = {"min_delay": "100s", "max_delay": "100s"}
 URLS = [f"http://a.test/{number}" for number in range(3)]

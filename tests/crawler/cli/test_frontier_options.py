@@ -7,10 +7,10 @@ from datetime import datetime
 import pytest
 from typer.testing import CliRunner
 
-from crawler.cli import frontier as frontier_module
-from crawler.cli.app import app
-from crawler.cli.frontier import FrontierCommand
-from crawler.cli.frontier_options import parse_moment, parse_seconds, parse_units
+from anabranch.crawler.cli import frontier as frontier_module
+from anabranch.crawler.cli.app import app
+from anabranch.crawler.cli.frontier import FrontierCommand
+from anabranch.crawler.cli.frontier_options import parse_moment, parse_seconds, parse_units
 
 
 @pytest.fixture

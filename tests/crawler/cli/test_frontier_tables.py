@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawler.cli.frontier_tables import explained, gate_line, listing, name, queue_line
+from anabranch.crawler.cli.frontier_tables import explained, gate_line, listing, name, queue_line
 
 QUEUE = {
     "queue": "bkdr:5",

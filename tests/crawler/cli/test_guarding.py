@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from crawler.cli import guarding
-from crawler.cli.guarding import guarded
-from crawler.outcomes.errors import UsageError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.cli import guarding
+from anabranch.crawler.cli.guarding import guarded
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 
 def raising(error: BaseException):

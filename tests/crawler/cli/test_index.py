@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from crawler.cli.index import index
-from crawler.jobs.job import JobFolder
+from anabranch.crawler.cli.index import index
+from anabranch.crawler.jobs.job import JobFolder
 from tests.crawler.archiving.test_files import opened, write
 
 app = typer.Typer()

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from crawler.cli import lab as lab_module
-from crawler.cli.lab import PLAIN_INTERVAL_S, LabCommand, run_lab, telling
-from crawler.lab.report import Curve, Panel, Report, Table
-from crawler.outcomes.errors import DiskFull
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.cli import lab as lab_module
+from anabranch.crawler.cli.lab import PLAIN_INTERVAL_S, LabCommand, run_lab, telling
+from anabranch.crawler.lab.report import Curve, Panel, Report, Table
+from anabranch.crawler.outcomes.errors import DiskFull
+from anabranch.crawler.outcomes.exits import ExitCode
 from tests.acceptance.command import environment
 
 TABLE = Table(title="Times", columns=("what", "µs"), rows=(("query", 1.25), ("insert", 2_000.0)), note="A note.")
@@ -47,7 +47,7 @@ def started(*arguments, cwd, **how):
     """`anabranch lab ARGUMENTS` with a folder of temporary files of its own, `tmp` in `cwd`."""
     (cwd / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
-        [sys.executable, "-m", "crawler", "lab", *map(str, arguments)],
+        [sys.executable, "-m", "anabranch", "lab", *map(str, arguments)],
         cwd=cwd,
         env=environment(TMPDIR=str(cwd / "tmp")),
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | how,

@@ -12,9 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from crawler.cli import lab as lab_module
-from crawler.cli import lab_options
-from crawler.cli.app import app
+from anabranch.crawler.cli import lab as lab_module
+from anabranch.crawler.cli import lab_options
+from anabranch.crawler.cli.app import app
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OPTIONS = {"smm": "SmmOptions", "fpr": "FprOptions", "redis": "RedisOptions", "balance": "BalanceOptions"}
@@ -74,7 +74,7 @@ def run(*arguments):
 
 
 def options_of(verb):
-    return getattr(importlib.import_module(f"crawler.lab.filters.{verb}"), OPTIONS[verb])
+    return getattr(importlib.import_module(f"anabranch.crawler.lab.filters.{verb}"), OPTIONS[verb])
 
 
 @pytest.mark.parametrize("verb", OPTIONS)
@@ -172,7 +172,7 @@ def test_help_is_quick(arguments) -> None:
     """It loads neither the filters' libraries nor those of the pictures and servers."""
     program = f"""
 import sys
-from crawler.cli import main
+from anabranch.crawler.cli import main
 sys.argv = ["anabranch", *{arguments!r}]
 try:
     main()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crawler.cli.lab_tables import PIPE_WIDTH, column_widths, report_text, table_lines
-from crawler.lab.report import NOT_RECOVERABLE, Report, Table
+from anabranch.crawler.cli.lab_tables import PIPE_WIDTH, column_widths, report_text, table_lines
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Report, Table
 
 
 def table(*rows, columns, note=""):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crawler.cli.app import app
-from crawler.lab.web.model import WebOptions
-from crawler.lab.web.shape import make_web
+from anabranch.crawler.cli.app import app
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.lab.web.shape import make_web
 from tests.acceptance.command import environment
 from tests.crawler.lab.test_miniweb import fetch
 from tests.crawler.lab.web.test_shape import walked
@@ -31,7 +31,7 @@ SMALL_WEB = WebOptions(pages=60, hosts=6, latency_s=0.001)
 def started(*arguments: str | Path, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """`anabranch lab web`, serving, its port, and what it says in the beginning."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "crawler", "lab", "web", *map(str, arguments)],
+        [sys.executable, "-m", "anabranch", "lab", "web", *map(str, arguments)],
         cwd=cwd,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -65,7 +65,7 @@ def crawled(job: Path, order: Path) -> Path:
     command = ["crawl", "-c", str(order), "--job", str(job), "--contact", "a@example.org"]
     quick = ["--min-delay", "0", "--max-delay", "0", "--max-connections", "8"]
     subprocess.run(
-        [sys.executable, "-m", "crawler", *command, *quick],
+        [sys.executable, "-m", "anabranch", *command, *quick],
         cwd=job.parent,
         env=environment(),
         check=True,
@@ -153,7 +153,7 @@ def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: t
     """Nothing is served."""
     (tmp_path / "empty.log").touch()
     (tmp_path / "address.log").write_text(ADDRESS_LINE)
-    command = [sys.executable, "-m", "crawler", "lab", "web", *arguments]
+    command = [sys.executable, "-m", "anabranch", "lab", "web", *arguments]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=50
     )

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
-from crawler.cli.app import app
+from anabranch.crawler.cli.app import app
 
 PAGE = b"<base href=/b/><a href=1 rel=nofollow>x</a><img srcset='2 1x'><form action=3></form><meta name=robots content=none>"
 

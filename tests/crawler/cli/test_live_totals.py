@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli import live_totals as module
-from crawler.cli.live_totals import live_totals, progress_line
+from anabranch.crawler.cli import live_totals as module
+from anabranch.crawler.cli.live_totals import live_totals, progress_line
 
 
 def test_the_line_says_how_far_how_fast_and_how_many() -> None:

@@ -10,15 +10,15 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from crawler.cli import operate
-from crawler.cli.app import app
-from crawler.jobs.job import JobFolder
-from crawler.jobs.opening import note_division, open_job
-from crawler.operating.control import Control
-from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import UsageError
-from frontier.division.ownership import Division
-from frontier.models import Candidate
+from anabranch.crawler.cli import operate
+from anabranch.crawler.cli.app import app
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.opening import note_division, open_job
+from anabranch.crawler.operating.control import Control
+from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.models import Candidate
 from tests.status_schema import checked
 
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import pytest
 
-from crawler.cli.report import run_report
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.operating.control import Control
-from crawler.outcomes.exits import ExitCode
-from crawler.outcomes.failures import ConnectFailed
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.reporting.error_log import Failure, error_line
+from anabranch.crawler.cli.report import run_report
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.operating.control import Control
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.failures import ConnectFailed
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.reporting.error_log import Failure, error_line
 from tests.crawler.cli.test_frontier import URLS, make_job
 
 

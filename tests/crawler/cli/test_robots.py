@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner, Result
 
-from crawler.cli.app import app
+from anabranch.crawler.cli.app import app
 
 BODY = b"User-agent: *\nCrawl-delay: 2\nDisallow: /private\n\nUser-agent: other\nAllow: /\nSitemap: http://a.test/map.xml\n"
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from crawler.cli.saying import say, with_flag
+from anabranch.crawler.cli.saying import say, with_flag
 
 
 def test_a_line_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli.stopping import StopSignals
+from anabranch.crawler.cli.stopping import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -57,7 +57,7 @@ def test_the_second_signal_cleans_up_and_leaves() -> None:
     """At once, with 13; what stands behind it is not reached."""
     program = """
 import os, signal
-from crawler.cli.stopping import StopSignals
+from anabranch.crawler.cli.stopping import StopSignals
 with StopSignals() as stop:
     stop.at_second = lambda: os.write(1, b"cleaned")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from crawler.cli.streams import keep_streams
+from anabranch.crawler.cli.streams import keep_streams
 from tests.acceptance.command import environment
 
 #: Opens a file, after which nothing said may be found in it; then talks on standard error as logs and displays do.
 TALKING = """
 import os, sys
-from crawler.cli.streams import keep_streams
+from anabranch.crawler.cli.streams import keep_streams
 keep_streams()
 file = os.open("file", os.O_RDWR | os.O_CREAT)
 assert file > 2, file

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.extracting.css import css_links
+from anabranch.crawler.extracting.css import css_links
 
 
 def urls(text: str) -> list[str]:

@@ -5,10 +5,10 @@ import gzip
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.extracting.dispatch import Extractor
-from crawler.extracting.nesting import LIGHT_BYTES
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.extracting.dispatch import Extractor
+from anabranch.crawler.extracting.nesting import LIGHT_BYTES
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.sandbox import Sandbox
 
 URL = "http://a.test/"
 

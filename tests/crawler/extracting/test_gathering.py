@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.extracting.gathering import CHARS_A_LINK, RESOLVED_A_KEPT, gathered, merged
-from crawler.extracting.links import EMBED, NAVIGATION, Link, Reference
-from crawler.extracting.resolving import LinkResolver
-from crawler.urls.parsing import canonical
+from anabranch.crawler.extracting.gathering import CHARS_A_LINK, RESOLVED_A_KEPT, gathered, merged
+from anabranch.crawler.extracting.links import EMBED, NAVIGATION, Link, Reference
+from anabranch.crawler.extracting.resolving import LinkResolver
+from anabranch.crawler.urls.parsing import canonical
 
 BASE = "http://a.test/"
 LONG_BASE = f"http://a.test/{'x' * 8000}/"
@@ -61,7 +61,7 @@ def test_a_long_base_does_not_make_much_of_little() -> None:
 def test_links_that_are_none_or_all_the_same_do_not_cost_more(monkeypatch) -> None:
     """A reference that has to be parsed costs as much as its base is long, whatever comes of it."""
     parsed = []
-    monkeypatch.setattr("crawler.extracting.resolving.canonical", lambda link, base: parsed.append(link))
+    monkeypatch.setattr("anabranch.crawler.extracting.resolving.canonical", lambda link, base: parsed.append(link))
     for text in ("mailto:{}", "?{}"):
         parsed.clear()
         gathered(references(*(text.format(number) for number in range(50_000))), LONG_BASE, 6000, LinkResolver())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.extracting.headers import header_links, link_links
+from anabranch.crawler.extracting.headers import header_links, link_links
 
 
 def links(status=200, **headers):

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.extracting import html as module
-from crawler.extracting.html import read_html
-from crawler.extracting.links import Found, Link
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.resolving import LinkResolver
+from anabranch.crawler.extracting import html as module
+from anabranch.crawler.extracting.html import read_html
+from anabranch.crawler.extracting.links import Found, Link
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.resolving import LinkResolver
 
 PAGE = "http://a.test/dir/page.html?q=1"
 HTML = "text/html"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.extracting.nesting import (
+from anabranch.crawler.extracting.nesting import (
     HUGE_BYTES,
     LIGHT_BYTES,
     LIGHT_TAGS,

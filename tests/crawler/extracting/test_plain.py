@@ -6,8 +6,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crawler.extracting.plain import NAMES, PATHS, Spelling, is_plain_name, is_plain_path, origin_if_plain, urls_of
-from crawler.urls.parsing import canonical
+from anabranch.crawler.extracting.plain import (
+    NAMES,
+    PATHS,
+    Spelling,
+    is_plain_name,
+    is_plain_path,
+    origin_if_plain,
+    urls_of,
+)
+from anabranch.crawler.urls.parsing import canonical
 
 ORIGIN = "http://a.test:81"
 PIECES = st.sampled_from(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.extracting.refresh import refresh_url
+from anabranch.crawler.extracting.refresh import refresh_url
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.extracting.rels import hop_of_rel
+from anabranch.crawler.extracting.rels import hop_of_rel
 
 
 @pytest.mark.parametrize(

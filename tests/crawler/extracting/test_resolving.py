@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.extracting.links import EMBED, INFERRED, NAVIGATION, Link
-from crawler.extracting.resolving import NO_LINK, LinkResolver
-from crawler.urls.parsing import canonical
+from anabranch.crawler.extracting.links import EMBED, INFERRED, NAVIGATION, Link
+from anabranch.crawler.extracting.resolving import NO_LINK, LinkResolver
+from anabranch.crawler.urls.parsing import canonical
 
 PIECES = st.sampled_from(
     ["http:", "https:", "HTTP:", "javascript:", "/", "//", "\\", "?", "#", "@", ":", "80", "443", "..", ".", "%2e", "%", "%41",
@@ -79,7 +79,7 @@ def test_urls_of_a_known_origin_are_not_parsed_if_they_can_only_be_written_so(mo
     """On a large site most links are new to the resolver, and nearly all of them plain."""
     resolver = LinkResolver()
     resolved(resolver, "http://b.test/", ["http://a.test:81/"])
-    monkeypatch.delattr("crawler.extracting.resolving.canonical")
+    monkeypatch.delattr("anabranch.crawler.extracting.resolving.canonical")
     plain = ["http://a.test:81/x/y.html", "http://a.test:81/x?a=b&c=d"]
     assert resolved(resolver, "http://b.test/", plain) == plain
 
@@ -98,7 +98,9 @@ def test_a_reference_that_needs_no_parsing_is_what_parsing_makes_of_it(base: str
 
 def test_plain_paths_and_names_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are most links of most sites. What may be a scheme, another host, or a step upwards is parsed."""
-    monkeypatch.setattr("crawler.extracting.resolving.canonical", lambda raw, base=None: "http://parsed.test/")
+    monkeypatch.setattr(
+        "anabranch.crawler.extracting.resolving.canonical", lambda raw, base=None: "http://parsed.test/"
+    )
     plain = ["/", "/x/y.html?a=b/../", "y.html", "y/z:1/?p", "_1?p"]
     assert resolved(LinkResolver(), "http://a.test/1/a?b/c", plain) == [
         "http://a.test/",
@@ -127,7 +129,7 @@ def test_a_known_link_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> No
         parsed.append(raw)
         return canonical(raw, base)
 
-    monkeypatch.setattr("crawler.extracting.resolving.canonical", counted)
+    monkeypatch.setattr("anabranch.crawler.extracting.resolving.canonical", counted)
     resolver = LinkResolver()
     links = ["/./x", "http://b.test/", "mailto:a", "./y"]
     resolved(resolver, "http://a.test/1/a", links)
@@ -142,7 +144,7 @@ def test_an_absolute_link_is_known_on_every_host(monkeypatch: pytest.MonkeyPatch
     resolver = LinkResolver()
     links = ["http://c.test/x/../y", "https://c.test/", "http://["]
     answers = resolved(resolver, "http://a.test/1/a", links)
-    monkeypatch.delattr("crawler.extracting.resolving.canonical")
+    monkeypatch.delattr("anabranch.crawler.extracting.resolving.canonical")
     assert answers == resolved(resolver, "https://b.test/2/b?x", links) == ["http://c.test/y", "https://c.test/", None]
 
 

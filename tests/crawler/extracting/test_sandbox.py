@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.extracting.links import Link
-from crawler.extracting.mediatypes import Kind
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.reading import Document, read
-from crawler.extracting.sandbox import FAILED, TIMED_OUT, Sandbox
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.extracting.mediatypes import Kind
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.reading import Document, read
+from anabranch.crawler.extracting.sandbox import FAILED, TIMED_OUT, Sandbox
 from tests.acceptance.command import REPOSITORY, environment
 
 URL = "http://a.test/"
@@ -47,7 +47,7 @@ def helpers_of(pid: int) -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if parent == pid and b"crawler.extracting.helper" in command:
+        if parent == pid and b"anabranch.crawler.extracting.helper" in command:
             found.append(int(folder.name))
     return found
 
@@ -148,7 +148,7 @@ async def test_what_the_loading_raises_is_the_callers() -> None:
 CRAWL = """
 import asyncio, os
 from tests.crawler.extracting.test_sandbox import ENDLESS, PATIENT, helpers_of, page
-from crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.extracting.sandbox import Sandbox
 
 async def crawl():
     sandbox = Sandbox()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.extracting.links import Link
-from crawler.extracting.sitemaps import (
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.extracting.sitemaps import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_URLS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.extracting.srcset import srcset_urls
+from anabranch.crawler.extracting.srcset import srcset_urls
 
 SPACE = "\t\n\f\r "
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.options import FetchOptions
-from crawler.fetching.response import Response
-from crawler.network.descriptors import Connections
-from crawler.network.dns import Resolver
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.options import FetchOptions
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.network.descriptors import Connections
+from anabranch.crawler.network.dns import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from crawler.fetching.sites import Site
+    from anabranch.crawler.fetching.sites import Site
 
     Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

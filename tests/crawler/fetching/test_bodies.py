@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.fetching.bodies import Body, Scratch
-from crawler.outcomes.errors import DiskFull, StorageError
+from anabranch.crawler.fetching.bodies import Body, Scratch
+from anabranch.crawler.outcomes.errors import DiskFull, StorageError
 
 CHUNKS = st.lists(st.binary(max_size=40), max_size=8)
 

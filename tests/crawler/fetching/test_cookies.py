@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.fetching import cookies
-from crawler.fetching.cookies import MAX_COOKIE_BYTES, MAX_PER_SITE, MAX_SITE_BYTES, Cookies
+from anabranch.crawler.fetching import cookies
+from anabranch.crawler.fetching.cookies import MAX_COOKIE_BYTES, MAX_PER_SITE, MAX_SITE_BYTES, Cookies
 
 NOW_S = 1_700_000_000.0
 URL = "http://www.a.test/x/y?z"

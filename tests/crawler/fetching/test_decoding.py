@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.fetching.decoding import CODINGS, INPUT_BYTES, MAX_CODINGS, MAX_MEMBERS, PIECE_BYTES, codings_in, decoded
+from anabranch.crawler.fetching.decoding import (
+    CODINGS,
+    INPUT_BYTES,
+    MAX_CODINGS,
+    MAX_MEMBERS,
+    PIECE_BYTES,
+    codings_in,
+    decoded,
+)
 
 HAS_BROTLI = importlib.util.find_spec("brotli") is not None
 HAS_ZSTD = "zstd" in CODINGS

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from crawler.outcomes.failures import AddressRefused
-from crawler.urls.parsing import canonical
+from anabranch.crawler.outcomes.failures import AddressRefused
+from anabranch.crawler.urls.parsing import canonical
 from tests.crawler.fetching.servers import Web, raw, saying
 
 #: Hosts of URLs that all lead to 127.0.0.1, as WHATWG's parser reads them.

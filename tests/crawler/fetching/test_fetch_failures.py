@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.options import FetchOptions
-from crawler.fetching.response import Response
-from crawler.network import connector
-from crawler.network.addresses import Address, parse_address
-from crawler.network.dns import Resolver
-from crawler.outcomes.failures import (
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.options import FetchOptions
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.network import connector
+from anabranch.crawler.network.addresses import Address, parse_address
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.outcomes.failures import (
     TROUBLES,
     AddressRefused,
     BadHttp,

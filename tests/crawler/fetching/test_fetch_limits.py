@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import StreamReader
 
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.options import Limits
-from crawler.fetching.response import Cut, Response
-from crawler.outcomes.errors import StorageError
-from crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.options import Limits
+from anabranch.crawler.fetching.response import Cut, Response
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
 from tests.crawler.fetching.servers import LIMIT_S, MAX_BODY, Web, get_raw, raw, saying
 
 if TYPE_CHECKING:

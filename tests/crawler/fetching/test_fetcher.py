@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from crawler.fetching.answers import MAX_HEADERS
-from crawler.fetching.decoding import CODINGS
-from crawler.fetching.options import ACCEPT, Site, Validators
-from crawler.fetching.response import Cut
-from crawler.network.wire import MAX_HEAD_BYTES
-from crawler.outcomes.failures import ConnectionLost, KeptConnectionClosed
+from anabranch.crawler.fetching.answers import MAX_HEADERS
+from anabranch.crawler.fetching.decoding import CODINGS
+from anabranch.crawler.fetching.options import ACCEPT, Site, Validators
+from anabranch.crawler.fetching.response import Cut
+from anabranch.crawler.network.wire import MAX_HEAD_BYTES
+from anabranch.crawler.outcomes.failures import ConnectionLost, KeptConnectionClosed
 from tests.crawler.fetching.servers import LIMIT_S, OK, Web, get_raw, raw, refused_port, saying
 
 if TYPE_CHECKING:
-    from crawler.fetching.response import Response
+    from anabranch.crawler.fetching.response import Response
 
 # What is sent
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler.fetching.bodies import MEMORY_BYTES, Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.options import Site
-from crawler.network.connector import DISTRUST_S
-from crawler.network.descriptors import Connections
-from crawler.outcomes.failures import TROUBLES, ConnectionLost, KeptConnectionClosed, OutOfFiles
+from anabranch.crawler.fetching.bodies import MEMORY_BYTES, Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.options import Site
+from anabranch.crawler.network.connector import DISTRUST_S
+from anabranch.crawler.network.descriptors import Connections
+from anabranch.crawler.outcomes.failures import TROUBLES, ConnectionLost, KeptConnectionClosed, OutOfFiles
 from tests.crawler.fetching.servers import LIMIT_S, OK, Web, saying
 
 
@@ -179,7 +179,7 @@ async def test_a_kept_connection_that_proves_dead_ends_the_fetch_and_all_others_
     site: Web, monkeypatch: pytest.MonkeyPatch, distrust_s: float, then: list[str]
 ) -> None:
     """The server may have read the request, so only the host's gate may send it again; no connection is kept for a while."""
-    monkeypatch.setattr("crawler.network.connector.DISTRUST_S", distrust_s)
+    monkeypatch.setattr("anabranch.crawler.network.connector.DISTRUST_S", distrust_s)
     served = asyncio.Barrier(2)
     asked: list[bytes] = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from crawler.fetching.origins import Origins
-from crawler.fetching.proxies import Proxy, parse_proxy
+from anabranch.crawler.fetching.origins import Origins
+from anabranch.crawler.fetching.proxies import Proxy, parse_proxy
 
 HTTP, HTTPS, SOCKS = (parse_proxy(f"{scheme}://p") for scheme in ("http", "https", "socks5"))
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from crawler.fetching.options import Site
-from crawler.fetching.proxies import Proxy, parse_proxy
-from crawler.outcomes.failures import AddressRefused, ProxyFailed
+from anabranch.crawler.fetching.options import Site
+from anabranch.crawler.fetching.proxies import Proxy, parse_proxy
+from anabranch.crawler.outcomes.failures import AddressRefused, ProxyFailed
 from tests.crawler.fetching.servers import Web, get_raw, raw, refused_port
 
 OK_HI = raw("Content-Length: 2", b"hi")

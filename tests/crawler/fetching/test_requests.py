@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.fetching.requests import Fields, without_credentials
+from anabranch.crawler.fetching.requests import Fields, without_credentials
 
 USUAL = {"User-Agent": "a", "Accept": "b"}
 

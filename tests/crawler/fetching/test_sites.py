@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.fetching.options import FetchOptions, Site
-from crawler.fetching.proxies import Proxy, basic_auth
-from crawler.fetching.sites import Sites
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.fetching.options import FetchOptions, Site
+from anabranch.crawler.fetching.proxies import Proxy, basic_auth
+from anabranch.crawler.fetching.sites import Sites
+from anabranch.crawler.outcomes.errors import OrderError
 
 USUAL = FetchOptions(user_agent="x", headers={"A": "usual"}, max_body_bytes=1000)
 

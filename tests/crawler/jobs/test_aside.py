@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs import orderfile
-from crawler.jobs.aside import move_aside
-from crawler.jobs.job import JobFolder
-from crawler.outcomes.errors import JobInUse, OrderDamaged, UsageError
+from anabranch.crawler.jobs import orderfile
+from anabranch.crawler.jobs.aside import move_aside
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.outcomes.errors import JobInUse, OrderDamaged, UsageError
 
 NOW_S = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from crawler.jobs.checking import check, check_names
-from crawler.orders.examining import examine
-from crawler.orders.layers import Layer
-from crawler.orders.sources import load_order, read_layers
-from crawler.outcomes.errors import BadArgument, OrderError
-from frontier.errors import PolicyError
+from anabranch.crawler.jobs.checking import check, check_names
+from anabranch.crawler.orders.examining import examine
+from anabranch.crawler.orders.layers import Layer
+from anabranch.crawler.orders.sources import load_order, read_layers
+from anabranch.crawler.outcomes.errors import BadArgument, OrderError
+from anabranch.frontier.errors import PolicyError
 
 
 def checked(**sections):

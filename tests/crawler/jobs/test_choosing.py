@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.choosing import Chosen, Wanted, choose, sources_of
-from crawler.jobs.job import JobFolder
-from crawler.jobs.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook
-from crawler.orders.order import dump_order
-from crawler.outcomes.errors import BadArgument, ForeignJobFormat, OrderError
+from anabranch.crawler.jobs.choosing import Chosen, Wanted, choose, sources_of
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.orders.order import dump_order
+from anabranch.crawler.outcomes.errors import BadArgument, ForeignJobFormat, OrderError
 
 JOB = Path("job")
 SEED = "http://a.test/"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli.frontier import opened
-from crawler.jobs import copying
-from crawler.jobs.copying import refuse_unwritable, to_be_read
-from crawler.jobs.job import ORDER_FILE, JobFolder
-from crawler.outcomes.errors import JobInUse, NotPermitted, UsageError
+from anabranch.crawler.cli.frontier import opened
+from anabranch.crawler.jobs import copying
+from anabranch.crawler.jobs.copying import refuse_unwritable, to_be_read
+from anabranch.crawler.jobs.job import ORDER_FILE, JobFolder
+from anabranch.crawler.outcomes.errors import JobInUse, NotPermitted, UsageError
 
 
 @pytest.fixture

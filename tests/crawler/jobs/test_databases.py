@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from crawler.jobs.databases import as_system_errors, engine_for
-from frontier.errors import StoreFull
-from frontier.stores.sqlite import connected, translated
+from anabranch.crawler.jobs.databases import as_system_errors, engine_for
+from anabranch.frontier.errors import StoreFull
+from anabranch.frontier.stores.sqlite import connected, translated
 
 
 def test_a_database_that_may_not_be_written_lacks_a_permission(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs import durablefiles
-from crawler.jobs.durablefiles import UNFINISHED, AppendOnlyFile, replace_file, sync_file, sync_folder
-from frontier.embedding import folder
+from anabranch.crawler.jobs import durablefiles
+from anabranch.crawler.jobs.durablefiles import UNFINISHED, AppendOnlyFile, replace_file, sync_file, sync_folder
+from anabranch.frontier.embedding import folder
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_files_are_synced_with_what_the_system_has(monkeypatch: pytest.MonkeyPat
     called: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda _: called.append("fsync"))
     monkeypatch.setattr(os, "fdatasync", lambda _: called.append("fdatasync"), raising=False)
-    monkeypatch.delattr("crawler.jobs.durablefiles.fcntl.F_FULLFSYNC", raising=False)
+    monkeypatch.delattr("anabranch.crawler.jobs.durablefiles.fcntl.F_FULLFSYNC", raising=False)
     if missing != "nothing":
         monkeypatch.delattr(os, missing)
     sync_file(0)
@@ -72,8 +72,8 @@ def test_files_are_synced_with_what_the_system_has(monkeypatch: pytest.MonkeyPat
 def test_macos_files_are_synced_down_to_the_medium(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where F_FULLFSYNC exists, it is used: fsync does not empty the drive's cache there."""
     called: list[int] = []
-    monkeypatch.setattr("crawler.jobs.durablefiles.fcntl.F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr("crawler.jobs.durablefiles.fcntl.fcntl", lambda _, command: called.append(command))
+    monkeypatch.setattr("anabranch.crawler.jobs.durablefiles.fcntl.F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr("anabranch.crawler.jobs.durablefiles.fcntl.fcntl", lambda _, command: called.append(command))
     sync_file(0)
     assert called == [51]
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from crawler.jobs.embedded import opened_embedded
-from crawler.outcomes.errors import DiskFull, JobInUse, UsageError
-from frontier.embedding import leaseboard
-from frontier.embedding.folder import FORMAT_FILE, format_text
-from frontier.embedding.job import EmbeddedJob
-from frontier.models import Candidate
+from anabranch.crawler.jobs.embedded import opened_embedded
+from anabranch.crawler.outcomes.errors import DiskFull, JobInUse, UsageError
+from anabranch.frontier.embedding import leaseboard
+from anabranch.frontier.embedding.folder import FORMAT_FILE, format_text
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.models import Candidate
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_full_disk_for_the_copy_is_told(host: EmbeddedJob, monkeypatch: pytest
     def full(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device", str(source))
 
-    monkeypatch.setattr("frontier.stores.livecopy.shutil.copyfile", full)
+    monkeypatch.setattr("anabranch.frontier.stores.livecopy.shutil.copyfile", full)
     with pytest.raises(DiskFull, match=r"/scratch/anabranch-"), opened_embedded(folder(host), reads=True):
         pass
 

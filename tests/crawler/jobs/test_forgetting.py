@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.forgetting import FORGETS_MARK, forgets, is_finished, note_forgetting
-from crawler.jobs.job import JobFolder
-from crawler.outcomes.errors import StorageError
+from anabranch.crawler.jobs.forgetting import FORGETS_MARK, forgets, is_finished, note_forgetting
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.outcomes.errors import StorageError
 
 
 def test_the_mark_is_made_with_its_folder_and_stands(tmp_path: Path) -> None:

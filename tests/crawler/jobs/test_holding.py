@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.holding import until_free, who_holds
-from crawler.jobs.job import JobFolder
-from crawler.outcomes.errors import JobInUse, StorageError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.jobs.holding import until_free, who_holds
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.outcomes.errors import JobInUse, StorageError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 ROOT = Path(__file__).parents[3]
 
 HOLD = """
 import sys
 from pathlib import Path
-from crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.job import JobFolder
 job = JobFolder.open(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

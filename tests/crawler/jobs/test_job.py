@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder, is_job, job_name
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import (
+from anabranch.crawler.jobs.job import JobFolder, is_job, job_name
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import (
     DiskFull,
     DiskReadOnly,
     ForeignJobFormat,
@@ -21,16 +21,16 @@ from crawler.outcomes.errors import (
     NotAJobFolder,
     NotPermitted,
 )
-from crawler.outcomes.exits import ExitCode
-from frontier.embedding.folder import VERSION
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.frontier.embedding.folder import VERSION
 
 ROOT = Path(__file__).parents[3]
 
 OPEN = """
 import sys
 from pathlib import Path
-from crawler.outcomes.errors import CrawlerError
-from crawler.jobs.job import JobFolder
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.jobs.job import JobFolder
 try:
     with JobFolder.open(Path(sys.argv[1])) as job:
         job.write_order("x" * 200_000)

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from crawler.jobs import durablefiles
-from crawler.jobs import journal as journal_module
-from crawler.jobs.journal import Entry, Journal, LineFile
-from crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
+from anabranch.crawler.jobs import durablefiles
+from anabranch.crawler.jobs import journal as journal_module
+from anabranch.crawler.jobs.journal import Entry, Journal, LineFile
+from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
 from tests.crawler.archiving.exchanges import exchange
 
 ROOT = Path(__file__).parents[3]
@@ -486,7 +486,7 @@ def test_a_loop_that_is_gone_does_not_kill_the_thread(log: Path, disk: SlowDisk)
 WRITERS = """
 import asyncio, sys
 from pathlib import Path
-from crawler.jobs.journal import Entry, Journal, LineFile
+from anabranch.crawler.jobs.journal import Entry, Journal, LineFile
 
 async def main():
     journal = Journal(LineFile(Path(sys.argv[1]), "crawl_log"), LineFile(Path(sys.argv[2]), "pages"))

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from crawler.jobs.forgetting import FINISHED_MARK, forgets
-from crawler.jobs.opening import frontier_order, has_seeds, is_over, open_job
-from crawler.jobs.rounds import AGAIN_MARK
-from crawler.jobs.seeds import SEED_BOOK, Seed
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import QueueForgotten, StoreLost
-from dedup.uniq import UniqParameters
-from frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
-from frontier.models import Candidate
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.budgets import Budgets
-from frontier.policies.sheets import Override, Settings
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.crawler.jobs.forgetting import FINISHED_MARK, forgets
+from anabranch.crawler.jobs.opening import frontier_order, has_seeds, is_over, open_job
+from anabranch.crawler.jobs.rounds import AGAIN_MARK
+from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import QueueForgotten, StoreLost
+from anabranch.dedup.uniq import UniqParameters
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
+from anabranch.frontier.models import Candidate
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 from tests import postgres_server
 from tests.redis_server import redis_servers
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs import orderfile
-from crawler.jobs.durablefiles import replace_file
-from crawler.jobs.orderfile import last_order_file, order_edits, order_file, write_order
-from crawler.outcomes.errors import OrderDamaged, StorageError
+from anabranch.crawler.jobs import orderfile
+from anabranch.crawler.jobs.durablefiles import replace_file
+from anabranch.crawler.jobs.orderfile import last_order_file, order_edits, order_file, write_order
+from anabranch.crawler.outcomes.errors import OrderDamaged, StorageError
 
 TEXT = '[crawl]\nworkers = 20\n\n[scope]\nscope = "host"\nexclude = ["\\\\.jpg$"]\n'
 

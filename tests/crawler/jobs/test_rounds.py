@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs import rounds
-from crawler.jobs.job import JobFolder
-from crawler.jobs.rounds import Round, RoundDamaged, begin_round, current_round, ordered_round, round_of_run
-from crawler.outcomes.errors import JobUnfinished
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.jobs import rounds
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.rounds import Round, RoundDamaged, begin_round, current_round, ordered_round, round_of_run
+from anabranch.crawler.outcomes.errors import JobUnfinished
+from anabranch.crawler.outcomes.exits import ExitCode
 
 LASTING = {"seeds.jsonl", "payloads.sqlite", "payloads.sqlite-wal", "accounts.sqlite"}
 

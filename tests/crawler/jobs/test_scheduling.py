@@ -2,10 +2,10 @@
 
 import asyncio
 
-from crawler.jobs import scheduling
-from crawler.jobs.scheduling import schedule_all
-from frontier.aio import AsyncFrontier
-from frontier.models import Candidate, Outcome, OutcomeKind, VerdictKind
+from anabranch.crawler.jobs import scheduling
+from anabranch.crawler.jobs.scheduling import schedule_all
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind, VerdictKind
 from tests.crawler.builder import memory_frontier
 from tests.frontier.builder import HASTE, DelayingStore, build
 

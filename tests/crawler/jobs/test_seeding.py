@@ -6,19 +6,19 @@ import threading
 import pytest
 import structlog
 
-from crawler.jobs import scheduling
-from crawler.jobs.seeding import Marks, Seeding
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import KEY, OwnFunctionFailed
-from crawler.reporting.reports import SeedFact
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.scope.opening import open_scope
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.aio import AsyncFrontier
-from frontier.models import Candidate, Outcome, OutcomeKind
-from frontier.stores.memory import MemoryStore
+from anabranch.crawler.jobs import scheduling
+from anabranch.crawler.jobs.seeding import Marks, Seeding
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.ownfunctions import KEY, OwnFunctionFailed
+from anabranch.crawler.reporting.reports import SeedFact
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.stores.memory import MemoryStore
 from tests.crawler.builder import clock, memory_frontier, settle
 from tests.frontier.builder import HASTE, DelayingStore, build
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs import durablefiles
-from crawler.jobs.seeds import (
+from anabranch.crawler.jobs import durablefiles
+from anabranch.crawler.jobs.seeds import (
     ORDER,
     BadSeed,
     Seed,
@@ -24,13 +24,13 @@ from crawler.jobs.seeds import (
     none_left,
     read_seeds,
 )
-from crawler.outcomes.errors import DiskFull, NoFolder
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import DiskFull, NoFolder
+from anabranch.crawler.outcomes.exits import ExitCode
 
 #: Adds seeds to a book and is killed when a share of the next write has been made.
 DYING = """
 import os, pathlib, signal, sys
-from crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
 
 path, before, share = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 book = SeedBook(path)

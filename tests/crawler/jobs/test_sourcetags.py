@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.jobs.seeds import Seed
-from crawler.jobs.sourcetags import SourceTags
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.jobs.sourcetags import SourceTags
 
 
 def seeds(*urls: str) -> list[Seed]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Entry
-from crawler.jobs.writing import open_writing, warc_facts
-from crawler.orders.order import CrawlOrder
-from crawler.orders.write import WriteSection
-from crawler.outcomes.errors import StorageError
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import Entry
+from anabranch.crawler.jobs.writing import open_writing, warc_facts
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.write import WriteSection
+from anabranch.crawler.outcomes.errors import StorageError
 from tests.crawler.archiving.exchanges import START_S, exchange, read_by_warcio, urls_in, warcs
 
 ENTRY = Entry(crawl_log=b"c\n", pages=b"p\n", links=b"l\n", errors=b"e\n", exchange=exchange("http://a.test/"))

@@ -4,12 +4,12 @@ import errno
 
 import pytest
 
-from crawler.lab import experiments
-from crawler.lab.experiments import EXPERIMENTS, run_experiment
-from crawler.lab.report import Report
-from crawler.outcomes.errors import CrawlerError, DiskFull, NotPermitted, StorageError, UsageError
-from crawler.outcomes.exits import ExitCode
-from dedup.errors import BadParameters, FilterClosed, StoreFull
+from anabranch.crawler.lab import experiments
+from anabranch.crawler.lab.experiments import EXPERIMENTS, run_experiment
+from anabranch.crawler.lab.report import Report
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, NotPermitted, StorageError, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.dedup.errors import BadParameters, FilterClosed, StoreFull
 
 REPORT = Report(name="x", tables=(), panels=(), closing=())
 

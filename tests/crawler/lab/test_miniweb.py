@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler.children import child_command
-from crawler.lab import miniweb
-from crawler.lab.miniweb import WebLost, serving
-from crawler.lab.web.ledger import Ledger, Rule
-from crawler.lab.web.model import WebOptions
-from crawler.lab.web.shape import make_web
-from crawler.network.descriptors import raise_file_limit
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.children import child_command
+from anabranch.crawler.lab import miniweb
+from anabranch.crawler.lab.miniweb import WebLost, serving
+from anabranch.crawler.lab.web.ledger import Ledger, Rule
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.lab.web.shape import make_web
+from anabranch.crawler.network.descriptors import raise_file_limit
+from anabranch.crawler.outcomes.errors import UsageError
 from tests.crawler.lab.web.asking import client_of
 from tests.site.processes import Watched, watched
 
@@ -175,8 +175,8 @@ def test_the_server_ends_with_the_process_that_started_it() -> None:
     """Also if that was killed: the end of its input ends it."""
     code = (
         "import sys\n"
-        "from crawler.lab.miniweb import serving\n"
-        "from crawler.lab.web.model import WebOptions\n"
+        "from anabranch.crawler.lab.miniweb import serving\n"
+        "from anabranch.crawler.lab.web.model import WebOptions\n"
         "with serving(WebOptions(pages=50, hosts=5)) as served:\n"
         "    print(served.pid, flush=True)\n"
         "    sys.stdin.read()\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab import plots
-from crawler.lab.report import Curve, Panel, Report
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab import plots
+from anabranch.crawler.lab.report import Curve, Panel, Report
+from anabranch.crawler.outcomes.errors import UsageError
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 

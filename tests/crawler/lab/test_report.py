@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from crawler.lab.report import NOT_RECOVERABLE, Table, csv_of, shown
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Table, csv_of, shown
 
 
 def table(title, *rows, columns=("a", "b, c")):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.lab.urls import distinct_urls, packet_urls, portal_urls, repeated, urls_of_file
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.urls import distinct_urls, packet_urls, portal_urls, repeated, urls_of_file
+from anabranch.crawler.outcomes.errors import UsageError
 
 PORTALS = (
     b"qq.com",

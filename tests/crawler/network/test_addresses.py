@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.network.addresses import Address, interleaved, ip_literal, parse_address
+from anabranch.crawler.network.addresses import Address, interleaved, ip_literal, parse_address
 
 ROOT = Path(__file__).parents[3]
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -83,7 +83,9 @@ def test_a_host_that_is_an_address_says_so(host: str, literal: Address | None) -
 
 def test_the_addresses_need_no_library() -> None:
     """Order and resolver share them: neither must load the other's library."""
-    script = "import sys, crawler.network.addresses; print({'aiodns', 'pycares', 'pydantic'} & set(sys.modules))"
+    script = (
+        "import sys, anabranch.crawler.network.addresses; print({'aiodns', 'pycares', 'pydantic'} & set(sys.modules))"
+    )
     found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 

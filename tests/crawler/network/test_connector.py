@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.network.connector import is_public
+from anabranch.crawler.network.connector import is_public
 
 
 @pytest.mark.parametrize(

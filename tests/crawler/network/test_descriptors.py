@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from crawler.network.descriptors import MAX_IDLE, Connections, connections_within, raise_file_limit
+from anabranch.crawler.network.descriptors import MAX_IDLE, Connections, connections_within, raise_file_limit
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import dns.rrset
 import pycares
 import pytest
 
-from crawler.network import dns as crawler_dns
-from crawler.network.addresses import Address
-from crawler.network.dns import Resolver
-from crawler.network.lookups import ResolverOptions
-from crawler.outcomes.failures import NameNotFound, NameTimeout
+from anabranch.crawler.network import dns as crawler_dns
+from anabranch.crawler.network.addresses import Address
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.network.lookups import ResolverOptions
+from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

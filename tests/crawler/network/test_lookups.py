@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.network.addresses import parse_address
-from crawler.network.lookups import AddressRecord, Lookup, ResolverOptions
+from anabranch.crawler.network.addresses import parse_address
+from anabranch.crawler.network.lookups import AddressRecord, Lookup, ResolverOptions
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,6 +58,8 @@ def test_what_could_never_find_anything_is_refused() -> None:
 
 def test_the_options_need_no_library() -> None:
     """The order reads them, and must be read quickly."""
-    script = "import sys, crawler.network.lookups; print({'aiodns', 'pycares', 'pydantic'} & set(sys.modules))"
+    script = (
+        "import sys, anabranch.crawler.network.lookups; print({'aiodns', 'pycares', 'pydantic'} & set(sys.modules))"
+    )
     found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.outcomes.failures import CertificateRefused, ConnectionLost, ProxyFailed
+from anabranch.crawler.outcomes.failures import CertificateRefused, ConnectionLost, ProxyFailed
 from tests.crawler.fetching.servers import PEM, Web, raw, saying
 
 HI = raw("Content-Length: 2", b"hi")

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from crawler.operating.arguments import number, state_named, text, whole
-from crawler.outcomes.errors import UsageError
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.operating.arguments import number, state_named, text, whole
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 
 def test_values_are_taken_as_json_holds_them() -> None:

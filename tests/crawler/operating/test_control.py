@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from crawler.operating import control as control_module
-from crawler.operating.control import SOCKET, Control, ControlRefused, ControlSilent, ask
-from crawler.outcomes.errors import UsageError
-from crawler.outcomes.exits import ExitCode
-from frontier.errors import StoreFull, UnknownQueue
+from anabranch.crawler.operating import control as control_module
+from anabranch.crawler.operating.control import SOCKET, Control, ControlRefused, ControlSilent, ask
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.frontier.errors import StoreFull, UnknownQueue
 
 
 async def echo(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +258,7 @@ async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from crawler.operating.control import Control
+from anabranch.crawler.operating.control import Control
 
 async def main():
     async with Control(Path(sys.argv[1]), None):

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crawler.operating.course import Cause, Course, Phase
-from crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.operating.course import Cause, Course, Phase
+from anabranch.crawler.outcomes.endings import WhyEnded
 from tests.crawler.builder import memory_frontier, settle
 
 URL = "http://a.test/"

@@ -4,18 +4,18 @@ import threading
 
 import pytest
 
-from crawler.jobs.seeding import Seeding
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.operating.course import Cause, Course, Phase
-from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, CrawlVerbs, add_to_stopped
-from crawler.operating.judging import Judge
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import UsageError
-from crawler.reporting.troubles import Trouble
-from crawler.scope.opening import open_scope
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.crawler.jobs.seeding import Seeding
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.operating.course import Cause, Course, Phase
+from anabranch.crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, CrawlVerbs, add_to_stopped
+from anabranch.crawler.operating.judging import Judge
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier
 
 A, B = "http://a.test/", "http://b.test/"

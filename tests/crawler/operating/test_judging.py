@@ -2,15 +2,15 @@
 
 import pytest
 
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.operating.judging import Judge, opened_judge
-from crawler.orders.hosts import RobotsSection
-from crawler.orders.order import CrawlOrder
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
-from crawler.reporting.troubles import Trouble
-from crawler.scope.opening import open_scope
-from crawler.urls.canonicalization import Canonicalizer
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.operating.judging import Judge, opened_judge
+from anabranch.crawler.orders.hosts import RobotsSection
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
 
 SEED = "http://a.test/"
 SESSION = "http://a.test/p;jsessionid=0123456789abcdef"

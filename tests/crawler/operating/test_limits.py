@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from crawler.operating import limits as limits_module
-from crawler.operating.course import Course, Phase
-from crawler.operating.limits import DiskWatch, Limits, free_of
-from crawler.orders.limits import LimitsSection
-from crawler.outcomes.endings import WhyEnded
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.models import OutcomeKind
+from anabranch.crawler.operating import limits as limits_module
+from anabranch.crawler.operating.course import Course, Phase
+from anabranch.crawler.operating.limits import DiskWatch, Limits, free_of
+from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.models import OutcomeKind
 from tests.crawler.builder import memory_frontier, settle, timers_set, until, visit
 
 GB = 10**9

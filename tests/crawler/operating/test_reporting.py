@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.operating.reporting import MOST, RunningJob, answer_report, facts_of_running
-from crawler.outcomes.errors import UsageError
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.reporting.reports.catalogue import REPORTS, write_all
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.statistics import WorkerBoard
+from anabranch.crawler.operating.reporting import MOST, RunningJob, answer_report, facts_of_running
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.reporting.reports.catalogue import REPORTS, write_all
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.statistics import WorkerBoard
 from tests.crawler.builder import memory_frontier
 from tests.crawler.reporting.test_accounts import Entry
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from crawler.operating import signals
-from crawler.operating.signals import heeded
+from anabranch.crawler.operating import signals
+from anabranch.crawler.operating.signals import heeded
 from tests.crawler.builder import until
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from crawler.operating.course import Cause, Course
-from crawler.operating.limits import DiskWatch
-from crawler.operating.status import Status
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.failures import ConnectFailed
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.aio import AsyncFrontier
-from frontier.models import OutcomeKind
-from frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.operating.course import Cause, Course
+from anabranch.crawler.operating.limits import DiskWatch
+from anabranch.crawler.operating.status import Status
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.failures import ConnectFailed
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.models import OutcomeKind
+from anabranch.frontier.operating.statistics import FrontierStatistics
 from tests.crawler.builder import memory_frontier, visit
 from tests.status_schema import SCHEMA, checked
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from crawler.operating.verbs import STOPPED_ONLY, VERBS, JobRuns, answer, answer_beside, gate_key
-from crawler.outcomes.errors import UsageError
-from frontier.aio import AsyncFrontier
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.errors import UnknownQueue
-from frontier.models import Candidate, GateKey, Outcome, OutcomeKind
-from frontier.scheduling.gates import Politeness
+from anabranch.crawler.operating.verbs import STOPPED_ONLY, VERBS, JobRuns, answer, answer_beside, gate_key
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.models import Candidate, GateKey, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Politeness
 
 START_S = 1_000_000.0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from crawler.orders.dedup import DedupSection
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.orders.dedup import DedupSection
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import OrderError
 
 
 def test_without_leaves_nothing_is_shared() -> None:

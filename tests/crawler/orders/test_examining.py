@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from crawler.orders.examining import examine
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import read_layers
+from anabranch.crawler.orders.examining import examine
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import read_layers
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from crawler.extracting.options import ExtractOptions
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import OrderError
 
 
 def ordered(tmp_path, text, **flags):

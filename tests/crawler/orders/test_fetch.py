@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.fetching.options import FetchOptions, Site
-from crawler.orders.fetch import FetchSection, fetch_options, site_of
-from crawler.orders.order import dump_order
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.fetching.options import FetchOptions, Site
+from anabranch.crawler.orders.fetch import FetchSection, fetch_options, site_of
+from anabranch.crawler.orders.order import dump_order
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import OrderError
 
 #: Every key with a value that is not its default, and the field of `FetchOptions` that has it then (None: not the fetcher's).
 KEYS = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.network.lookups import ResolverOptions
-from crawler.orders.hosts import DnsSection, RobotsSection
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.network.lookups import ResolverOptions
+from anabranch.crawler.orders.hosts import DnsSection, RobotsSection
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import OrderError
 
 
 def load(tmp_path: Path, text: str) -> tuple[RobotsSection, DnsSection]:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from crawler.orders.keys import ENTRIES, FLAGS, KEYS, keys_of
-from crawler.orders.order import VERSION, CrawlOrder, dump_order, with_sources
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import CrawlerError, OrderError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.orders.keys import ENTRIES, FLAGS, KEYS, keys_of
+from anabranch.crawler.orders.order import VERSION, CrawlOrder, dump_order, with_sources
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import CrawlerError, OrderError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 ROOT = Path(__file__).parents[3]
 
@@ -470,8 +470,7 @@ def test_the_portals_order_shows_every_key_with_its_default() -> None:
 
 def test_importing_the_order_imports_no_heavy_library() -> None:
     """`--help` and a refused order are quick."""
-    script = (
-        "import sys, crawler.orders.order; print({'aiohttp', 'numpy', 'sqlalchemy', 'structlog'} & set(sys.modules))"
-    )
+    heavy = "{'aiohttp', 'numpy', 'sqlalchemy', 'structlog'}"
+    script = f"import sys, anabranch.crawler.orders.order; print({heavy} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"

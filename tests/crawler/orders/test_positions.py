@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.orders.positions import key_lines
+from anabranch.crawler.orders.positions import key_lines
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.orders.quantities import (
+from anabranch.crawler.orders.quantities import (
     exact_duration,
     exact_size,
     format_bytes,

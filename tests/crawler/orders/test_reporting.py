@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from crawler.orders.reporting import LogsSection, ReportSection
-from crawler.reporting.progress import Display
+from anabranch.crawler.orders.reporting import LogsSection, ReportSection
+from anabranch.crawler.reporting.progress import Display
 
 
 def test_without_anything_said_the_defaults_hold() -> None:

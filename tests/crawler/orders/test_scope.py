@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.orders.order import dump_order
-from crawler.orders.scope import ScopeSection, UrlsSection
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import OrderError
+from anabranch.crawler.orders.order import dump_order
+from anabranch.crawler.orders.scope import ScopeSection, UrlsSection
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import OrderError
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import BadArgument, OrderError, UsageError
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import BadArgument, OrderError, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
 
 
 @pytest.fixture(autouse=True)

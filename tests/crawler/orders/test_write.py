@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from crawler.orders.write import WriteSection
+from anabranch.crawler.orders.write import WriteSection
 
 
 def test_the_defaults_write_pages_and_no_warc() -> None:

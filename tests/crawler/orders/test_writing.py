@@ -7,12 +7,12 @@ import tomllib
 
 import pytest
 
-from crawler.orders.keys import ENTRIES, KEYS, SECTIONS, keys_of
-from crawler.orders.layers import origin
-from crawler.orders.order import CrawlOrder, with_modules
-from crawler.orders.sources import load_order, read_layers
-from crawler.orders.words import title_of, words_of
-from crawler.orders.writing import default_order, effective_order, order_schema
+from anabranch.crawler.orders.keys import ENTRIES, KEYS, SECTIONS, keys_of
+from anabranch.crawler.orders.layers import origin
+from anabranch.crawler.orders.order import CrawlOrder, with_modules
+from anabranch.crawler.orders.sources import load_order, read_layers
+from anabranch.crawler.orders.words import title_of, words_of
+from anabranch.crawler.orders.writing import default_order, effective_order, order_schema
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crawler.outcomes.endings import WhyEnded, exit_code, failure_code, first_of, told
-from crawler.outcomes.errors import JournalFull, UsageError
-from crawler.outcomes.exits import ExitCode
-from crawler.reporting.reports import SeedFact
-from frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
+from anabranch.crawler.outcomes.endings import WhyEnded, exit_code, failure_code, first_of, told
+from anabranch.crawler.outcomes.errors import JournalFull, UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.reporting.reports import SeedFact
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
 
 
 def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> None:

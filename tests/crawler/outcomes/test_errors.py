@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.outcomes import errors
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes import errors
+from anabranch.crawler.outcomes.exits import ExitCode
 
 
 @pytest.mark.parametrize(

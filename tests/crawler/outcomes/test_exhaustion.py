@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from crawler.outcomes.exhaustion import exhausted, lacks_memory
-from crawler.outcomes.failures import Unfetchable
+from anabranch.crawler.outcomes.exhaustion import exhausted, lacks_memory
+from anabranch.crawler.outcomes.failures import Unfetchable
 
 
 @pytest.mark.parametrize(

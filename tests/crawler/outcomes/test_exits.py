@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.exits import ExitCode
 
 
 def test_the_exit_codes_keep_their_numbers() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from multidict import CIMultiDict
 
-from crawler.orders.quantities import exact_duration
-from crawler.outcomes import failures
-from crawler.outcomes.failures import (
+from anabranch.crawler.orders.quantities import exact_duration
+from anabranch.crawler.outcomes import failures
+from anabranch.crawler.outcomes.failures import (
     HOST_BUSY,
     HOST_BUSY_TRIES,
     RETRY_WAITS_S,
@@ -33,8 +33,8 @@ from crawler.outcomes.failures import (
     retry_after,
     told_by,
 )
-from crawler.outcomes.status import FetchStatus
-from frontier.models import HostTrouble
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.frontier.models import HostTrouble
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 

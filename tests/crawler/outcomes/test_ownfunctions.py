@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunction, OwnFunctionFailed, own_function
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.ownfunctions import KEY, RULE, OwnFunction, OwnFunctionFailed, own_function
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.outcomes.status import MEANINGS, FetchStatus, StatusClass, class_of, describe
+from anabranch.crawler.outcomes.status import MEANINGS, FetchStatus, StatusClass, class_of, describe
 
 
 def test_the_numbers_are_those_of_heritrix() -> None:

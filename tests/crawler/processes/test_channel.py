@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawler.processes.channel import Channel, ChannelClosed, Handle, Message
+from anabranch.crawler.processes.channel import Channel, ChannelClosed, Handle, Message
 
 
 async def nothing(message: Message) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from crawler.controller import Outside
-from crawler.jobs.job import JobFolder
-from crawler.jobs.seeds import Seed, SeedBook
-from crawler.orders.order import CrawlOrder
-from crawler.processes.channel import Message
-from crawler.processes.coordinator import Coordinator
-from crawler.processes.nursery import Nursery
-from crawler.processes.seedbook import SEED, seed_facts
+from anabranch.crawler.controller import Outside
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.seeds import Seed, SeedBook
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.processes.channel import Message
+from anabranch.crawler.processes.coordinator import Coordinator
+from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.seedbook import SEED, seed_facts
 
 FOUND = [Seed(url=f"http://{host}.test/", source="redirect", via="http://s.test/") for host in "ab"]
 

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crawler.processes import delivery
-from crawler.processes.delivery import Delivery
-from frontier.core import Frontier
-from frontier.division.aio import AsyncShare
-from frontier.division.ownership import Division
-from frontier.division.parcels import unpacked
+from anabranch.crawler.processes import delivery
+from anabranch.crawler.processes.delivery import Delivery
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import unpacked
 from tests.frontier.builder import HASTE, build, candidates
 
 DIVISION = Division(shares=2, share=0)

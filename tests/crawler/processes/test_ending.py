@@ -7,22 +7,22 @@ from typing import Any, cast
 
 import pytest
 
-from crawler.jobs.forgetting import is_finished
-from crawler.jobs.job import JobFolder
-from crawler.jobs.journal import Entry
-from crawler.jobs.seeds import Seed
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.endings import WhyEnded
-from crawler.outcomes.errors import StorageError
-from crawler.processes.ending import Ending
-from crawler.processes.folders import settle_processes
-from crawler.processes.shares import Shares
-from crawler.reporting.account_file import ACCOUNTS_FILE
-from crawler.reporting.account_journal import SumDamaged
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.reports import RunFacts
-from crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.jobs.forgetting import is_finished
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.jobs.journal import Entry
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.processes.ending import Ending
+from anabranch.crawler.processes.folders import settle_processes
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.reporting.account_file import ACCOUNTS_FILE
+from anabranch.crawler.reporting.account_journal import SumDamaged
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.reports import RunFacts
+from anabranch.crawler.reporting.reports.seeds import SeedFact
 from tests.crawler.processes.test_summing import share
 from tests.crawler.reporting.test_accounts import line
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.forgetting import FINISHED_MARK, forgets, is_finished, note_forgetting
-from crawler.jobs.opening import note_division
-from crawler.jobs.seeds import SEED_BOOK
-from crawler.outcomes.errors import OrderError, QueueForgotten, StoreLost, UsageError
-from crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of, unfinish_job_of
-from frontier.division.ownership import Division
+from anabranch.crawler.jobs.forgetting import FINISHED_MARK, forgets, is_finished, note_forgetting
+from anabranch.crawler.jobs.opening import note_division
+from anabranch.crawler.jobs.seeds import SEED_BOOK
+from anabranch.crawler.outcomes.errors import OrderError, QueueForgotten, StoreLost, UsageError
+from anabranch.crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of, unfinish_job_of
+from anabranch.frontier.division.ownership import Division
 
 
 @pytest.fixture

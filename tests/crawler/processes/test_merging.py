@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from crawler.processes.merging import largest_part, merged_listing, owner_of_subject
-from crawler.processes.reporting import merged_report
-from frontier.division.ownership import Division
+from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
+from anabranch.crawler.processes.reporting import merged_report
+from anabranch.frontier.division.ownership import Division
 
 
 def queue(name: str, urls: int, **more: Any) -> dict[str, Any]:

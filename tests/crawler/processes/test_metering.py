@@ -2,7 +2,7 @@
 
 import asyncio
 
-from crawler.processes.metering import BytesLimit, PageTickets
+from anabranch.crawler.processes.metering import BytesLimit, PageTickets
 
 
 async def settle() -> None:

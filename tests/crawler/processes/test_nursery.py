@@ -9,7 +9,7 @@ CLONE = Path(__file__).resolve().parents[3]
 #: A parent of its own, since pytest has threads and files open.
 PARENT = """
 import os, signal, socket, sys
-from crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.nursery import Nursery
 
 def live(end, loop):
     end.sendall(f"{loop} {os.getpid()} {os.getpgid(0)} {signal.getsignal(signal.SIGCHLD)!r}".encode())
@@ -38,7 +38,7 @@ print("well")
 THREADS = """
 import os, socket
 from concurrent.futures import ThreadPoolExecutor
-from crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.nursery import Nursery
 
 def live(end, loop):
     end.sendall(str(os.getpid()).encode())
@@ -60,7 +60,7 @@ print(wrong or "well")
 
 GONE = """
 import os, signal, socket
-from crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.nursery import Nursery
 
 nursery = Nursery(lambda end, loop: 0)
 (child,) = open(f"/proc/self/task/{os.getpid()}/children").read().split()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from crawler.orders.order import CrawlOrder
-from crawler.outcomes.errors import UsageError
-from crawler.processes.orders import refuse_another_round, share_order, undivided
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.processes.orders import refuse_another_round, share_order, undivided
 
 
 def order(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from crawler.processes.channel import Channel, Message
-from crawler.processes.postoffice import PARCEL, QUIET, PostOffice
-from crawler.processes.seedbook import SharedBook
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.division.aio import AsyncShare
-from frontier.division.ownership import Division
-from frontier.division.parcels import packed
-from frontier.errors import PolicyError
-from frontier.models import Candidate
+from anabranch.crawler.processes.channel import Channel, Message
+from anabranch.crawler.processes.postoffice import PARCEL, QUIET, PostOffice
+from anabranch.crawler.processes.seedbook import SharedBook
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import packed
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import Candidate
 
 CONTENT = packed("http://page.test/", [Candidate("http://a.test/")])
 

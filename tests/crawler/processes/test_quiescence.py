@@ -1,6 +1,6 @@
 """When a crawl of several shares is over."""
 
-from crawler.processes.quiescence import Quiet, is_over
+from anabranch.crawler.processes.quiescence import Quiet, is_over
 
 
 def answers(*stirred: int, quiet: bool = True, life: int = 1) -> dict[int, Quiet]:

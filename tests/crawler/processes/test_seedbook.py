@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from crawler.jobs.seeds import Seed
-from crawler.outcomes.errors import StorageError
-from crawler.processes.channel import Channel, Message
-from crawler.processes.seedbook import SharedBook, seeds_of
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.processes.channel import Channel, Message
+from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
 
 KNOWN = Seed(url="http://a.test/", source="command line")
 NEW = Seed(url="http://b.test/", source="redirect", via=KNOWN.url)

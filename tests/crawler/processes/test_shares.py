@@ -5,10 +5,10 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from crawler.processes.channel import Channel, Message
-from crawler.processes.nursery import Nursery
-from crawler.processes.share import ENDED, START
-from crawler.processes.shares import Shares
+from anabranch.crawler.processes.channel import Channel, Message
+from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.share import ENDED, START
+from anabranch.crawler.processes.shares import Shares
 
 
 class Born(Nursery):

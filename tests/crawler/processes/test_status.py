@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from crawler.operating.course import Phase
-from crawler.outcomes.endings import WhyEnded
-from crawler.processes.limits import JobLimits
-from crawler.processes.shares import Shares
-from crawler.processes.status import JobStatus
-from crawler.processes.summing import snapshot_facts
-from crawler.reporting.troubles import Trouble
+from anabranch.crawler.operating.course import Phase
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.processes.limits import JobLimits
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.status import JobStatus
+from anabranch.crawler.processes.summing import snapshot_facts
+from anabranch.crawler.reporting.troubles import Trouble
 from tests.crawler.processes.test_summing import SNAPSHOT, TOTALS
 from tests.status_schema import checked
 

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from crawler.processes.summing import (
+from anabranch.crawler.processes.summing import (
     frontier_facts,
     frontier_of,
     run_facts,
@@ -14,14 +14,14 @@ from crawler.processes.summing import (
     summed_seeds,
     summed_snapshot,
 )
-from crawler.reporting.progress import CrawlSnapshot
-from crawler.reporting.reports import RunFacts
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.reporting.troubles import Trouble
-from frontier.models import WaitsFor
-from frontier.operating.statistics import FrontierStatistics
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.reporting.progress import CrawlSnapshot
+from anabranch.crawler.reporting.reports import RunFacts
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.frontier.models import WaitsFor
+from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 TOTALS: dict[str, Any] = {
     "pending": 50, "waiting": 5, "in_flight": 4, "done": 7, "failed": 1, "disregarded": 2, "retired": 0, "gates_open": 0,

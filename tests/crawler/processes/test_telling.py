@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from crawler.outcomes.endings import WhyEnded
-from crawler.processes.postoffice import PROGRESS
-from crawler.processes.shares import Shares
-from crawler.processes.summing import progress_facts
-from crawler.processes.telling import JobTelling
-from crawler.reporting.progress_log import COLUMN_ENDS, LEGEND, Memory, ProgressFacts, ProgressLog
-from crawler.reporting.statistics import Rates
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.processes.postoffice import PROGRESS
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.summing import progress_facts
+from anabranch.crawler.processes.telling import JobTelling
+from anabranch.crawler.reporting.progress_log import COLUMN_ENDS, LEGEND, Memory, ProgressFacts, ProgressLog
+from anabranch.crawler.reporting.statistics import Rates
 from tests.crawler.processes.test_status import Job, said
 from tests.crawler.processes.test_summing import share
 

@@ -5,19 +5,19 @@ from typing import Any, cast
 
 import pytest
 
-from crawler.jobs.seeds import Seed
-from crawler.operating.control import ControlRefused
-from crawler.operating.course import Phase
-from crawler.operating.crawl_verbs import ADD, PAUSE, RESUME
-from crawler.orders.limits import LimitsSection
-from crawler.outcomes.endings import WhyEnded, failure_code
-from crawler.outcomes.errors import UsageError
-from crawler.outcomes.exits import ExitCode
-from crawler.processes.limits import JobLimits
-from crawler.processes.shares import Shares
-from crawler.processes.status import JobStatus
-from crawler.processes.verbs import JobVerbs
-from crawler.processes.watch import QuietWatch
+from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.operating.control import ControlRefused
+from anabranch.crawler.operating.course import Phase
+from anabranch.crawler.operating.crawl_verbs import ADD, PAUSE, RESUME
+from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.outcomes.endings import WhyEnded, failure_code
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.processes.limits import JobLimits
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.status import JobStatus
+from anabranch.crawler.processes.verbs import JobVerbs
+from anabranch.crawler.processes.watch import QuietWatch
 
 SEEDS = {"seeds": [{"url": f"http://{host}.test/", "source": "command line"} for host in "abcdef"]}
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from crawler.processes.shares import Shares
-from crawler.processes.watch import QuietWatch
+from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.processes.watch import QuietWatch
 
 
 class Asked(Shares):

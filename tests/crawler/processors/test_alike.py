@@ -2,11 +2,11 @@
 
 import pytest
 
-from crawler.chain import Step
-from crawler.processors import alike as module
-from crawler.processors.alike import Unlike
-from crawler.scope.similar import Similar
-from frontier.models import Candidate, OutcomeKind
+from anabranch.crawler.chain import Step
+from anabranch.crawler.processors import alike as module
+from anabranch.crawler.processors.alike import Unlike
+from anabranch.crawler.scope.similar import Similar
+from anabranch.frontier.models import Candidate, OutcomeKind
 from tests.crawler.builder import visit
 
 A, B, MIXED = "http://a.test/a/x", "http://a.test/b/y", "http://a.test/a/y"

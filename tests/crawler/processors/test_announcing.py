@@ -2,13 +2,13 @@
 
 import pytest
 
-from crawler.orders.scope import ScopeSection
-from crawler.processors.announcing import Announcer
-from crawler.processors.candidates import Candidates
-from crawler.scope.opening import open_scope
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.errors import LeaseLost
-from frontier.models import Outcome, OutcomeKind
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.processors.announcing import Announcer
+from anabranch.crawler.processors.candidates import Candidates
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.errors import LeaseLost
+from anabranch.frontier.models import Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, visit
 
 

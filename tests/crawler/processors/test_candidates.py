@@ -5,19 +5,19 @@ import asyncio
 import pytest
 import structlog
 
-from crawler.chain import Step
-from crawler.extracting.links import Link
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
-from crawler.processors import candidates as module
-from crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
-from crawler.processors.known import Known
-from crawler.robots.directives import Directives
-from crawler.scope.opening import open_scope
-from crawler.urls.canonicalization import Canonicalizer
-from frontier.errors import StoreUnavailable
-from frontier.models import NEW, SEEN, Candidate, Outcome, OutcomeKind
+from anabranch.crawler.chain import Step
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
+from anabranch.crawler.processors import candidates as module
+from anabranch.crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
+from anabranch.crawler.processors.known import Known
+from anabranch.crawler.robots.directives import Directives
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.models import NEW, SEEN, Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, response, visit
 
 

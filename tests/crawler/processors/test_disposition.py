@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from crawler.archiving.records import digest_text
-from crawler.extracting.links import Link
-from crawler.fetching.bodies import Body
-from crawler.fetching.response import Cut
-from crawler.jobs.journal import Journal, LineFile
-from crawler.network.lookups import AddressRecord, Lookup
-from crawler.outcomes.failures import (
+from anabranch.crawler.archiving.records import digest_text
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.fetching.bodies import Body
+from anabranch.crawler.fetching.response import Cut
+from anabranch.crawler.jobs.journal import Journal, LineFile
+from anabranch.crawler.network.lookups import AddressRecord, Lookup
+from anabranch.crawler.outcomes.failures import (
     AddressRefused,
     BadHttp,
     BodyBroken,
@@ -24,15 +24,15 @@ from crawler.outcomes.failures import (
     RobotsUnavailable,
     Unfetchable,
 )
-from crawler.processors.disposition import Disposition, decide
-from crawler.processors.known import Known
-from crawler.processors.recorder import Recorder, annotations_of
-from crawler.reporting.statistics import CrawlStatistics
-from crawler.visit import Ending, Visit
-from frontier.aio import AsyncFrontier
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
-from frontier.scheduling.backoff import Backoff
+from anabranch.crawler.processors.disposition import Disposition, decide
+from anabranch.crawler.processors.known import Known
+from anabranch.crawler.processors.recorder import Recorder, annotations_of
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.backoff import Backoff
 from tests.crawler.builder import END_S, HASTE, START_S, HeldJournal, clock, memory_frontier, response, visit
 
 DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from crawler.extracting.links import Link
-from crawler.processors.known import Known
-from frontier.models import BUSY, LATER, NEW, SEEN, Candidate, Verdict, VerdictKind
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.processors.known import Known
+from anabranch.frontier.models import BUSY, LATER, NEW, SEEN, Candidate, Verdict, VerdictKind
 
 
 class Filter:

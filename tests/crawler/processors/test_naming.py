@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crawler.chain import Step
-from crawler.network.dns import Resolver
-from crawler.network.lookups import Lookup
-from crawler.outcomes.failures import NameNotFound, NameTimeout
-from crawler.processors.disposition import decide
-from crawler.processors.naming import NamePrecondition
-from crawler.visit import Visit
-from frontier.models import HostTrouble, OutcomeKind
+from anabranch.crawler.chain import Step
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.network.lookups import Lookup
+from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
+from anabranch.crawler.processors.disposition import decide
+from anabranch.crawler.processors.naming import NamePrecondition
+from anabranch.crawler.visit import Visit
+from anabranch.frontier.models import HostTrouble, OutcomeKind
 from tests.crawler.builder import START_S, visit
 from tests.frontier.builder import FakeClock
 from tests.site.dns_server import DnsServer

@@ -7,17 +7,17 @@ from dataclasses import fields
 
 import pytest
 
-from crawler.chain import Step
-from crawler.extracting.links import Link
-from crawler.jobs.journal import Journal, LineFile
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.failures import FetchError, Unfetchable
-from crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
-from crawler.processors.own import own_processor, own_processors
-from crawler.processors.recorder import Recorder
-from crawler.reporting.statistics import step_name
-from crawler.visit import LostLink, Visit
-from frontier.models import OutcomeKind
+from anabranch.crawler.chain import Step
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.jobs.journal import Journal, LineFile
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.failures import FetchError, Unfetchable
+from anabranch.crawler.outcomes.ownfunctions import RULE, OwnFunctionFailed
+from anabranch.crawler.processors.own import own_processor, own_processors
+from anabranch.crawler.processors.recorder import Recorder
+from anabranch.crawler.reporting.statistics import step_name
+from anabranch.crawler.visit import LostLink, Visit
+from anabranch.frontier.models import OutcomeKind
 from tests.crawler.builder import clock, response, visit
 
 HERE = __name__

@@ -5,20 +5,20 @@ import gzip
 
 import pytest
 
-from crawler.chain import Step
-from crawler.extracting.dispatch import Extractor
-from crawler.extracting.links import Link
-from crawler.extracting.options import ExtractOptions
-from crawler.extracting.sandbox import Sandbox
-from crawler.fetching.options import Validators
-from crawler.fetching.response import Cut
-from crawler.outcomes.failures import BodyBroken, ConnectFailed
-from crawler.processors import page
-from crawler.processors.disposition import decide
-from crawler.processors.page import ExtractPage, FetchPage, heeding
-from crawler.processors.recorder import annotations_of
-from crawler.visit import Ending, Visit
-from frontier.models import OutcomeKind
+from anabranch.crawler.chain import Step
+from anabranch.crawler.extracting.dispatch import Extractor
+from anabranch.crawler.extracting.links import Link
+from anabranch.crawler.extracting.options import ExtractOptions
+from anabranch.crawler.extracting.sandbox import Sandbox
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.fetching.response import Cut
+from anabranch.crawler.outcomes.failures import BodyBroken, ConnectFailed
+from anabranch.crawler.processors import page
+from anabranch.crawler.processors.disposition import decide
+from anabranch.crawler.processors.page import ExtractPage, FetchPage, heeding
+from anabranch.crawler.processors.recorder import annotations_of
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.models import OutcomeKind
 from tests.crawler.builder import END_S, START_S, clock, lease, response, settle, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'

@@ -9,14 +9,14 @@ from itertools import pairwise
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.chain import Step
-from crawler.fetching.bodies import Scratch
-from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.options import FetchOptions
-from crawler.fetching.response import Cut
-from crawler.network import connector
-from crawler.network.dns import Resolver
-from crawler.outcomes.failures import (
+from anabranch.crawler.chain import Step
+from anabranch.crawler.fetching.bodies import Scratch
+from anabranch.crawler.fetching.fetcher import Fetcher
+from anabranch.crawler.fetching.options import FetchOptions
+from anabranch.crawler.fetching.response import Cut
+from anabranch.crawler.network import connector
+from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.outcomes.failures import (
     AddressRefused,
     BadHttp,
     ConnectFailed,
@@ -27,20 +27,20 @@ from crawler.outcomes.failures import (
     OutOfFiles,
     RobotsUnavailable,
 )
-from crawler.processors import preconditions
-from crawler.processors.disposition import decide
-from crawler.processors.preconditions import (
+from anabranch.crawler.processors import preconditions
+from anabranch.crawler.processors.disposition import decide
+from anabranch.crawler.processors.preconditions import (
     LARGE_BYTES,
     NoRobots,
     RobotsOptions,
     RobotsPrecondition,
 )
-from crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, rules_of
-from crawler.robots.parsing import ALLOW_ALL
-from crawler.robots.redirects import MAX_REDIRECTS
-from crawler.visit import Ending
-from frontier.errors import StoreUnavailable
-from frontier.models import GateKey, HostTrouble, OutcomeKind
+from anabranch.crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, rules_of
+from anabranch.crawler.robots.parsing import ALLOW_ALL
+from anabranch.crawler.robots.redirects import MAX_REDIRECTS
+from anabranch.crawler.visit import Ending
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.models import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
 from tests.frontier.builder import FakeClock
 from tests.site.page import Fault, Host, Page, failure, file, redirect

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.chain import Step
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.failures import FetchError, retry_after
-from crawler.outcomes.status import FetchStatus, StatusClass, class_of
-from crawler.processors.disposition import decide
-from crawler.processors.preselect import (
+from anabranch.crawler.chain import Step
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.failures import FetchError, retry_after
+from anabranch.crawler.outcomes.status import FetchStatus, StatusClass, class_of
+from anabranch.crawler.processors.disposition import decide
+from anabranch.crawler.processors.preselect import (
     BlockedByOperator,
     OutOfScope,
     Preselect,
     QuotaReached,
     TimeReached,
 )
-from crawler.processors.recorder import annotations_of
-from crawler.scope.opening import open_scope
-from crawler.scope.quotas import OverQuota
-from frontier.models import OutcomeKind
+from anabranch.crawler.processors.recorder import annotations_of
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.scope.quotas import OverQuota
+from anabranch.frontier.models import OutcomeKind
 from tests.crawler.builder import START_S, visit
 
 

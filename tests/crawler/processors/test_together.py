@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from crawler.processors.together import AskedTogether
+from anabranch.crawler.processors.together import AskedTogether
 
 
 class Asked:

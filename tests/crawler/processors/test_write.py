@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Original, Place, Revisit
-from crawler.archiving.payload_rows import Fetched
-from crawler.fetching.options import Validators
-from crawler.processors.write import Archivist, notes_of
+from anabranch.crawler.archiving.exchanges import NOT_MODIFIED, SAME_PAYLOAD, Original, Place, Revisit
+from anabranch.crawler.archiving.payload_rows import Fetched
+from anabranch.crawler.fetching.options import Validators
+from anabranch.crawler.processors.write import Archivist, notes_of
 from tests.crawler.archiving.exchanges import Answered, Cut, Payload
 
 KNOWN = Original("http://a.test/first", "2026-01-01T00:00:00.000000Z", Payload(b"known").digest)

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.jobs.durablefiles import AppendOnlyFile
-from crawler.reporting import accounts as accounts_module
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.jobs.durablefiles import AppendOnlyFile
+from anabranch.crawler.reporting import accounts as accounts_module
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 
 GROUP = 20
 

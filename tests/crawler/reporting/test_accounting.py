@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.reporting.accounting import (
+from anabranch.crawler.reporting.accounting import (
     BYTES_FETCHED,
     DNS,
     MAX_TYPE_CHARS,
@@ -16,7 +16,7 @@ from crawler.reporting.accounting import (
     host_counted,
     line_of,
 )
-from crawler.reporting.crawl_log import CrawlLogEntry
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry
 
 
 def entry(status=200, *, size=10, url="http://a.test/x", mime="text/html", **more):

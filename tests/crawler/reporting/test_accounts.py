@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from crawler.outcomes.errors import StorageError
-from crawler.reporting import accounts as accounts_module
-from crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
-from crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounting import Additions, Totals, line_of
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.reporting import accounts as accounts_module
+from anabranch.crawler.reporting.account_file import ACCOUNTS_FILE, AccountsFile
+from anabranch.crawler.reporting.account_journal import JOURNAL_FILE, AccountsDamaged
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounting import Additions, Totals, line_of
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 
 
 class Entry(NamedTuple):
@@ -322,7 +322,7 @@ def test_a_journal_that_cannot_be_begun_anew_fails_the_group_alone(job, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(accounts_module, "MAX_WAITING", 0)
         patch.setattr(accounts_module, "MAX_JOURNAL_BYTES", 0)
-        patch.setattr(f"crawler.reporting.account_journal.{fails}", refuse)
+        patch.setattr(f"anabranch.crawler.reporting.account_journal.{fails}", refuse)
         with pytest.raises(OSError, match="no"):
             accounts.append(entries(line("http://a.test/2")))
         accounts.take_back()
@@ -347,7 +347,7 @@ def test_memory_holds_a_bounded_number_of_rows(job, monkeypatch) -> None:
 
 def test_media_types_are_bounded_over_commits_and_runs(job, monkeypatch) -> None:
     """The table has no more rows than types are counted apart, and one for all others."""
-    monkeypatch.setattr("crawler.reporting.accounting.MAX_TYPES", 3)
+    monkeypatch.setattr("anabranch.crawler.reporting.accounting.MAX_TYPES", 3)
     monkeypatch.setattr(accounts_module, "MAX_TYPES", 3)
     for run in ("a", "b"):
         accounts = job.open()

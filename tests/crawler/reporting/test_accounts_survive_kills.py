@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import Accounts
 from tests.crawler.reporting.killable_accounts import lines_of_group
 from tests.crawler.reporting.test_accounts import tallied
 

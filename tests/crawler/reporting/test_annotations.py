@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
-from crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_of
+from anabranch.crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
+from anabranch.crawler.reporting.annotations import DUPLICATE_DIGEST, Noted, annotations_of
 
 
 @pytest.mark.parametrize(

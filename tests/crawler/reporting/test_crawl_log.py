@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.archiving.exchanges import Place
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, hops_shown, page_line, with_place
-from crawler.reporting.crawl_log_parsing import parse_crawl_log_line
+from anabranch.crawler.archiving.exchanges import Place
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, hops_shown, page_line, with_place
+from anabranch.crawler.reporting.crawl_log_parsing import parse_crawl_log_line
 
 #: 2026-11-20 11:22:33.456 UTC
 AT_S = 1795173753.456

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.reporting.crawl_log_parsing import NotALogLine, last_entry, parse_crawl_log_line
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.reporting.crawl_log_parsing import NotALogLine, last_entry, parse_crawl_log_line
 
 #: A line of Heritrix 3, as its manual shows it.
 HERITRIX = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from crawler.outcomes.failures import ConnectFailed
-from crawler.reporting.error_log import Failure, error_line
+from anabranch.crawler.outcomes.failures import ConnectFailed
+from anabranch.crawler.reporting.error_log import Failure, error_line
 
 
 def test_a_failed_try_says_what_when_and_how_often() -> None:

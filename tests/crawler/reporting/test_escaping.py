@@ -1,6 +1,6 @@
 """What a terminal is never told."""
 
-from crawler.reporting.escaping import escaped
+from anabranch.crawler.reporting.escaping import escaped
 
 
 def test_a_text_of_the_web_commands_no_terminal() -> None:

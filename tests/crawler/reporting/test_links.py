@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.reporting.links import links_line
+from anabranch.crawler.reporting.links import links_line
 from tests.crawler.archiving.exchanges import Found
 
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 import structlog
 
-from crawler.outcomes.errors import StorageError
-from crawler.reporting.logs import closing_logs, configure_logs
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.reporting.logs import closing_logs, configure_logs
 
 
 @pytest.fixture(autouse=True)

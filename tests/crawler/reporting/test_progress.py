@@ -6,8 +6,8 @@ import io
 import pytest
 from rich.console import Console
 
-from crawler.reporting import progress
-from crawler.reporting.progress import (
+from anabranch.crawler.reporting import progress
+from anabranch.crawler.reporting.progress import (
     CrawlSnapshot,
     Display,
     DisplayConsole,
@@ -16,9 +16,9 @@ from crawler.reporting.progress import (
     progress_lines,
     why_idle,
 )
-from crawler.reporting.statistics import Rates
-from crawler.reporting.troubles import Trouble
-from frontier.models import WaitsFor
+from anabranch.crawler.reporting.statistics import Rates
+from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.frontier.models import WaitsFor
 
 NOW = CrawlSnapshot(
     elapsed_s=65.0,

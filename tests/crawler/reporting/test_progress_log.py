@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from crawler.outcomes.errors import StorageError
-from crawler.reporting.progress_log import (
+from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.reporting.progress_log import (
     COLUMN_ENDS,
     LEGEND,
     CrawlEvent,
@@ -20,7 +20,7 @@ from crawler.reporting.progress_log import (
     memory_of_process,
     progress_statistics_line,
 )
-from crawler.reporting.statistics import Rates
+from anabranch.crawler.reporting.statistics import Rates
 
 AT_S = 1795173753.9
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crawler.outcomes.failures import ConnectFailed
-from crawler.processors.page import ExtractPage, FetchPage
-from crawler.reporting.accounting import MAX_TYPES, OTHER_TYPES
-from crawler.reporting.statistics import (
+from anabranch.crawler.outcomes.failures import ConnectFailed
+from anabranch.crawler.processors.page import ExtractPage, FetchPage
+from anabranch.crawler.reporting.accounting import MAX_TYPES, OTHER_TYPES
+from anabranch.crawler.reporting.statistics import (
     CrawlStatistics,
     Rates,
     RateWindow,
@@ -14,8 +14,8 @@ from crawler.reporting.statistics import (
     WorkerFact,
     step_name,
 )
-from crawler.visit import Ending
-from frontier.models import OutcomeKind
+from anabranch.crawler.visit import Ending
+from anabranch.frontier.models import OutcomeKind
 from tests.crawler.builder import START_S, response, visit
 
 PAGE = visit(answer=response(404, b"12345", Content_Type="text/html; charset=utf-8"))

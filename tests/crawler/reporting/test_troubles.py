@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler.outcomes.failures import ConnectFailed, KeptConnectionClosed, NameNotFound
-from crawler.reporting import troubles
-from crawler.reporting.error_log import Failure, error_line
-from crawler.reporting.troubles import ERRORS, Trouble, Troubles, last_logged, reason_of
-from crawler.visit import Ending, Visit
-from frontier.models import GateKey, OutcomeKind
+from anabranch.crawler.outcomes.failures import ConnectFailed, KeptConnectionClosed, NameNotFound
+from anabranch.crawler.reporting import troubles
+from anabranch.crawler.reporting.error_log import Failure, error_line
+from anabranch.crawler.reporting.troubles import ERRORS, Trouble, Troubles, last_logged, reason_of
+from anabranch.crawler.visit import Ending, Visit
+from anabranch.frontier.models import GateKey, OutcomeKind
 from tests.crawler.builder import response, visit
 
 DONE, FAILED, RETRY, DEFERRED = OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.RETRY, OutcomeKind.DEFERRED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.robots.cache import Kept, RobotsCache, robots_url, rules_of
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
+from anabranch.crawler.robots.cache import Kept, RobotsCache, robots_url, rules_of
+from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
 
 URL = "https://a.test/private/x"
 STRICT = parse_robots(b"User-agent: *\nDisallow: /", "anabranch")

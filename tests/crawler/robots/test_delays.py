@@ -1,8 +1,8 @@
 """What a gate has to keep of the Crawl-delays of its origins."""
 
-from crawler.robots import delays as module
-from crawler.robots.delays import CrawlDelays
-from frontier.models import GateKey
+from anabranch.crawler.robots import delays as module
+from anabranch.crawler.robots.delays import CrawlDelays
+from anabranch.frontier.models import GateKey
 
 A, B, C = GateKey("a.test"), GateKey("b.test"), GateKey("c.test")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.robots.directives import MAX_WORDS, NOTHING, Directives, header_directives, meta_directives
+from anabranch.crawler.robots.directives import MAX_WORDS, NOTHING, Directives, header_directives, meta_directives
 
 NOW_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 

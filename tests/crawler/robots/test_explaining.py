@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.robots.cache import Kept
-from crawler.robots.explaining import explain_robots, explain_rules, kept_words
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
+from anabranch.crawler.robots.cache import Kept
+from anabranch.crawler.robots.explaining import explain_robots, explain_rules, kept_words
+from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
 
 BODY = b"""\xef\xbb\xbf# for robots
 User-agent: *\r

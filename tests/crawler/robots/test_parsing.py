@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.robots.parsing import (
+from anabranch.crawler.robots.parsing import (
     ALLOW_ALL,
     DISALLOW_ALL,
     MAX_LINE_OCTETS,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.robots.patterns import (
+from anabranch.crawler.robots.patterns import (
     PatternIndex,
     allows_by,
     line_of,
@@ -183,7 +183,7 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
 
 def tries(index: PatternIndex, path: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many rules with a star are matched against the path."""
-    from crawler.robots import patterns as module
+    from anabranch.crawler.robots import patterns as module
 
     tried = []
     matches = module._Pieces.matches

@@ -6,11 +6,11 @@ import asyncio
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.fetching.options import Limits
-from crawler.fetching.response import Response
-from crawler.outcomes.failures import FetchTimeout
-from crawler.robots.parsing import MAX_ROBOTS_BYTES
-from crawler.robots.redirects import MAX_REDIRECTS, follow_redirects
+from anabranch.crawler.fetching.options import Limits
+from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.outcomes.failures import FetchTimeout
+from anabranch.crawler.robots.parsing import MAX_ROBOTS_BYTES
+from anabranch.crawler.robots.redirects import MAX_REDIRECTS, follow_redirects
 from tests.crawler.builder import response
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
-from crawler.robots.verdicts import Verdict, Verdicts, verdict_of
+from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
+from anabranch.crawler.robots.verdicts import Verdict, Verdicts, verdict_of
 
 RULES = parse_robots(b"User-agent: *\nDisallow: /private", "x")
 URL = "http://a.test/open"

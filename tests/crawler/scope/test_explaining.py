@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from crawler.orders.scope import ScopeSection
-from crawler.scope.explaining import explain_scope
-from crawler.scope.opening import open_scope
-from crawler.scope.places import PLACES
-from crawler.scope.ruling import Scope
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.scope.explaining import explain_scope
+from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.scope.places import PLACES
+from anabranch.crawler.scope.ruling import Scope
 
 
 def words(url: str, hops: str = "", via: str | None = None, **keys) -> list[str]:

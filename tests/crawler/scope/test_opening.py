@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.orders.scope import ScopeSection
-from crawler.outcomes.errors import OrderError
-from crawler.scope.opening import ORDER, open_scope
-from crawler.scope.rules import Target
+from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.scope.opening import ORDER, open_scope
+from anabranch.crawler.scope.rules import Target
 
 SEED = "http://a.test/dir/seed.html"
 HOME = "tests.crawler.scope.test_opening"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.scope.places import PLACES, Place
+from anabranch.crawler.scope.places import PLACES, Place
 from tests.site.hostile.addresses import addresses
 
 

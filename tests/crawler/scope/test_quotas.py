@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.outcomes.status import FetchStatus, StatusClass, class_of
-from crawler.scope.quotas import OverQuota, Quotas, Used, over_quota
+from anabranch.crawler.outcomes.status import FetchStatus, StatusClass, class_of
+from anabranch.crawler.scope.quotas import OverQuota, Quotas, Used, over_quota
 
 NONE = Used()
 

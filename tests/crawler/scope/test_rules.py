@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.scope import rules
-from crawler.scope.rules import LONGEST_GROUP, Decision, Rule, Target, has_repeats
-from frontier.errors import PolicyError
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.scope import rules
+from anabranch.crawler.scope.rules import LONGEST_GROUP, Decision, Rule, Target, has_repeats
+from anabranch.frontier.errors import PolicyError
 
 ACCEPT, REJECT = Decision.ACCEPT, Decision.REJECT
 A = "http://a.test/"

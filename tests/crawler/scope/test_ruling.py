@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.scope import rules, ruling
-from crawler.scope.places import PLACES
-from crawler.scope.rules import Decision, Quiet, Rule, Target
-from crawler.scope.ruling import Scope, Step
+from anabranch.crawler.scope import rules, ruling
+from anabranch.crawler.scope.places import PLACES
+from anabranch.crawler.scope.rules import Decision, Quiet, Rule, Target
+from anabranch.crawler.scope.ruling import Scope, Step
 
 ACCEPT, REJECT = Decision.ACCEPT, Decision.REJECT
 A = "http://a.test/"

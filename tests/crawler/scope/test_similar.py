@@ -7,9 +7,9 @@ import resource
 
 import pytest
 
-from crawler.outcomes.errors import OrderError, StorageError
-from crawler.scope import similar as module
-from crawler.scope.similar import Similar
+from anabranch.crawler.outcomes.errors import OrderError, StorageError
+from anabranch.crawler.scope import similar as module
+from anabranch.crawler.scope.similar import Similar
 from tests.crawler.builder import settle
 
 A, B, C = "http://a.test/x/1.html", "http://a.test/x/2.html", "http://a.test/y/1.html"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.scope.surts import SurtSet
-from frontier.policies.authority import authority, path_of
-from frontier.policies.surt import SurtPrefix, parse_surt
+from anabranch.crawler.scope.surts import SurtSet
+from anabranch.frontier.policies.authority import authority, path_of
+from anabranch.frontier.policies.surt import SurtPrefix, parse_surt
 
 
 def surts(*prefixes: str) -> SurtSet:

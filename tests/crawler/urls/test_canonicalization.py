@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crawler.outcomes.errors import OrderError
-from crawler.outcomes.ownfunctions import OwnFunctionFailed
-from crawler.urls.canonicalization import DEFAULT, MAX_PASSES, RULES, Canonicalizer, check_names
-from crawler.urls.parsing import canonical
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.urls.canonicalization import DEFAULT, MAX_PASSES, RULES, Canonicalizer, check_names
+from anabranch.crawler.urls.parsing import canonical
 
 ID32 = "999A9EF028317A82AC83F0FDFE59385A"
 HOME = "tests.crawler.urls.test_canonicalization"

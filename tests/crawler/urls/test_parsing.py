@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from crawler.urls.parsing import MAX_URL_CHARS, authority_of, canonical, host_of, refusal, seed_url
+from anabranch.crawler.urls.parsing import MAX_URL_CHARS, authority_of, canonical, host_of, refusal, seed_url
 
 BASE = "http://a.test/b/c/d?q=1"
 

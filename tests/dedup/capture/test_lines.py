@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dedup.capture.lines import captured_lines
+from anabranch.dedup.capture.lines import captured_lines
 
 
 def read_all(fd: int) -> bytes:

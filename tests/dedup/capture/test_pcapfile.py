@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.capture import pcapfile
-from dedup.capture.pcapfile import Frame, frames
-from dedup.capture.statistics import CaptureStatistics
-from dedup.errors import FormatMismatch
+from anabranch.dedup.capture import pcapfile
+from anabranch.dedup.capture.pcapfile import Frame, frames
+from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.errors import FormatMismatch
 
 MICRO, NANO = 0xA1B2C3D4, 0xA1B23C4D
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.capture import urls as capture
-from dedup.capture.httprequests import MAX_HEAD_BYTES, HttpRequests, url_of_request
-from dedup.capture.packets import Segment, segment_of_frame, segment_of_packet
-from dedup.capture.statistics import CaptureStatistics
-from dedup.capture.tcpflows import WINDOW_BYTES, FlowLimits, TcpFlows
-from dedup.capture.urls import CaptureError, urls_from_file, urls_from_interface
-from dedup.errors import FormatMismatch
+from anabranch.dedup.capture import urls as capture
+from anabranch.dedup.capture.httprequests import MAX_HEAD_BYTES, HttpRequests, url_of_request
+from anabranch.dedup.capture.packets import Segment, segment_of_frame, segment_of_packet
+from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.tcpflows import WINDOW_BYTES, FlowLimits, TcpFlows
+from anabranch.dedup.capture.urls import CaptureError, urls_from_file, urls_from_interface
+from anabranch.dedup.errors import FormatMismatch
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
 URL = b"http://example.org/a?b=1"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import sys
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.sharedfilter import SharedDsbf
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.sharedfilter import SharedDsbf
 
 #: Leaves of some 370 elements, in which false answers are so rare that none happens in a test.
 SMALL = DsbfParameters(expected=0, false_positive=1e-9, leaf_bits=1 << 14, split_fan_out=3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.dsbf.bloom import (
+from anabranch.dedup.dsbf.bloom import (
     MOVES_PER_KEY,
     DsbfParameters,
     best_hashes,
@@ -13,7 +13,7 @@ from dedup.dsbf.bloom import (
     false_positive_rates,
     leaves_for,
 )
-from dedup.errors import BadParameters
+from anabranch.dedup.errors import BadParameters
 
 
 def test_the_defaults_give_the_published_shape() -> None:

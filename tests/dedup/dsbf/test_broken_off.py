@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dedup.dsbf import restoring, splitting
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.filter import Dsbf
-from dedup.errors import FilterClosed
-from dedup.leaves.log import LeafLogs
-from dedup.leaves.table import LeafTable
+from anabranch.dedup.dsbf import restoring, splitting
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.errors import FilterClosed
+from anabranch.dedup.leaves.log import LeafLogs
+from anabranch.dedup.leaves.table import LeafTable
 from tests.dedup.dsbf.power import Disk
 
 #: Leaves that hold six elements.

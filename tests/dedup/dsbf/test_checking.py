@@ -3,15 +3,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.batch import Fingerprints
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.checking import check_node, check_split
-from dedup.dsbf.splitting import Split
-from dedup.dsbf.tree import Tree
-from dedup.errors import InvariantBroken
-from dedup.fingerprint import fingerprints
-from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.table import LeafTable
+from anabranch.dedup.batch import Fingerprints
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.checking import check_node, check_split
+from anabranch.dedup.dsbf.splitting import Split
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.errors import InvariantBroken
+from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.leaves.arena import ArenaLeaves
+from anabranch.dedup.leaves.table import LeafTable
 
 SMALL = DsbfParameters(expected=300, false_positive=0.001, leaf_bits=2048)
 ELEMENTS = fingerprints([b"http://a.example/%d" % i for i in range(60)])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.batch import first_of_each
-from dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
-from dedup.dsbf.filter import Dsbf
-from dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
-from dedup.fingerprint import fingerprints, to_bytes
+from anabranch.dedup.batch import first_of_each
+from anabranch.dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
+from anabranch.dedup.fingerprint import fingerprints, to_bytes
 
 #: Leaves that hold six elements: splits happen all the time.
 TINY = DsbfParameters(expected=0, false_positive=0.05, leaf_bits=64, split_fan_out=2)
@@ -116,8 +116,8 @@ def test_nothing_marked_is_ever_forgotten(
     """Against a Python set as the model, with splits under way nearly always: no false "unseen", and sound inside."""
     folder = tmp_path_factory.mktemp("dsbf")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", moves_per_key)
-        patch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", moves_per_key)
+        patch.setattr("anabranch.dedup.dsbf.splitting.MOVES_PER_KEY", moves_per_key)
+        patch.setattr("anabranch.dedup.dsbf.splitting.MOVE_AT_LEAST", moves_per_key)
         model = Model(folder)
         for action, numbers in [("mark", list(range(500, 540))), *steps]:
             model.step(action, numbers)
@@ -213,8 +213,8 @@ def test_elements_in_a_wrong_log_are_dropped_and_counted(tmp_path: Path) -> None
 
 def test_a_full_disk_before_anything_is_taken_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is written before new keys are taken, so that memory does not grow while the disk is full."""
-    monkeypatch.setattr("dedup.leaves.log._FEWEST_WAITING", 1)
-    monkeypatch.setattr("dedup.leaves.log._WAITING_PER_LEAF", 1)
+    monkeypatch.setattr("anabranch.dedup.leaves.log._FEWEST_WAITING", 1)
+    monkeypatch.setattr("anabranch.dedup.leaves.log._WAITING_PER_LEAF", 1)
     dsbf = Dsbf.open(tmp_path / "d", DsbfParameters(expected=300, leaf_bits=1 << 16))
     dsbf.mark(keys(0, 50))
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.manifest import NAME, Manifest, read_manifest, write_manifest
-from dedup.dsbf.tree import Tree
-from dedup.errors import FormatMismatch
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.manifest import NAME, Manifest, read_manifest, write_manifest
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.errors import FormatMismatch
 
 SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
 

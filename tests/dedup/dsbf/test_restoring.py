@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.filter import Dsbf
-from dedup.dsbf.manifest import Manifest, read_manifest, write_manifest
-from dedup.dsbf.tree import Tree
-from dedup.errors import FormatMismatch
-from dedup.fingerprint import fingerprints, to_bytes
-from dedup.leaves.log import LeafLogs
-from dedup.leaves.room import HEADER_BYTES
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.dsbf.manifest import Manifest, read_manifest, write_manifest
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.fingerprint import fingerprints, to_bytes
+from anabranch.dedup.leaves.log import LeafLogs
+from anabranch.dedup.leaves.room import HEADER_BYTES
 
 SMALL = DsbfParameters(expected=300, false_positive=0.001, leaf_bits=2048)
 PLACES = ["memory", "mapped"]
@@ -228,8 +228,8 @@ def test_a_failed_mark_leaves_no_clean_mark(tmp_path: Path, reads: list[int], mo
 
 def test_splits_under_way_go_on_after_a_clean_end(tmp_path: Path, reads: list[int], monkeypatch) -> None:
     """No log is read at the opening; the next marks read on where the last ones stopped."""
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
         stop = 0
         while dsbf.statistics().splitting < 2:
@@ -255,7 +255,7 @@ def test_splits_under_way_go_on_after_a_clean_end(tmp_path: Path, reads: list[in
 
 def test_a_record_without_the_bits_of_a_splitting_node_is_not_trusted(tmp_path: Path, monkeypatch) -> None:
     """Its elements that were not moved yet would be forgotten."""
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVES_PER_KEY", 1)
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
         stop = 0
         while not dsbf.statistics().splitting:
@@ -274,8 +274,8 @@ def test_a_record_without_the_bits_of_a_splitting_node_is_not_trusted(tmp_path: 
 
 def test_a_splitting_log_shorter_than_what_was_moved_is_damage(tmp_path: Path, monkeypatch) -> None:
     """It was synced before that was recorded, so something removed its end; also if no image tells of its length."""
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
         stop = 0
         while not dsbf.statistics().splitting:

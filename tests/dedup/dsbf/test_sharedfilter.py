@@ -16,11 +16,11 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.lab.filters.redis_servers import RedisServer
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.sharedfilter import SharedDsbf
-from dedup.dsbf.sharedsplitting import MOVE_AT_LEAST
-from dedup.errors import (
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.sharedfilter import SharedDsbf
+from anabranch.dedup.dsbf.sharedsplitting import MOVE_AT_LEAST
+from anabranch.dedup.errors import (
     BadParameters,
     FilterClosed,
     FormatMismatch,
@@ -28,8 +28,8 @@ from dedup.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from dedup.leaves.redis_scripts import Call
-from dedup.leaves.remote import Place, RemoteLeaves
+from anabranch.dedup.leaves.redis_scripts import Call
+from anabranch.dedup.leaves.remote import Place, RemoteLeaves
 from tests.dedup.dsbf import shared_crawler
 from tests.dedup.dsbf.shared_crawler import SMALL, key
 from tests.redis_server import redis_servers
@@ -695,7 +695,7 @@ def test_filters_of_several_names_share_the_servers(urls: list[str]) -> None:
 def test_without_redis_py_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """redis-py is an extra of the distribution."""
     monkeypatch.setitem(sys.modules, "redis", None)
-    monkeypatch.delitem(sys.modules, "dedup.leaves.redis")
+    monkeypatch.delitem(sys.modules, "anabranch.dedup.leaves.redis")
     with pytest.raises(BadParameters, match=r"pip install 'anabranch\[redis\]'"):
         opened(["redis://127.0.0.1:1"])
 

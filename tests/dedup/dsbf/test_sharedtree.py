@@ -6,12 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.sharedtree import Part, SharedTree
-from dedup.dsbf.tree import DEEPEST
-from dedup.errors import FormatMismatch
-from dedup.fingerprint import fingerprints
-from dedup.leaves.remote import NO_LIMIT
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.sharedtree import Part, SharedTree
+from anabranch.dedup.dsbf.tree import DEEPEST
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.leaves.remote import NO_LIMIT
 
 TOKENS = ("a", "b", "c")
 
@@ -110,5 +110,5 @@ def test_a_part_names_what_differs() -> None:
 
 def test_redis_py_is_not_imported_before_a_filter_is_opened() -> None:
     """It is an extra, and takes a tenth of a second."""
-    program = "import sys, dedup.dsbf.sharedfilter; sys.exit('redis' in sys.modules)"
+    program = "import sys, anabranch.dedup.dsbf.sharedfilter; sys.exit('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

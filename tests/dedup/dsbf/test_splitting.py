@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
-from dedup.dsbf.filter import Dsbf
-from dedup.dsbf.manifest import read_manifest
-from dedup.dsbf.splitting import MOVE_AT_LEAST
-from dedup.dsbf.tree import DEEPEST
-from dedup.errors import InvariantBroken
-from dedup.fingerprint import fingerprints, to_bytes
-from dedup.leaves.log import LeafLogs
+from anabranch.dedup.dsbf.bloom import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.dsbf.manifest import read_manifest
+from anabranch.dedup.dsbf.splitting import MOVE_AT_LEAST
+from anabranch.dedup.dsbf.tree import DEEPEST
+from anabranch.dedup.errors import InvariantBroken
+from anabranch.dedup.fingerprint import fingerprints, to_bytes
+from anabranch.dedup.leaves.log import LeafLogs
 from tests.dedup.dsbf.power import Disk
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,8 +35,8 @@ def keys(start: int, stop: int) -> list[bytes]:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Splits last: one element is moved for each key, from the first on."""
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVES_PER_KEY", 1)
-    monkeypatch.setattr("dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVES_PER_KEY", 1)
+    monkeypatch.setattr("anabranch.dedup.dsbf.splitting.MOVE_AT_LEAST", 1)
 
 
 def start_a_split(dsbf: Dsbf) -> int:
@@ -261,7 +261,7 @@ def test_forged_elements_that_no_hash_divides_end_the_splitting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal LocHash bits at every level: the tree stops at its greatest depth instead of splitting for ever."""
-    monkeypatch.setattr("dedup.leaves.table.DEEPEST", 5)
+    monkeypatch.setattr("anabranch.dedup.leaves.table.DEEPEST", 5)
     forged = fingerprints(keys(0, 30))
     forged[:, 0] &= np.uint64((1 << 16) - 1)
     with Dsbf.open(tmp_path / "d", TINY) as dsbf:
@@ -550,10 +550,10 @@ def test_marking_and_syncing_go_on_at_once(tmp_path: Path, slowly: None) -> None
 MOVER = """
 import sys
 from pathlib import Path
-import dedup.dsbf.splitting
-from dedup import Dsbf, DsbfParameters
-dedup.dsbf.splitting.MOVES_PER_KEY = 2
-dedup.dsbf.splitting.MOVE_AT_LEAST = 10
+import anabranch.dedup.dsbf.splitting
+from anabranch.dedup import Dsbf, DsbfParameters
+anabranch.dedup.dsbf.splitting.MOVES_PER_KEY = 2
+anabranch.dedup.dsbf.splitting.MOVE_AT_LEAST = 10
 shape = DsbfParameters(expected=4000, false_positive=0.01, leaf_bits=4096)
 dsbf = Dsbf.open(Path(sys.argv[1]), shape, leaves=sys.argv[2])
 for start in range(int(sys.argv[3]), 10**9, 50):

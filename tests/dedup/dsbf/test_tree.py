@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from dedup.dsbf.tree import Tree
-from dedup.errors import FormatMismatch
-from dedup.fingerprint import fingerprint, fingerprints, loc_hash, locations, map_hashes
-from dedup.leaves.arena import ArenaLeaves
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.fingerprint import fingerprint, fingerprints, loc_hash, locations, map_hashes
+from anabranch.dedup.leaves.arena import ArenaLeaves
 
 KEYS = [b"http://a.example/%d" % i for i in range(3000)]
 MASK = (1 << 64) - 1
@@ -78,7 +78,7 @@ def test_the_children_of_a_leaf_share_its_keys_evenly() -> None:
 
 def test_one_lochash_for_two_levels_sends_all_keys_to_one_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first trap: were the level left out of LocHash, a split would divide nothing."""
-    monkeypatch.setattr("dedup.dsbf.tree.loc_hash", lambda location, level: loc_hash(location, 0))
+    monkeypatch.setattr("anabranch.dedup.dsbf.tree.loc_hash", lambda location, level: loc_hash(location, 0))
     counts = counts_below(Tree.rooted(4).split(1, 4), 1)
     assert np.count_nonzero(counts) == 1
     assert abs(counts.sum() - 10_000) < 500

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.exact.guessing import find
+from anabranch.dedup.exact.guessing import find
 
 LARGEST = (1 << 64) - 1
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
-from dedup.exact.index import ExactIndex
-from dedup.exact.sortedruns import SortedRun
-from dedup.exact.taillog import TailLog
-from dedup.fingerprint import fingerprints
+from anabranch.dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
+from anabranch.dedup.exact.index import ExactIndex
+from anabranch.dedup.exact.sortedruns import SortedRun
+from anabranch.dedup.exact.taillog import TailLog
+from anabranch.dedup.fingerprint import fingerprints
 
 ROOT = Path(__file__).resolve().parents[3]
 
 MARKER = """
 import sys
 from pathlib import Path
-from dedup.exact.index import ExactIndex
+from anabranch.dedup.exact.index import ExactIndex
 index = ExactIndex.open(Path(sys.argv[1]), tail_elements=64)
 for start in range(int(sys.argv[2]), 10**9, 10):
     index.mark([b"%d" % i for i in range(start, start + 10)])
@@ -222,7 +222,9 @@ def test_a_closing_that_cannot_sync_lets_go_of_the_folder(tmp_path: Path, monkey
     index.sync()
     index.mark(keys(50, 100))
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.exact.runfolder.sync_path", lambda path: (_ for _ in ()).throw(OSError("broken")))
+        patch.setattr(
+            "anabranch.dedup.exact.runfolder.sync_path", lambda path: (_ for _ in ()).throw(OSError("broken"))
+        )
         with pytest.raises(OSError, match="broken"):
             index.close()
     with ExactIndex.open(tmp_path / "x", 4) as again:

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup import durablefiles
-from dedup.errors import FormatMismatch, StoreFull
-from dedup.exact import runfolder
-from dedup.exact.runfolder import MANIFEST, MOST_RUNS, MOVES_PER_KEY, RunFolder
-from dedup.exact.runmerge import RunMerge
-from dedup.exact.taillog import Seal
+from anabranch.dedup import durablefiles
+from anabranch.dedup.errors import FormatMismatch, StoreFull
+from anabranch.dedup.exact import runfolder
+from anabranch.dedup.exact.runfolder import MANIFEST, MOST_RUNS, MOVES_PER_KEY, RunFolder
+from anabranch.dedup.exact.runmerge import RunMerge
+from anabranch.dedup.exact.taillog import Seal
 
 
 def opened(folder: Path, tail_elements: int = 4) -> RunFolder:
@@ -71,7 +71,7 @@ def test_an_arriving_element_moves_a_bounded_number_of_others(tmp_path: Path, mo
 
 def test_runs_that_pile_up_are_merged_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If merges never get on, as in sessions that each end too soon, the number of runs is bounded all the same."""
-    monkeypatch.setattr("dedup.exact.runfolder.MOVES_PER_KEY", 0)
+    monkeypatch.setattr("anabranch.dedup.exact.runfolder.MOVES_PER_KEY", 0)
     files, most = opened(tmp_path / "x"), 0
     for number in range(300):
         fill(files, number, number + 1)
@@ -146,7 +146,9 @@ def test_a_sync_that_fails_is_repeated_and_removes_nothing_before(
     fill(files, 50, 200)
     settle(files)
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.exact.runfolder.replace_file", lambda *_: (_ for _ in ()).throw(OSError("broken")))
+        patch.setattr(
+            "anabranch.dedup.exact.runfolder.replace_file", lambda *_: (_ for _ in ()).throw(OSError("broken"))
+        )
         with pytest.raises(OSError, match="broken"):
             files.sync()
     assert named <= set(names(tmp_path / "x"))
@@ -184,7 +186,9 @@ def test_a_full_disk_stops_before_anything_is_taken(tmp_path: Path, monkeypatch:
     files = opened(tmp_path / "x")
     fill(files, 0, 4)
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.exact.sortedruns.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(
+            "anabranch.dedup.exact.sortedruns.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+        )
         with pytest.raises(StoreFull):
             fill(files, 4, 5)
         assert lows_of(files) == [0, 1, 2, 3]

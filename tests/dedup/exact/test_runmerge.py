@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.errors import StoreFull
-from dedup.exact.runmerge import RunMerge
-from dedup.exact.sortedruns import SortedRun, write_run
+from anabranch.dedup.errors import StoreFull
+from anabranch.dedup.exact.runmerge import RunMerge
+from anabranch.dedup.exact.sortedruns import SortedRun, write_run
 
 
 def run_of(folder: Path, pairs: set[tuple[int, int]], number: int) -> SortedRun:
@@ -60,7 +60,9 @@ def test_a_step_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.Monke
     merge.step(20)
     before = merge.remaining
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.exact.sortedruns.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(
+            "anabranch.dedup.exact.sortedruns.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+        )
         with pytest.raises(StoreFull):
             merge.step(20)
     assert merge.remaining == before

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.errors import FormatMismatch, InvariantBroken, StoreFull
-from dedup.exact.guessing import FEWEST_GUESSED, find
-from dedup.exact.sortedruns import RunWriter, SortedRun, ranked, write_run
+from anabranch.dedup.errors import FormatMismatch, InvariantBroken, StoreFull
+from anabranch.dedup.exact.guessing import FEWEST_GUESSED, find
+from anabranch.dedup.exact.sortedruns import RunWriter, SortedRun, ranked, write_run
 
 LARGEST = (1 << 64) - 1
 
@@ -52,7 +52,7 @@ def test_forged_elements_that_share_their_high_half_are_told_apart(
 ) -> None:
     """10,000 elements with one high half: the low half decides, by a search among them; also if places are guessed."""
     if is_long:
-        monkeypatch.setattr("dedup.exact.sortedruns.WORTH_GUESSING", 100)
+        monkeypatch.setattr("anabranch.dedup.exact.sortedruns.WORTH_GUESSING", 100)
     run = run_of(tmp_path / "r", {(7, low) for low in range(0, 20_000, 2)} | {(6, 1), (8, 3)})
     lows = np.arange(20_000, dtype=np.uint64)
     assert (run.knows(np.full(20_000, 7, dtype=np.uint64), lows) == (lows % 2 == 0)).all()
@@ -66,10 +66,10 @@ def test_few_elements_and_many_are_found_in_a_long_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int
 ) -> None:
     """Few are searched for, many are guessed: the answers are the same, at the ends of the run and beyond them too."""
-    monkeypatch.setattr("dedup.exact.sortedruns.WORTH_GUESSING", 100)
+    monkeypatch.setattr("anabranch.dedup.exact.sortedruns.WORTH_GUESSING", 100)
     guessed: list[int] = []
     monkeypatch.setattr(
-        "dedup.exact.sortedruns.find", lambda h, wanted: (guessed.append(len(wanted)), find(h, wanted))[1]
+        "anabranch.dedup.exact.sortedruns.find", lambda h, wanted: (guessed.append(len(wanted)), find(h, wanted))[1]
     )
     highs = np.sort(np.random.default_rng(5).integers(1, LARGEST, 10_000, dtype=np.uint64))
     run = write_run(tmp_path / "r", 3, highs, highs)
@@ -166,7 +166,7 @@ def test_elements_out_of_order_are_found_by_a_check(tmp_path: Path, wrong: list[
 
 def test_order_is_checked_across_the_stretches_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last element of a stretch is compared with the first of the next one."""
-    monkeypatch.setattr("dedup.exact.sortedruns._CHECK_AT_ONCE", 2)
+    monkeypatch.setattr("anabranch.dedup.exact.sortedruns._CHECK_AT_ONCE", 2)
     highs = np.array([1, 5, 2, 6], dtype=np.uint64)
     with pytest.raises(InvariantBroken, match="ascending order"):
         write_run(tmp_path / "r", 3, highs, highs).check()
@@ -174,7 +174,9 @@ def test_order_is_checked_across_the_stretches_of_the_check(tmp_path: Path, monk
 
 def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk the error is StoreFull and the file is gone."""
-    monkeypatch.setattr("dedup.exact.sortedruns.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr(
+        "anabranch.dedup.exact.sortedruns.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+    )
     with pytest.raises(StoreFull):
         run_of(tmp_path / "r", {(1, 2)})
     assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.errors import FormatMismatch, InvariantBroken, StoreFull
-from dedup.exact.taillog import HEADER_BYTES, TailLog
+from anabranch.dedup.errors import FormatMismatch, InvariantBroken, StoreFull
+from anabranch.dedup.exact.taillog import HEADER_BYTES, TailLog
 
 HALF = st.sampled_from([0, 1, 1 << 63, (1 << 64) - 1])
 
@@ -78,7 +78,7 @@ def test_what_could_not_be_written_waits_on(tmp_path: Path, monkeypatch: pytest.
     tail.flush()
     tail.take(elements([(1, 2)]))
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.exact.taillog.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr("anabranch.dedup.exact.taillog.write_all", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(StoreFull):
             tail.flush()
     tail.flush()
@@ -92,10 +92,10 @@ def test_a_sync_that_failed_is_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     tail = TailLog(tmp_path / "log", 4)
     tail.flush()
     with monkeypatch.context() as patch:
-        patch.setattr("dedup.exact.taillog.sync_path", lambda path: (_ for _ in ()).throw(OSError("broken")))
+        patch.setattr("anabranch.dedup.exact.taillog.sync_path", lambda path: (_ for _ in ()).throw(OSError("broken")))
         with pytest.raises(OSError, match="broken"):
             tail.sync()
-    monkeypatch.setattr("dedup.exact.taillog.sync_path", calls.append)
+    monkeypatch.setattr("anabranch.dedup.exact.taillog.sync_path", calls.append)
     tail.sync()
     tail.sync()
     assert calls == [tmp_path / "log"]

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.fingerprint import fingerprint, fingerprints
-from dedup.leaves.arena import ArenaLeaves
+from anabranch.dedup.fingerprint import fingerprint, fingerprints
+from anabranch.dedup.leaves.arena import ArenaLeaves
 
 M, K = 256, 3
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.errors import StoreFull
-from dedup.fingerprint import fingerprints
-from dedup.leaves.image import PLACES, Image
-from dedup.leaves.room import HEADER_BYTES
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.errors import StoreFull
+from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.leaves.image import PLACES, Image
+from anabranch.dedup.leaves.room import HEADER_BYTES
 
 SHAPE = DsbfParameters(expected=0, false_positive=0.01, leaf_bits=1024)
 STAMP = bytes(range(16))
@@ -78,7 +78,7 @@ def test_what_is_read_must_have_its_checksum(tmp_path: Path) -> None:
 def test_large_files_are_kept_and_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checksum is that of the whole."""
     whole = kept(tmp_path, "memory")
-    monkeypatch.setattr("dedup.leaves.image._AT_ONCE", 100)
+    monkeypatch.setattr("anabranch.dedup.leaves.image._AT_ONCE", 100)
     assert kept(tmp_path, "memory").checksum == whole.checksum
     found = PLACES["memory"](tmp_path, SHAPE).restored(whole)
     assert found is not None

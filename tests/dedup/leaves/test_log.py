@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.batch import Fingerprints
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.errors import FormatMismatch, StoreFull
-from dedup.fingerprint import fingerprints
-from dedup.leaves import log as leaflog
-from dedup.leaves.log import LeafLogs
+from anabranch.dedup.batch import Fingerprints
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.errors import FormatMismatch, StoreFull
+from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.leaves import log as leaflog
+from anabranch.dedup.leaves.log import LeafLogs
 
 SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
 

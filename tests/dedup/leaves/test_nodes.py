@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from dedup.dsbf.bloom import DsbfParameters, false_positive_rates
-from dedup.dsbf.tree import Tree
-from dedup.leaves.nodes import NONE, Nodes
+from anabranch.dedup.dsbf.bloom import DsbfParameters, false_positive_rates
+from anabranch.dedup.dsbf.tree import Tree
+from anabranch.dedup.leaves.nodes import NONE, Nodes
 
 SHAPE = DsbfParameters(expected=300, false_positive=0.001, leaf_bits=2048)
 

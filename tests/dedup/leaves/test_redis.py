@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from crawler.lab.filters.redis_servers import RedisServer
-from dedup.errors import BadParameters, FilterClosed, FormatMismatch, StoreUnavailable
-from dedup.leaves.redis import RedisServers
-from dedup.leaves.redis_scripts import Call
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.dedup.errors import BadParameters, FilterClosed, FormatMismatch, StoreUnavailable
+from anabranch.dedup.leaves.redis import RedisServers
+from anabranch.dedup.leaves.redis_scripts import Call
 from tests.redis_server import redis_servers
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import redis
 
-from crawler.lab.filters.redis_servers import RedisServer
-from dedup.errors import FormatMismatch, StoreUnavailable
-from dedup.fingerprint import fingerprint, fingerprints, map_hashes_of
-from dedup.leaves.redis import RedisServers
-from dedup.leaves.remote import KNOWN, NEW, NOT_TAKEN, RedisLeaves
+from anabranch.crawler.lab.filters.redis_servers import RedisServer
+from anabranch.dedup.errors import FormatMismatch, StoreUnavailable
+from anabranch.dedup.fingerprint import fingerprint, fingerprints, map_hashes_of
+from anabranch.dedup.leaves.redis import RedisServers
+from anabranch.dedup.leaves.remote import KNOWN, NEW, NOT_TAKEN, RedisLeaves
 from tests.redis_server import redis_servers
 
 BITS, HASHES = 1 << 12, 7

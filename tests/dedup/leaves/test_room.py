@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FormatMismatch, StoreFull
-from dedup.leaves import room as rooms
-from dedup.leaves.room import HEADER_BYTES, FileRoom, MemoryRoom, header, require_header
+from anabranch.dedup.errors import FormatMismatch, StoreFull
+from anabranch.dedup.leaves import room as rooms
+from anabranch.dedup.leaves.room import HEADER_BYTES, FileRoom, MemoryRoom, header, require_header
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_full_disk_is_said_when_a_part_is_secured(path: Path, monkeypatch: pyt
         raise OSError(28, "full")
 
     room = file_room(path, 4096)
-    monkeypatch.setattr("dedup.smm.pagetable._allocate", full)
+    monkeypatch.setattr("anabranch.dedup.smm.pagetable._allocate", full)
     with pytest.raises(StoreFull, match="BITS"):
         room.secure(0, 4096)
 

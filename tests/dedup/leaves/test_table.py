@@ -3,13 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.dsbf.bloom import DsbfParameters
-from dedup.dsbf.checking import check_node
-from dedup.dsbf.tree import DEEPEST, Tree
-from dedup.fingerprint import fingerprint, fingerprints
-from dedup.leaves.arena import ArenaLeaves
-from dedup.leaves.nodes import Nodes
-from dedup.leaves.table import LeafTable
+from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup.dsbf.checking import check_node
+from anabranch.dedup.dsbf.tree import DEEPEST, Tree
+from anabranch.dedup.fingerprint import fingerprint, fingerprints
+from anabranch.dedup.leaves.arena import ArenaLeaves
+from anabranch.dedup.leaves.nodes import Nodes
+from anabranch.dedup.leaves.table import LeafTable
 
 #: Leaves that are full above nine elements.
 TINY = DsbfParameters(expected=0, false_positive=0.05, leaf_bits=64, split_fan_out=2)
@@ -77,7 +77,7 @@ def test_a_leaf_is_full_above_its_threshold_unless_it_is_as_deep_as_it_may_be(mo
     assert full.full(np.array([2, 1, 2])) == [2]
     assert full.full(np.array([1])) == []
     assert [full.is_full(leaf) for leaf in (1, 2)] == [False, True]
-    monkeypatch.setattr("dedup.leaves.table.DEEPEST", 1)
+    monkeypatch.setattr("anabranch.dedup.leaves.table.DEEPEST", 1)
     assert full.full(np.array([2])) == []
     assert not full.is_full(2)
     assert DEEPEST > 1

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.errors import BadParameters
-from dedup.similarity.features import FEATURES, Parts, feature_named, parts_of
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.similarity.features import FEATURES, Parts, feature_named, parts_of
 
 HOST = b"http://www.example.com/"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dedup import folderformat
-from dedup.errors import BadParameters, FilterInUse, FormatMismatch, StoreFull
-from dedup.similarity.features import FEATURES, Parts, feature_named
-from dedup.similarity.filter import (
+from anabranch.dedup import folderformat
+from anabranch.dedup.errors import BadParameters, FilterInUse, FormatMismatch, StoreFull
+from anabranch.dedup.similarity.features import FEATURES, Parts, feature_named
+from anabranch.dedup.similarity.filter import (
     URL_DB_NAME,
     Comparison,
     Mode,
@@ -16,7 +16,7 @@ from dedup.similarity.filter import (
     SimilarityParameters,
     array_bits,
 )
-from dedup.similarity.url_db import UrlDb, _set
+from anabranch.dedup.similarity.url_db import UrlDb, _set
 
 HOST = b"http://www.example.com/"
 
@@ -201,11 +201,11 @@ def test_a_users_own_feature_is_imported_by_name(tmp_path: Path, monkeypatch: py
     [
         ("sites", "is unknown"),
         (":site", "is unknown"),
-        ("dedup.similarity.filter:", "is unknown"),
+        ("anabranch.dedup.similarity.filter:", "is unknown"),
         ("dedup.nothing:site", "cannot be imported"),
         (".relative:site", "cannot be imported"),
-        ("dedup.similarity.filter:nothing", "cannot be imported"),
-        ("dedup.similarity.filter:MAGIC", "is not a function"),
+        ("anabranch.dedup.similarity.filter:nothing", "cannot be imported"),
+        ("anabranch.dedup.similarity.filter:MAGIC", "is not a function"),
     ],
 )
 def test_a_feature_that_cannot_be_had_is_named(tmp_path: Path, name: str, complaint: str) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
-from dedup.folderformat import Parameters
-from dedup.similarity import url_db
-from dedup.similarity.url_db import UrlDb
+from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
+from anabranch.dedup.folderformat import Parameters
+from anabranch.dedup.similarity import url_db
+from anabranch.dedup.similarity.url_db import UrlDb
 
 PARAMETERS: Parameters = {"features": "site tail", "expected": 10}
 
@@ -67,7 +67,7 @@ def test_storing_nothing_opens_no_transaction(tmp_path: Path) -> None:
 def test_what_append_stored_survives_a_kill(tmp_path: Path) -> None:
     """A batch that has returned is on the disk when the process dies at once; the lock dies with it."""
     program = (
-        "import os, signal, sys; from pathlib import Path; from dedup.similarity.url_db import UrlDb\n"
+        "import os, signal, sys; from pathlib import Path; from anabranch.dedup.similarity.url_db import UrlDb\n"
         f"db = UrlDb.open(Path(sys.argv[1]), {PARAMETERS!r})\n"
         "db.append([b'a', b'b'], 'site')\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

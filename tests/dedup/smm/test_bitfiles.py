@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.batch import IntArray
-from dedup.errors import InvariantBroken, StoreFull
-from dedup.smm import bitfiles, lazyfiles, pagetable
-from dedup.smm.bitfiles import BitFiles
-from dedup.smm.fileindex import FileIndex
-from dedup.smm.sharing import Sharing
+from anabranch.dedup.batch import IntArray
+from anabranch.dedup.errors import InvariantBroken, StoreFull
+from anabranch.dedup.smm import bitfiles, lazyfiles, pagetable
+from anabranch.dedup.smm.bitfiles import BitFiles
+from anabranch.dedup.smm.fileindex import FileIndex
+from anabranch.dedup.smm.sharing import Sharing
 
 #: 256 files of 32 bytes, each in a page of its own in the mapped array.
 SMALL = FileIndex((1, 1))

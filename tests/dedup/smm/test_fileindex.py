@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.errors import BadParameters
-from dedup.smm.fileindex import FileIndex, levels_for
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.smm.fileindex import FileIndex, levels_for
 
 
 def located(index: FileIndex, address: int) -> tuple[PurePosixPath, int]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.smm import filesystemsync
-from dedup.smm.filesystemsync import sync_file_system
+from anabranch.dedup.smm import filesystemsync
+from anabranch.dedup.smm.filesystemsync import sync_file_system
 
 
 class Refusing:

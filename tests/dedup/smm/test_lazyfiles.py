@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.errors import FormatMismatch, InvariantBroken, StoreFull
-from dedup.smm import bitfiles, lazyfiles
-from dedup.smm.bitfiles import BitFiles
-from dedup.smm.fileindex import FileIndex
-from dedup.smm.sharing import Sharing
+from anabranch.dedup.errors import FormatMismatch, InvariantBroken, StoreFull
+from anabranch.dedup.smm import bitfiles, lazyfiles
+from anabranch.dedup.smm.bitfiles import BitFiles
+from anabranch.dedup.smm.fileindex import FileIndex
+from anabranch.dedup.smm.sharing import Sharing
 
 INDEX = FileIndex((1, 1, 1))
 LARGE = FileIndex((1, 1, 3))
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DISK_FILLER = """
 import sys
 from pathlib import Path
-from dedup import Smm, StoreFull
+from anabranch.dedup import Smm, StoreFull
 folder = Path(sys.argv[1])
 (folder / "ballast").write_bytes(bytes(200_000))
 smm, done = Smm.open(folder / "s", "md5", (1, 1, 3)), 0
@@ -187,7 +187,7 @@ def test_full_files_need_no_allocation_after_reopening(folder: Path, monkeypatch
     store.mark_one(0x010100)
     store.close()
     store, allocated = opened(folder), list[Path]()
-    monkeypatch.setattr("dedup.smm.bitfiles.allocate_pages", lambda path, *rest: allocated.append(path) or 1)
+    monkeypatch.setattr("anabranch.dedup.smm.bitfiles.allocate_pages", lambda path, *rest: allocated.append(path) or 1)
     store.mark_one(0x010101)
     assert allocated == []
     store.close()

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FormatMismatch
-from dedup.smm import ledger
-from dedup.smm.ledger import Ledger
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.smm import ledger
+from anabranch.dedup.smm.ledger import Ledger
 
 
 def made(folder: Path) -> Ledger:

@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dedup.errors import StoreFull
-from dedup.smm import pagetable
-from dedup.smm.pagetable import PageTable, allocate_by_fallocate, allocate_by_rewriting, allocate_pages
+from anabranch.dedup.errors import StoreFull
+from anabranch.dedup.smm import pagetable
+from anabranch.dedup.smm.pagetable import PageTable, allocate_by_fallocate, allocate_by_rewriting, allocate_pages
 
 
 @pytest.mark.parametrize("allocate", [allocate_by_fallocate, allocate_by_rewriting])

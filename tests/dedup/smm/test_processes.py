@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dedup.smm.store import Smm
+from anabranch.dedup.smm.store import Smm
 
 ROOT = Path(__file__).resolve().parents[3]
 LEVELS = [(1, 3), (1, 1, 3)]
@@ -18,7 +18,7 @@ LEVELS = [(1, 3), (1, 1, 3)]
 ADDER = """
 import sys
 from pathlib import Path
-from dedup import Smm
+from anabranch.dedup import Smm
 folder, levels, start, stop = Path(sys.argv[1]), eval(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 sys.stdin.readline()
 new = 0
@@ -33,7 +33,7 @@ ENDLESS = """
 import sys
 from itertools import compress
 from pathlib import Path
-from dedup import Smm
+from anabranch.dedup import Smm
 folder, levels = Path(sys.argv[1]), eval(sys.argv[2])
 smm = Smm.open(folder, "xxh3-64", levels)
 for first in range(int(sys.argv[3]), 10**9, 100):
@@ -46,7 +46,7 @@ for first in range(int(sys.argv[3]), 10**9, 100):
 MORTAL = """
 import os, signal, sys
 from pathlib import Path
-from dedup import Smm
+from anabranch.dedup import Smm
 smm = Smm.open(Path(sys.argv[1]), levels=(1, 1))
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 setattr(smm._files._ledger if sys.argv[2] == "end_batch" else smm._files, sys.argv[2], die)
@@ -58,7 +58,7 @@ smm.sync()
 FORKER = """
 import os, sys
 from pathlib import Path
-from dedup import FilterClosed, Smm
+from anabranch.dedup import FilterClosed, Smm
 smm = Smm.open(Path(sys.argv[1]), levels=(1, 1))
 smm.add([b"1"])
 if not os.fork():

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FilterClosed, FilterInUse
-from dedup.smm.sharing import Sharing
+from anabranch.dedup.errors import FilterClosed, FilterInUse
+from anabranch.dedup.smm.sharing import Sharing
 
 ROOT = Path(__file__).resolve().parents[3]
 
 TURN_TAKER = """
 import sys
 from pathlib import Path
-from dedup.smm.sharing import Sharing
+from anabranch.dedup.smm.sharing import Sharing
 sharing = Sharing(Path(sys.argv[1]))
 with sharing:
     print("turn", flush=True)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.errors import BadParameters
-from dedup.smm.signature import SIGNATURES, check_value, signature_named
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.smm.signature import SIGNATURES, check_value, signature_named
 
 LONG = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
 

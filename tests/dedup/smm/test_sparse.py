@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dedup.errors import FormatMismatch
-from dedup.smm.sparse import count_bits, data_ranges
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.smm.sparse import count_bits, data_ranges
 
 SIZE = 1 << 20
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
-from dedup.smm import bitfiles, ledger, pagetable
-from dedup.smm.store import Smm
+from anabranch.dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
+from anabranch.dedup.smm import bitfiles, ledger, pagetable
+from anabranch.dedup.smm.store import Smm
 
 SMALL = (1, 1)
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from frontier.aio import Drained
-from frontier.core import Frontier
-from frontier.division.aio import AsyncShare
-from frontier.division.ownership import Division
-from frontier.division.parcels import Consigned
-from frontier.models import Outcome, OutcomeKind
+from anabranch.frontier.aio import Drained
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import Consigned
+from anabranch.frontier.models import Outcome, OutcomeKind
 from tests.frontier.builder import HASTE, build, candidates
 
 DONE = Outcome(kind=OutcomeKind.DONE)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from frontier.division.exchange import Exchange
-from frontier.division.ownership import Division
-from frontier.division.parcels import unpacked
-from frontier.errors import FormatMismatch, PolicyError
-from frontier.models import Candidate, QueueKey
-from frontier.operating.dumpreading import load_dump
-from frontier.operating.load import Known, Queued, Refusal
-from frontier.stores.memory import MemoryStore
+from anabranch.frontier.division.exchange import Exchange
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import unpacked
+from anabranch.frontier.errors import FormatMismatch, PolicyError
+from anabranch.frontier.models import Candidate, QueueKey
+from anabranch.frontier.operating.dumpreading import load_dump
+from anabranch.frontier.operating.load import Known, Queued, Refusal
+from anabranch.frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, FakeClock, Rig, build, candidates
 
 #: Hosts of the first and of the second of two shares.

@@ -1,7 +1,7 @@
 """What was sent elsewhere lately."""
 
-from frontier.division.lately import BesideLately, Lately
-from frontier.seen import ExactFilter
+from anabranch.frontier.division.lately import BesideLately, Lately
+from anabranch.frontier.seen import ExactFilter
 
 
 def test_the_latest_are_remembered_and_the_others_forgotten() -> None:

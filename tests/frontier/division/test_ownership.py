@@ -1,6 +1,6 @@
 """Whose a URL is."""
 
-from frontier.division.ownership import Division
+from anabranch.frontier.division.ownership import Division
 
 
 def test_a_host_has_one_owner_whatever_stands_beside_it() -> None:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.division.parcels import Consigned, packed, unpacked
-from frontier.models import Candidate
+from anabranch.frontier.division.parcels import Consigned, packed, unpacked
+from anabranch.frontier.models import Candidate
 
 CANDIDATES = st.builds(
     Candidate,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from frontier.embedding.aio import open_job
-from frontier.embedding.job import EmbeddedJob
-from frontier.errors import PolicyError, StoreInUse
-from frontier.models import Candidate, VerdictKind
+from anabranch.frontier.embedding.aio import open_job
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.errors import PolicyError, StoreInUse
+from anabranch.frontier.models import Candidate, VerdictKind
 
 URL = "http://a.test/"
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.job import JobFolder, is_embedded
-from frontier.composition import open_frontier
-from frontier.embedding import folder as folder_module
-from frontier.embedding.folder import take_lock
-from frontier.embedding.hostfolder import HostFolder
-from frontier.embedding.job import EmbeddedJob
-from frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
-from frontier.models import Candidate
-from frontier.order import FrontierOrder
+from anabranch.crawler.jobs.job import JobFolder, is_embedded
+from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.embedding import folder as folder_module
+from anabranch.frontier.embedding.folder import take_lock
+from anabranch.frontier.embedding.hostfolder import HostFolder
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
+from anabranch.frontier.models import Candidate
+from anabranch.frontier.order import FrontierOrder
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -104,7 +104,7 @@ def test_files_beside_a_job_are_nobodys_business(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.embedding.job import EmbeddedJob
 steps = int(sys.argv[2])
 def audit(event, arguments):
     global steps

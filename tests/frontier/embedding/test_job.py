@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler.jobs.holding import take_job_lock, who_holds
-from crawler.jobs.job import JobFolder, is_job
-from crawler.outcomes.errors import HostsJob, JobInUse
-from frontier.embedding.job import EmbeddedJob
-from frontier.embedding.leaseboard import read_board
-from frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
-from frontier.fingerprints import name_id
-from frontier.models import NEW, Candidate, Lease, Outcome, OutcomeKind
+from anabranch.crawler.jobs.holding import take_job_lock, who_holds
+from anabranch.crawler.jobs.job import JobFolder, is_job
+from anabranch.crawler.outcomes.errors import HostsJob, JobInUse
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.embedding.leaseboard import read_board
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import NEW, Candidate, Lease, Outcome, OutcomeKind
 
 URL = "http://a.test/"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from frontier.embedding.leaseboard import LeaseBoard, OutElsewhere, read_board
-from frontier.errors import StoreUnavailable
-from frontier.leases import LeaseElsewhere
+from anabranch.frontier.embedding.leaseboard import LeaseBoard, OutElsewhere, read_board
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.leases import LeaseElsewhere
 
 NOW_S = 1_000_000.0
 

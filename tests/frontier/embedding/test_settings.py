@@ -6,12 +6,12 @@ import tomllib
 
 import pytest
 
-from crawler.jobs.opening import frontier_order
-from crawler.orders.order import CrawlOrder
-from frontier.embedding.settings import order_of, order_text
-from frontier.errors import PolicyError
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import PolitenessScope
+from anabranch.crawler.jobs.opening import frontier_order
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.frontier.embedding.settings import order_of, order_text
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import PolitenessScope
 
 ALL = {
     "policy": "bkdr:64",

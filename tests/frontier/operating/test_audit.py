@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from frontier.errors import InvariantBroken
-from frontier.models import OutcomeKind
-from frontier.operating.audit import check_counters, check_memory
-from frontier.scheduling.lifecycle import QueueState
-from frontier.scheduling.workqueues import Lane, Place, WorkQueue
-from frontier.stores.base import Counters
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.models import OutcomeKind
+from anabranch.frontier.operating.audit import check_counters, check_memory
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.scheduling.workqueues import Lane, Place, WorkQueue
+from anabranch.frontier.stores.base import Counters
 from tests.frontier.builder import HASTE, Rig, build, pages
 
 

@@ -8,15 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.division.parcels import Consigned
-from frontier.models import FRONT, NORMAL, WAITING, GateKey, Head, OutcomeKind, QueueKey, Row, UrlRecord, UrlState
-from frontier.operating.dump import dump_lines
-from frontier.operating.dumpreading import Dump
-from frontier.operating.load import Known, Queued
-from frontier.stores.base import EndedRecord, QueueFacts
-from frontier.stores.memory import MemoryStore
-from frontier.stores.messages import Announced, Batch, Ended, Moved, Place, QueueRow, Standing
-from frontier.turns import turn_of
+from anabranch.frontier.division.parcels import Consigned
+from anabranch.frontier.models import (
+    FRONT,
+    NORMAL,
+    WAITING,
+    GateKey,
+    Head,
+    OutcomeKind,
+    QueueKey,
+    Row,
+    UrlRecord,
+    UrlState,
+)
+from anabranch.frontier.operating.dump import dump_lines
+from anabranch.frontier.operating.dumpreading import Dump
+from anabranch.frontier.operating.load import Known, Queued
+from anabranch.frontier.stores.base import EndedRecord, QueueFacts
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.messages import Announced, Batch, Ended, Moved, Place, QueueRow, Standing
+from anabranch.frontier.turns import turn_of
 from tests.frontier.division.test_parcels import CANDIDATES
 
 

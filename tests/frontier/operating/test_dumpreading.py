@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from frontier.errors import FormatMismatch
-from frontier.models import NEW, OutcomeKind, Verdict
-from frontier.operating.dumpreading import Dump, DumpDamaged, load_dump
-from frontier.operating.load import Known, Queued
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.models import NEW, OutcomeKind, Verdict
+from anabranch.frontier.operating.dumpreading import Dump, DumpDamaged, load_dump
+from anabranch.frontier.operating.load import Known, Queued
 
 HEADER = '{"anabranch": "frontier", "version": 1}\n'
 END = '{"end": true, "ended": 0, "queued": 1}\n'

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.models import GateKey, QueueKey, UrlRecord, UrlState
-from frontier.operating.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url, text_of
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.models import GateKey, QueueKey, UrlRecord, UrlState
+from anabranch.frontier.operating.explain import (
+    Explanation,
+    GateView,
+    QueueView,
+    UrlFacts,
+    explain_queue,
+    explain_url,
+    text_of,
+)
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 NOW_S = 1_000_000.0
 URL = "http://portal.example/a"

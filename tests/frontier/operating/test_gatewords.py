@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from frontier.models import GateKey, HostTrouble
-from frontier.operating.gatewords import rate_per_s, why_closed
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.models import GateKey, HostTrouble
+from anabranch.frontier.operating.gatewords import rate_per_s, why_closed
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Gate, Politeness
 
 NOW_S = 1000.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.operating.idleness import IdleFacts, why_idle
+from anabranch.frontier.operating.idleness import IdleFacts, why_idle
 
 NOW_S = 1_000_000.0
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.errors import StoreUnavailable
-from frontier.models import BUSY, LATER, NEW, SEEN, Candidate, Verdict, VerdictKind
-from frontier.operating import load as loading
-from frontier.operating.load import Entry, Known, Queued, load
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.models import BUSY, LATER, NEW, SEEN, Candidate, Verdict, VerdictKind
+from anabranch.frontier.operating import load as loading
+from anabranch.frontier.operating.load import Entry, Known, Queued, load
 
 
 class Target:

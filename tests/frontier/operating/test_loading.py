@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.models import (
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.models import (
     BUSY,
     Candidate,
     Lease,
@@ -23,13 +23,13 @@ from frontier.models import (
     VerdictKind,
     WaitsFor,
 )
-from frontier.operating.dump import dump_lines
-from frontier.operating.dumpreading import load_dump
-from frontier.operating.load import Known, Queued
-from frontier.scheduling.gates import Politeness
-from frontier.stores.base import FrontierStore
-from frontier.stores.memory import MemoryStore
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.operating.dump import dump_lines
+from anabranch.frontier.operating.dumpreading import load_dump
+from anabranch.frontier.operating.load import Known, Queued
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.sql import SqlStore
 
 START_S = 1_000_000.0
 HASTE = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0)

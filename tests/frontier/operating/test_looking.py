@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from frontier.errors import UnknownQueue
-from frontier.fingerprints import name_id
-from frontier.leases import LeaseElsewhere
-from frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
-from frontier.operating.steps import Steps, run
-from frontier.scheduling.gates import Politeness
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.leases import LeaseElsewhere
+from anabranch.frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
+from anabranch.frontier.operating.steps import Steps, run
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.lifecycle import QueueState
 from tests.frontier.builder import HASTE, Rig, build
 
 A = QueueKey("a.test")

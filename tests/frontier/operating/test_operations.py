@@ -2,12 +2,12 @@
 
 import pytest
 
-from frontier.errors import PolicyError, StoreUnavailable, UnknownQueue
-from frontier.models import NEW, SEEN, GateKey, OutcomeKind, QueueKey, UrlState, WaitsFor
-from frontier.operating.operations import DELETED_BY_USER, Operations
-from frontier.policies.budgets import UNLIMITED, Budgets
-from frontier.scheduling.lifecycle import QueueState
-from frontier.stores.memory import MemoryStore
+from anabranch.frontier.errors import PolicyError, StoreUnavailable, UnknownQueue
+from anabranch.frontier.models import NEW, SEEN, GateKey, OutcomeKind, QueueKey, UrlState, WaitsFor
+from anabranch.frontier.operating.operations import DELETED_BY_USER, Operations
+from anabranch.frontier.policies.budgets import UNLIMITED, Budgets
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.memory import MemoryStore
 from tests.frontier.builder import HASTE, START_S, Rig, build, pages
 
 A, B = QueueKey("a.test"), QueueKey("b.test")

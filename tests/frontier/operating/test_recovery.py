@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from frontier.models import NEW, SEEN, OutcomeKind, Verdict
-from frontier.operating.load import Known, Queued
-from frontier.operating.recovery import Journal, load_journal
+from anabranch.frontier.models import NEW, SEEN, OutcomeKind, Verdict
+from anabranch.frontier.operating.load import Known, Queued
+from anabranch.frontier.operating.recovery import Journal, load_journal
 
 #: As Heritrix 3 writes it: a seed has neither hops nor via, prerequisites are URLs, times and errors stand between.
 LINES = """\

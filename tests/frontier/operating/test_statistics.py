@@ -2,10 +2,10 @@
 
 import pytest
 
-from frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
-from frontier.operating.statistics import count, examine
-from frontier.scheduling.gates import Politeness
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
+from anabranch.frontier.operating.statistics import count, examine
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.lifecycle import QueueState
 from tests.frontier.builder import HASTE, START_S, DelayingStore, Rig, build, pages
 
 URL = "http://a.test/"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.errors import StoreUnavailable
-from frontier.operating.steps import Steps, asked, flushed, run
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.operating.steps import Steps, asked, flushed, run
 from tests.frontier.builder import DelayingStore, build
 
 

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from frontier.operating.timewords import clock_words, counted, duration_words, in_time, moment_words, rate_words
+from anabranch.frontier.operating.timewords import (
+    clock_words,
+    counted,
+    duration_words,
+    in_time,
+    moment_words,
+    rate_words,
+)
 
 NOW_S = 1_782_900_000.0  # 2026-07-01 10:00:00 UTC
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from frontier.models import Candidate, GateKey, HostTrouble, OutcomeKind, QueueKey
-from frontier.operating.explain import Explanation, text_of
-from frontier.scheduling.gates import Politeness
+from anabranch.frontier.models import Candidate, GateKey, HostTrouble, OutcomeKind, QueueKey
+from anabranch.frontier.operating.explain import Explanation, text_of
+from anabranch.frontier.scheduling.gates import Politeness
 from tests.frontier.builder import HASTE, START_S, Rig, build, pages
 
 URL = "http://a.test/page0"

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontier.errors import PolicyError
-from frontier.models import QueueKey
-from frontier.policies.assignment import (
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.assignment import (
     _Numbered,
     host_of_queue,
     known_policies,
     parse_policy,
 )
-from frontier.policies.authority import KEPT
-from frontier.policies.hashes import bkdr, elf, sdbm
-from frontier.policies.sheets import Override, Settings, Sheets
+from anabranch.frontier.policies.authority import KEPT
+from anabranch.frontier.policies.hashes import bkdr, elf, sdbm
+from anabranch.frontier.policies.sheets import Override, Settings, Sheets
 
 ADDRESSES = {"a.test": "192.0.2.1", "b.test": "192.0.2.1"}
 EVERY = (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.policies.authority import (
+from anabranch.frontier.policies.authority import (
     KEPT,
     Authority,
     address_of,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from frontier.models import QueueKey
-from frontier.policies.assignment import parse_policy
-from frontier.policies.balance import Balance, balance
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.assignment import parse_policy
+from anabranch.frontier.policies.balance import Balance, balance
 
 
 def test_balance_counts_queues_and_compares_the_longest_with_the_mean() -> None:

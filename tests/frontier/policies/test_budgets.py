@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.errors import PolicyError
-from frontier.models import OutcomeKind
-from frontier.policies.budgets import (
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import OutcomeKind
+from anabranch.frontier.policies.budgets import (
     UNLIMITED,
     Budgets,
     checked_total,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from frontier.errors import PolicyError
-from frontier.policies.costs import MOST_EXPENSIVE, UNIT, parse_cost
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.costs import MOST_EXPENSIVE, UNIT, parse_cost
 
 URL = "http://example.com/"
 

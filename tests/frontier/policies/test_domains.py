@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontier.policies.domains import domain_of
+from anabranch.frontier.policies.domains import domain_of
 
 
 @pytest.mark.parametrize(

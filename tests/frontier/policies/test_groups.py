@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from frontier.errors import PolicyError
-from frontier.policies.groups import is_group, parse_group
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.groups import is_group, parse_group
 
 
 def test_without_a_rule_there_are_no_groups() -> None:

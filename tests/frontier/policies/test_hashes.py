@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontier.policies import hashes
-from frontier.policies.hashes import Hashes, bkdr, bkdr_batch, elf, elf_batch, sdbm, sdbm_batch
+from anabranch.frontier.policies import hashes
+from anabranch.frontier.policies.hashes import Hashes, bkdr, bkdr_batch, elf, elf_batch, sdbm, sdbm_batch
 
 Hash = Callable[[bytes], int]
 Batch = Callable[[Sequence[bytes]], Hashes]

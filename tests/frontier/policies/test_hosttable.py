@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.policies.hosttable import HostTable
-from frontier.policies.surt import SurtPrefix, parse_surt
+from anabranch.frontier.policies.hosttable import HostTable
+from anabranch.frontier.policies.surt import SurtPrefix, parse_surt
 
 HOSTS = st.lists(st.sampled_from("ab"), min_size=1, max_size=5).map(".".join)
 PREFIXES = st.builds(SurtPrefix, HOSTS | st.just(""), st.booleans(), st.none(), st.just("")).filter(

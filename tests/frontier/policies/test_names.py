@@ -2,8 +2,8 @@
 
 import pytest
 
-from frontier.errors import PolicyError
-from frontier.policies.names import MOST_CHARS, check_name
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.names import MOST_CHARS, check_name
 
 
 def test_a_name_is_printable_text() -> None:

@@ -5,8 +5,16 @@ from functools import partial
 
 import pytest
 
-from frontier.errors import PolicyError
-from frontier.policies.ownfunctions import accepts, answers_later, call_own, is_async, is_own, own_function, shown
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.ownfunctions import (
+    accepts,
+    answers_later,
+    call_own,
+    is_async,
+    is_own,
+    own_function,
+    shown,
+)
 
 
 def test_a_name_with_a_module_and_a_function_is_that_of_a_function() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.errors import PolicyError
-from frontier.models import FRONT, NORMAL, WAITING, Candidate, QueueKey
-from frontier.policies.costs import parse_cost
-from frontier.policies.precedence import (
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import FRONT, NORMAL, WAITING, Candidate, QueueKey
+from anabranch.frontier.policies.costs import parse_cost
+from anabranch.frontier.policies.precedence import (
     FLOOR,
     LAST,
     Directive,

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from frontier.fingerprints import name_id
-from frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
-from frontier.policies.budgets import Budgets
-from frontier.policies.precedence import QueueHistory, parse_queue_precedence, parse_uri_precedence
-from frontier.policies.queuerules import QueueRules, pay
-from frontier.policies.sheets import Override, Settings, Sheets
-from frontier.scheduling.workqueues import WorkQueue
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import Candidate, GateKey, OutcomeKind, QueueKey
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.precedence import QueueHistory, parse_queue_precedence, parse_uri_precedence
+from anabranch.frontier.policies.queuerules import QueueRules, pay
+from anabranch.frontier.policies.sheets import Override, Settings, Sheets
+from anabranch.frontier.scheduling.workqueues import WorkQueue
 from tests.frontier.builder import HASTE, Rig, build, pages
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.errors import PolicyError
-from frontier.models import QueueKey
-from frontier.policies.sheets import NOTHING, Delays, Override, Settings, Sheets, _Paths
-from frontier.policies.surt import SurtPrefix, parse_surt
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies.sheets import NOTHING, Delays, Override, Settings, Sheets, _Paths
+from anabranch.frontier.policies.surt import SurtPrefix, parse_surt
 
 USUAL = Delays(5.0, 3.0, 30.0)
 

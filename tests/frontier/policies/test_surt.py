@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.errors import PolicyError
-from frontier.policies.surt import SurtPrefix, host_of_surt_key, parse_surt, surt_host, surt_key
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.surt import SurtPrefix, host_of_surt_key, parse_surt, surt_host, surt_key
 
 LABELS = st.text("abcxyz0189-", min_size=1, max_size=8)
 ODD_LABELS = st.text("ab1-,%", min_size=1, max_size=6)  # the URL standard allows them; they are in no registry

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.backoff import Backoff
 
 DAY_S = 86_400.0
 EXACT = Backoff(jitter=0.0)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from frontier.fingerprints import name_id
-from frontier.models import GateKey
-from frontier.outbox import Outbox
-from frontier.scheduling.gategroups import GateMaker, Groups
-from frontier.scheduling.gatelines import GateHeap, Group, Line
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.stores.messages import LeftGate
-from frontier.turns import Turn
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.scheduling.gategroups import GateMaker, Groups
+from anabranch.frontier.scheduling.gatelines import GateHeap, Group, Line
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.workqueues import Lane, WorkQueue
+from anabranch.frontier.stores.messages import LeftGate
+from anabranch.frontier.turns import Turn
 
 KEY = GateKey("group:one")
 ID = name_id(KEY)

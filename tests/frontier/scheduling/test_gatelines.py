@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from frontier.fingerprints import name_id
-from frontier.models import GateKey
-from frontier.scheduling.gatelines import GateHeap, Group, Line
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.workqueues import Lane, Place, WorkQueue
-from frontier.turns import Turn
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.scheduling.gatelines import GateHeap, Group, Line
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.workqueues import Lane, Place, WorkQueue
+from anabranch.frontier.turns import Turn
 
 
 def gate(name: str, slots: int = 1) -> Gate:

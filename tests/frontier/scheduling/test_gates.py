@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
-from frontier.operating.gatewords import why_closed
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.stores.messages import GateRow
+from anabranch.frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
+from anabranch.frontier.operating.gatewords import why_closed
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.stores.messages import GateRow
 from tests.frontier.ledger import PolitenessLedger
 
 NOW_S = 1000.0

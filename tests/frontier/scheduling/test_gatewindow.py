@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from frontier.fingerprints import name_id
-from frontier.models import Outcome, OutcomeKind, WaitsFor
-from frontier.policies.budgets import Budgets
-from frontier.scheduling import gatewindow
-from frontier.scheduling.gates import Politeness
-from frontier.stores.messages import GateRow
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import Outcome, OutcomeKind, WaitsFor
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.scheduling import gatewindow
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.messages import GateRow
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, pages
 
 DONE = Outcome(OutcomeKind.DONE)

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from frontier.models import QueueKey
+from anabranch.frontier.models import QueueKey
 from tests.frontier.builder import HASTE, build, pages
 
 A = QueueKey("a.test")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from frontier.errors import LifecycleError
-from frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState, next_state
+from anabranch.frontier.errors import LifecycleError
+from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState, next_state
 
 #: What the operator or a budget decides; from there a queue goes on with whatever it holds.
 STANDING = (QueueState.PAUSED, QueueState.RETIRED)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from frontier.fingerprints import name_id
-from frontier.models import GateKey
-from frontier.outbox import LANES_AT_ONCE, Outbox
-from frontier.scheduling.lifecycle import QueueState
-from frontier.scheduling.placement import ASKED_AT_LEAST, Placement
-from frontier.scheduling.workqueues import Lane, Place
-from frontier.stores.messages import GateRead, GateRow, GatesRead, LaneRow, LanesRead, Standing
-from frontier.turns import turn_of
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.outbox import LANES_AT_ONCE, Outbox
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.scheduling.placement import ASKED_AT_LEAST, Placement
+from anabranch.frontier.scheduling.workqueues import Lane, Place
+from anabranch.frontier.stores.messages import GateRead, GateRow, GatesRead, LaneRow, LanesRead, Standing
+from anabranch.frontier.turns import turn_of
 from tests.frontier.builder import HASTE, build, head
 
 HOST = GateKey("a.test")

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from frontier.scheduling.prefix import Prefix
+from anabranch.frontier.scheduling.prefix import Prefix
 
 
 def behind(keys: dict[int, int], after: int | None, limit: int) -> list[tuple[int, int]]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.errors import LifecycleError
-from frontier.models import GateKey
-from frontier.scheduling.gatelines import GateHeap, Line
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.lifecycle import QueueState
-from frontier.scheduling.queueindex import QueueIndex
-from frontier.scheduling.workqueues import Lane, WorkQueue
-from frontier.stores.messages import Standing
-from frontier.turns import Turn
+from anabranch.frontier.errors import LifecycleError
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.scheduling.gatelines import GateHeap, Line
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.scheduling.queueindex import QueueIndex
+from anabranch.frontier.scheduling.workqueues import Lane, WorkQueue
+from anabranch.frontier.stores.messages import Standing
+from anabranch.frontier.turns import Turn
 from tests.frontier.builder import head
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.models import OutcomeKind, Row
-from frontier.scheduling import retries as module
-from frontier.scheduling.retries import Retries
+from anabranch.frontier.models import OutcomeKind, Row
+from anabranch.frontier.scheduling import retries as module
+from anabranch.frontier.scheduling.retries import Retries
 from tests.frontier.builder import HASTE, START_S, build, pages, row
 
 

@@ -6,17 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from frontier import books
-from frontier.models import GateKey, HostTrouble, OutcomeKind, QueueKey, WaitsFor
-from frontier.policies.assignment import parse_policy
-from frontier.policies.budgets import Budgets
-from frontier.policies.sheets import Override, Settings
-from frontier.scheduling import gatelines, gatewindow
-from frontier.scheduling.gates import Politeness
-from frontier.scheduling.lifecycle import QueueState
-from frontier.scheduling.placement import ASKED_AT_LEAST
-from frontier.scheduling.schedule import LOOKS
-from frontier.scheduling.workqueues import Place
+from anabranch.frontier import books
+from anabranch.frontier.models import GateKey, HostTrouble, OutcomeKind, QueueKey, WaitsFor
+from anabranch.frontier.policies.assignment import parse_policy
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.scheduling import gatelines, gatewindow
+from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.scheduling.placement import ASKED_AT_LEAST
+from anabranch.frontier.scheduling.schedule import LOOKS
+from anabranch.frontier.scheduling.workqueues import Place
 from tests.frontier.builder import (
     HASTE,
     START_S,

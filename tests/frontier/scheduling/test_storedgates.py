@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.models import GateKey
-from frontier.scheduling.storedgates import StoredGates
-from frontier.stores.messages import GateRead, GateRow, GatesRead
-from frontier.turns import Turn
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.scheduling.storedgates import StoredGates
+from anabranch.frontier.stores.messages import GateRead, GateRow, GatesRead
+from anabranch.frontier.turns import Turn
 
 NOW_S = 1000.0
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from frontier.errors import LifecycleError
-from frontier.models import FRONT, GateKey, QueueKey
-from frontier.scheduling.gatelines import GateHeap, Line
-from frontier.scheduling.gates import Gate, Politeness
-from frontier.scheduling.lifecycle import Holds, QueueState
-from frontier.scheduling.queueindex import QueueIndex
-from frontier.scheduling.workqueues import LOW_WINDOW, WINDOW, Lane, Place, WorkQueue
-from frontier.stores.messages import QueueRow, Standing
-from frontier.turns import Turn
+from anabranch.frontier.errors import LifecycleError
+from anabranch.frontier.models import FRONT, GateKey, QueueKey
+from anabranch.frontier.scheduling.gatelines import GateHeap, Line
+from anabranch.frontier.scheduling.gates import Gate, Politeness
+from anabranch.frontier.scheduling.lifecycle import Holds, QueueState
+from anabranch.frontier.scheduling.queueindex import QueueIndex
+from anabranch.frontier.scheduling.workqueues import LOW_WINDOW, WINDOW, Lane, Place, WorkQueue
+from anabranch.frontier.stores.messages import QueueRow, Standing
+from anabranch.frontier.turns import Turn
 from tests.frontier.builder import head, row
 
 PLENTY = 3000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from frontier.fingerprints import name_id
-from frontier.models import NORMAL, GateKey, OutcomeKind, QueueKey, Row
-from frontier.stores.messages import Announced, Answer, Batch, Ended, StoreFailed, Synced
-from frontier.stores.sql import SqlStore
-from frontier.turns import turn_of
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import NORMAL, GateKey, OutcomeKind, QueueKey, Row
+from anabranch.frontier.stores.messages import Announced, Answer, Batch, Ended, StoreFailed, Synced
+from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.turns import turn_of
 
 IDENTITY = {"policy": "bkdr:997", "politeness": "host"}
 NOW_S = 1_000_000.0

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from frontier.models import Row
-from frontier.stores import sqlite
-from frontier.stores.base import Counters, Opening
-from frontier.stores.messages import Announced, Batch, Ended, GateRow, Moved, QueueRow, Standing
-from frontier.stores.opening import open_tables
-from frontier.stores.writing import Writing
-from frontier.turns import turn_of
+from anabranch.frontier.models import Row
+from anabranch.frontier.stores import sqlite
+from anabranch.frontier.stores.base import Counters, Opening
+from anabranch.frontier.stores.messages import Announced, Batch, Ended, GateRow, Moved, QueueRow, Standing
+from anabranch.frontier.stores.opening import open_tables
+from anabranch.frontier.stores.writing import Writing
+from anabranch.frontier.turns import turn_of
 from tests.frontier.stores.rows import IDENTITY, NOW_S, gate_key, queue_key
 
 

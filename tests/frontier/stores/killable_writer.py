@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from queue import SimpleQueue
 
-from frontier.stores.base import Counters
-from frontier.stores.messages import Batch, Synced
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.messages import Batch, Synced
+from anabranch.frontier.stores.sql import SqlStore
 from tests.frontier.stores.batches import IDENTITY, NOW_S, batch
 
 NEW = 20

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from frontier.fingerprints import name_id
-from frontier.models import NORMAL, WAITING, GateKey, OutcomeKind, QueueKey, Row
-from frontier.stores.base import FrontierStore, Opening
-from frontier.stores.memory import MemoryStore
-from frontier.stores.messages import (
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import NORMAL, WAITING, GateKey, OutcomeKind, QueueKey, Row
+from anabranch.frontier.stores.base import FrontierStore, Opening
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.messages import (
     Announced,
     Answer,
     Batch,
@@ -31,8 +31,8 @@ from frontier.stores.messages import (
     Standing,
     Synced,
 )
-from frontier.stores.sql import SqlStore
-from frontier.turns import Turn, precedence_of, turn_of
+from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.turns import Turn, precedence_of, turn_of
 from tests.postgres_server import server
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from frontier.stores import sqlite
-from frontier.stores.dialect import ManyRows, execute, fetch, fetch_for, write
+from anabranch.frontier.stores import sqlite
+from anabranch.frontier.stores.dialect import ManyRows, execute, fetch, fetch_for, write
 
 INSERT = ManyRows("INSERT INTO pair VALUES ", 2, " ON CONFLICT (a) DO NOTHING")
 ASKED = ManyRows("SELECT a FROM pair WHERE a IN (SELECT * FROM (VALUES ", 1, ") AS asked) ORDER BY a")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from frontier.stores.messages import LeftGate
-from frontier.stores.reading import take_gate
-from frontier.turns import Turn
+from anabranch.frontier.stores.messages import LeftGate
+from anabranch.frontier.stores.reading import take_gate
+from anabranch.frontier.turns import Turn
 from tests.frontier.stores.crawl_file import Crawl, crawl, gate_facts
 from tests.frontier.stores.rows import gate_key
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from frontier.errors import InvariantBroken
-from frontier.stores.lanechanges import KnownLanes
-from frontier.stores.messages import Announced, Batch, Standing
-from frontier.turns import Turn
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.stores.lanechanges import KnownLanes
+from anabranch.frontier.stores.messages import Announced, Batch, Standing
+from anabranch.frontier.turns import Turn
 from tests.frontier.stores.crawl_file import Crawl, crawl
 from tests.frontier.stores.rows import A_LANE, done, row
 

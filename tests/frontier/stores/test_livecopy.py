@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from frontier.composition import open_frontier
-from frontier.core import Frontier
-from frontier.errors import StoreDamaged, StoreInUse
-from frontier.models import Candidate
-from frontier.order import FrontierOrder
-from frontier.stores import livecopy, sqlite
-from frontier.stores.livecopy import StoreDecides, copy_live
+from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import StoreDamaged, StoreInUse
+from anabranch.frontier.models import Candidate
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.stores import livecopy, sqlite
+from anabranch.frontier.stores.livecopy import StoreDecides, copy_live
 
 ORDER = FrontierOrder(policy="bkdr:8")
 

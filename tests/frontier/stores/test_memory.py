@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from frontier.errors import InvariantBroken
-from frontier.stores.base import Counters
-from frontier.stores.memory import MemoryStore
-from frontier.stores.memory_audit import check_lanes
-from frontier.stores.messages import HeadsRead, Moved, Standing, Synced
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.memory_audit import check_lanes
+from anabranch.frontier.stores.messages import HeadsRead, Moved, Standing, Synced
 from tests.frontier.stores.rows import (
     A_LANE,
     IDENTITY,

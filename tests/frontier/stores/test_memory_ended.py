@@ -2,9 +2,9 @@
 
 import gc
 
-from frontier.models import OutcomeKind, UrlRecord, UrlState
-from frontier.stores.base import EndedRecord
-from frontier.stores.memory_ended import EndedRows
+from anabranch.frontier.models import OutcomeKind, UrlRecord, UrlState
+from anabranch.frontier.stores.base import EndedRecord
+from anabranch.frontier.stores.memory_ended import EndedRows
 from tests.frontier.stores.rows import row
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier.stores.memory_order import Ascending
+from anabranch.frontier.stores.memory_order import Ascending
 
 ENTRY = st.tuples(st.integers(0, 20), st.integers(0, 3))
 STEP = st.tuples(st.booleans(), ENTRY)

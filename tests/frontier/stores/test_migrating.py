@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.core import Frontier
-from frontier.errors import FormatMismatch
-from frontier.models import Candidate, Outcome, OutcomeKind, QueueKey
-from frontier.policies import assignment
-from frontier.policies.assignment import PolitenessScope
-from frontier.policies.authority import authority
-from frontier.policies.surt import unescaped_surt_host
-from frontier.scheduling.lifecycle import QueueState
-from frontier.stores.seal import seal_of
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind, QueueKey
+from anabranch.frontier.policies import assignment
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.authority import authority
+from anabranch.frontier.policies.surt import unescaped_surt_host
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.seal import seal_of
+from anabranch.frontier.stores.sql import SqlStore
 from tests.postgres_server import server
 
 URLS = [f"http://{host}/{n}" for host in ("a,b.test", "b.a.test", "c.test", "a,b.test:81") for n in ("1", "2", "3,4")]

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import FormatMismatch
-from frontier.stores import opening, sqlite
-from frontier.stores.base import Counters
-from frontier.stores.dialect import fetch
-from frontier.stores.messages import GateRow, LaneId, LeftGate, Moved
-from frontier.stores.opening import mark, open_tables, put_notes
-from frontier.stores.reading import read_retries, take_gate, take_gates
-from frontier.turns import Turn, turn_of
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.stores import opening, sqlite
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.dialect import fetch
+from anabranch.frontier.stores.messages import GateRow, LaneId, LeftGate, Moved
+from anabranch.frontier.stores.opening import mark, open_tables, put_notes
+from anabranch.frontier.stores.reading import read_retries, take_gate, take_gates
+from anabranch.frontier.turns import Turn, turn_of
 from tests.frontier.stores.crawl_file import Crawl, crawl, gate_facts
 from tests.frontier.stores.rows import A_LANE, IDENTITY, NOW_S, OTHER_LANE, gate_key, row, waiting
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frontier.stores.owner import OwnerFile, owner_line
+from anabranch.frontier.stores.owner import OwnerFile, owner_line
 
 
 @pytest.fixture

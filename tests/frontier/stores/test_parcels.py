@@ -1,7 +1,7 @@
 """How the parcels of one transaction are joined."""
 
-from frontier.stores.messages import Parcel
-from frontier.stores.parcels import FULL_BYTES, joined
+from anabranch.frontier.stores.messages import Parcel
+from anabranch.frontier.stores.parcels import FULL_BYTES, joined
 
 
 def test_the_parcels_of_one_share_become_one() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from frontier.stores.patience import Patience
+from anabranch.frontier.stores.patience import Patience
 
 
 class FakeTime:

@@ -11,15 +11,22 @@ import pytest
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import OperationalError
 
-from frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreInUse, StoreUnavailable
-from frontier.stores.base import Counters
-from frontier.stores.messages import HeadsRead
-from frontier.stores.opening import open_tables
-from frontier.stores.owner import owner_line
-from frontier.stores.patience import Patience
-from frontier.stores.postgres import PostgresDatabase
-from frontier.stores.sql import SqlStore
-from frontier.stores.writing import Writing
+from anabranch.frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    PolicyError,
+    StoreFull,
+    StoreInUse,
+    StoreUnavailable,
+)
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.messages import HeadsRead
+from anabranch.frontier.stores.opening import open_tables
+from anabranch.frontier.stores.owner import owner_line
+from anabranch.frontier.stores.patience import Patience
+from anabranch.frontier.stores.postgres import PostgresDatabase
+from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.stores.writing import Writing
 from tests.frontier.stores.batches import GATE, IDENTITY, LANE, NOW_S, batch, opened, row, synced
 from tests.postgres_server import OwnServer, administer, fresh_database, server
 

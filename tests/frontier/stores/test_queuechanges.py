@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from frontier.models import QueueKey
-from frontier.stores.messages import QueueRow, Standing
-from frontier.stores.reading import read_queue
+from anabranch.frontier.models import QueueKey
+from anabranch.frontier.stores.messages import QueueRow, Standing
+from anabranch.frontier.stores.reading import read_queue
 from tests.frontier.stores.crawl_file import Crawl, crawl, queue_facts
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import InvariantBroken
-from frontier.fingerprints import seen_fingerprint
-from frontier.models import NORMAL, Head, Row, UrlState
-from frontier.stores import reading
-from frontier.stores.messages import LeftGate, Moved
-from frontier.stores.reading import look_up, read_heads, take_gate, take_gates
-from frontier.turns import Turn, turn_of
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.fingerprints import seen_fingerprint
+from anabranch.frontier.models import NORMAL, Head, Row, UrlState
+from anabranch.frontier.stores import reading
+from anabranch.frontier.stores.messages import LeftGate, Moved
+from anabranch.frontier.stores.reading import look_up, read_heads, take_gate, take_gates
+from anabranch.frontier.turns import Turn, turn_of
 from tests.frontier.stores.crawl_file import Crawl, crawl
 from tests.frontier.stores.rows import A_LANE, NOW_S, OTHER_LANE, done, gate_key, row, waiting
 

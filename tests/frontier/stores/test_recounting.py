@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import InvariantBroken
-from frontier.stores.messages import Moved, Standing
-from frontier.stores.recounting import recount
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.stores.messages import Moved, Standing
+from anabranch.frontier.stores.recounting import recount
 from tests.frontier.stores.crawl_file import Crawl, crawl
 from tests.frontier.stores.rows import A_LANE, OTHER_LANE, done, row, waiting
 

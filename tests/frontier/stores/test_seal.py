@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from frontier.composition import FrontierOrder, open_frontier
-from frontier.errors import StoreDamaged
-from frontier.models import Candidate
-from frontier.stores import database as stores_database
-from frontier.stores.seal import read_seal, seal_of, write_seal
-from frontier.stores.sqlite import log_of
+from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.errors import StoreDamaged
+from anabranch.frontier.models import Candidate
+from anabranch.frontier.stores import database as stores_database
+from anabranch.frontier.stores.seal import read_seal, seal_of, write_seal
+from anabranch.frontier.stores.sqlite import log_of
 
 ORDER = FrontierOrder(policy="host")
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import FormatMismatch, StoreFull, StoreInUse, StoreUnavailable
-from frontier.models import GateKey
-from frontier.stores import thread
-from frontier.stores.base import Opening
-from frontier.stores.messages import HeadsRead, StoreFailed, Troubled
-from frontier.stores.owner import owner_line
-from frontier.stores.patience import Patience
-from frontier.stores.sql import SqlStore
+from anabranch.frontier.errors import FormatMismatch, StoreFull, StoreInUse, StoreUnavailable
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.stores import thread
+from anabranch.frontier.stores.base import Opening
+from anabranch.frontier.stores.messages import HeadsRead, StoreFailed, Troubled
+from anabranch.frontier.stores.owner import owner_line
+from anabranch.frontier.stores.patience import Patience
+from anabranch.frontier.stores.sql import SqlStore
 from tests.frontier.stores import killable_writer
 from tests.frontier.stores.batches import IDENTITY, LANE, NOW_S, batch, failures, opened, row, synced
 from tests.postgres_server import server

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from frontier.errors import FormatMismatch, StoreDamaged, StoreFull, StoreInUse, StoreUnavailable
-from frontier.stores.sqlite import connected, fold_log, translated
+from anabranch.frontier.errors import FormatMismatch, StoreDamaged, StoreFull, StoreInUse, StoreUnavailable
+from anabranch.frontier.stores.sqlite import connected, fold_log, translated
 from tests.frontier.stores.crawl_file import crawl
 from tests.frontier.stores.rows import row
 

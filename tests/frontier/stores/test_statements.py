@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from frontier.stores import statements
-from frontier.stores.dialect import ManyRows
+from anabranch.frontier.stores import statements
+from anabranch.frontier.stores.dialect import ManyRows
 from tests.frontier.stores.crawl_file import Crawl, crawl
 
 HOT = [

@@ -3,8 +3,8 @@
 import threading
 from queue import SimpleQueue
 
-from frontier.stores.messages import Batch
-from frontier.stores.thread import MAX_ROWS, Fifo, Item, Question
+from anabranch.frontier.stores.messages import Batch
+from anabranch.frontier.stores.thread import MAX_ROWS, Fifo, Item, Question
 from tests.frontier.stores.rows import row
 
 #: Longer than any test: what comes before was wanted.

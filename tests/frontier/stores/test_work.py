@@ -12,16 +12,16 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.engine.default import DefaultDialect
 
-from frontier.errors import StoreFull, StoreUnavailable
-from frontier.fingerprints import name_id
-from frontier.models import GateKey
-from frontier.seen import ExactFilter
-from frontier.stores import patience
-from frontier.stores.messages import Announced, GatesRead, HeadsRead, Synced, Troubled
-from frontier.stores.patience import Patience
-from frontier.stores.sql import SqlStore
-from frontier.stores.thread import Question
-from frontier.turns import turn_of
+from anabranch.frontier.errors import StoreFull, StoreUnavailable
+from anabranch.frontier.fingerprints import name_id
+from anabranch.frontier.models import GateKey
+from anabranch.frontier.seen import ExactFilter
+from anabranch.frontier.stores import patience
+from anabranch.frontier.stores.messages import Announced, GatesRead, HeadsRead, Synced, Troubled
+from anabranch.frontier.stores.patience import Patience
+from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.stores.thread import Question
+from anabranch.frontier.turns import turn_of
 from tests.frontier.stores.batches import IDENTITY, LANE, NOW_S, batch, failures, opened, row, synced
 from tests.postgres_server import server
 

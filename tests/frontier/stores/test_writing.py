@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from frontier.errors import InvariantBroken, StoreInUse
-from frontier.models import Row
-from frontier.stores.base import Counters
-from frontier.stores.messages import Moved, Standing
-from frontier.stores.recounting import recount
-from frontier.stores.writing import Writing
+from anabranch.frontier.errors import InvariantBroken, StoreInUse
+from anabranch.frontier.models import Row
+from anabranch.frontier.stores.base import Counters
+from anabranch.frontier.stores.messages import Moved, Standing
+from anabranch.frontier.stores.recounting import recount
+from anabranch.frontier.stores.writing import Writing
 from tests.frontier.stores.crawl_file import Crawl, crawl
 from tests.frontier.stores.rows import A_LANE, OTHER_LANE, done, row, waiting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from crawler.urls.parsing import canonical
+from anabranch.crawler.urls.parsing import canonical
 
 _HOSTS = (
     *("a..b.test", "a.test.", "a.test..", ".a.test", "..", ".", "1..2", "com", "co.uk", "localhost"),

@@ -17,10 +17,10 @@ from pathlib import Path
 if __package__ in (None, ""):  # started as a program: the import path holds this folder, not the repository
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from crawler.cli import main
-from crawler.network import connector
-from crawler.outcomes.failures import FetchError
-from crawler.processors import disposition
+from anabranch.crawler.cli import main
+from anabranch.crawler.network import connector
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.processors import disposition
 
 
 def tries_at_once() -> None:

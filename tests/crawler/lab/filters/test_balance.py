@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.lab.filters import balance
-from crawler.lab.filters.balance import BalanceOptions, run, sized
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Report, Table
-from crawler.lab.urls import portal_urls
-from crawler.outcomes.errors import DiskFull, UsageError
-from dedup.baselines import host_of
-from dedup.dsbf.bloom import DsbfParameters
+from anabranch.crawler.lab.filters import balance
+from anabranch.crawler.lab.filters.balance import BalanceOptions, run, sized
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Report, Table
+from anabranch.crawler.lab.urls import portal_urls
+from anabranch.crawler.outcomes.errors import DiskFull, UsageError
+from anabranch.dedup.baselines import host_of
+from anabranch.dedup.dsbf.bloom import DsbfParameters
 
 COUNT = 20_000
 SMALL = BalanceOptions(count=COUNT, two_gigabytes=False)

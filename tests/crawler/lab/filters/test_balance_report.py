@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.lab.filters.balance_report import Kind, report
-from dedup.baselines import FilterReport
+from anabranch.crawler.lab.filters.balance_report import Kind, report
+from anabranch.dedup.baselines import FilterReport
 
 
 def filled(name: str, urls: int, rate: float = 0.0, accepted: int | None = None) -> FilterReport:

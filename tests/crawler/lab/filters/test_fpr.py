@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.lab.filters.fpr import FixedTree, FprOptions, measured, run, whole_bits
-from crawler.lab.report import NOT_RECOVERABLE, Cell, Report
-from crawler.lab.urls import portal_urls
-from crawler.outcomes.errors import UsageError
-from dedup.dsbf.bloom import DsbfParameters, capacity_with
-from dedup.dsbf.filter import Dsbf
-from dedup.fingerprint import fingerprints
+from anabranch.crawler.lab.filters.fpr import FixedTree, FprOptions, measured, run, whole_bits
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Report
+from anabranch.crawler.lab.urls import portal_urls
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.dedup.dsbf.bloom import DsbfParameters, capacity_with
+from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.fingerprint import fingerprints
 
 SMALL = FprOptions(n=20_000, points=4, leaves=(1, 3, 10))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crawler.lab.filters.fpr_report import Asked, Point, report, same_leaf_size, same_memory
-from crawler.lab.report import Report
+from anabranch.crawler.lab.filters.fpr_report import Asked, Point, report, same_leaf_size, same_memory
+from anabranch.crawler.lab.report import Report
 
 
 def point(urls: int, hits: int, formula: float, *, leaves: int = 1, worst: float = 0.0) -> Point:

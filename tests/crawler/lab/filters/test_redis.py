@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crawler.lab.filters import redis as lab
-from crawler.lab.filters.redis import RedisOptions, Wire, run, shape_for, timed
-from crawler.lab.report import Report
-from crawler.outcomes.errors import UsageError
-from dedup.batch import BoolArray
+from anabranch.crawler.lab.filters import redis as lab
+from anabranch.crawler.lab.filters.redis import RedisOptions, Wire, run, shape_for, timed
+from anabranch.crawler.lab.report import Report
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.dedup.batch import BoolArray
 from tests.redis_server import redis_servers
 
 

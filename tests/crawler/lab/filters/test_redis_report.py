@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.lab.filters.redis_report import Measured, Setup, report
-from crawler.lab.report import NOT_RECOVERABLE
+from anabranch.crawler.lab.filters.redis_report import Measured, Setup, report
+from anabranch.crawler.lab.report import NOT_RECOVERABLE
 
 SETUP = Setup(urls=1000, known=250, batch=300, latency_s=0.0004, false_positive=1e-3, cores=2)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.filters.redis_servers import VARIABLE, RedisServer, find_program
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.filters.redis_servers import VARIABLE, RedisServer, find_program
+from anabranch.crawler.outcomes.errors import UsageError
 from tests.redis_server import redis_servers
 
 
@@ -126,6 +126,6 @@ def test_without_any_program_one_line_says_what_to_do(monkeypatch: pytest.Monkey
     """Neither on PATH nor in a package."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr("crawler.lab.filters.redis_servers.find_spec", lambda name: None)
+    monkeypatch.setattr("anabranch.crawler.lab.filters.redis_servers.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="install Redis"):
         find_program()

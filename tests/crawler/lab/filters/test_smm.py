@@ -4,11 +4,11 @@ import tempfile
 
 import pytest
 
-from crawler.lab.filters import smm
-from crawler.lab.filters.smm import SmmOptions, run
-from crawler.lab.report import NOT_RECOVERABLE
-from crawler.lab.urls import packet_urls
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.filters import smm
+from anabranch.crawler.lab.filters.smm import SmmOptions, run
+from anabranch.crawler.lab.report import NOT_RECOVERABLE
+from anabranch.crawler.lab.urls import packet_urls
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 def tiny(**more):

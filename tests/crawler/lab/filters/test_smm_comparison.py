@@ -5,7 +5,7 @@ from math import exp
 
 import pytest
 
-from crawler.lab.filters.smm_comparison import (
+from anabranch.crawler.lab.filters.smm_comparison import (
     Method,
     Times,
     closing_of,
@@ -16,8 +16,8 @@ from crawler.lab.filters.smm_comparison import (
     published_methods,
     sizes_compared,
 )
-from crawler.lab.filters.smm_passes import BloomRun, Measured, Passes, SmmRun, TableRun
-from crawler.lab.filters.smm_published import URLS
+from anabranch.crawler.lab.filters.smm_passes import BloomRun, Measured, Passes, SmmRun, TableRun
+from anabranch.crawler.lab.filters.smm_published import URLS
 
 
 def method(family, member="", us=None, **more):

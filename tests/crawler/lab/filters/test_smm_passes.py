@@ -2,8 +2,8 @@
 
 import pytest
 
-from crawler.lab.filters.smm_passes import Passes, bloom_run, smm_false_hits, smm_run, table_run, timed
-from dedup.errors import BadParameters
+from anabranch.crawler.lab.filters.smm_passes import Passes, bloom_run, smm_false_hits, smm_run, table_run, timed
+from anabranch.dedup.errors import BadParameters
 
 URLS = [b"http://a.example/%d" % number for number in range(300)]
 OTHERS = [b"http://b.example/%d" % number for number in range(300)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from crawler.lab.filters.smm_passes import BloomRun, Measured, Passes, SmmRun, TableRun
-from crawler.lab.filters.smm_report import report_of
-from crawler.lab.report import NOT_RECOVERABLE
+from anabranch.crawler.lab.filters.smm_passes import BloomRun, Measured, Passes, SmmRun, TableRun
+from anabranch.crawler.lab.filters.smm_report import report_of
+from anabranch.crawler.lab.report import NOT_RECOVERABLE
 
 
 def passes(first_us, second_us, new=100):

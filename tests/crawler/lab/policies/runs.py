@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crawler.lab.policies.comparison import Setting
-from crawler.lab.policies.series import RunResult, Sample
-from crawler.lab.web.ledger import HostEntry, Ledger, Rule
-from frontier.policies.balance import Balance
+from anabranch.crawler.lab.policies.comparison import Setting
+from anabranch.crawler.lab.policies.series import RunResult, Sample
+from anabranch.crawler.lab.web.ledger import HostEntry, Ledger, Rule
+from anabranch.frontier.policies.balance import Balance
 
 
 def run_of(policy: str = "host", active: Sequence[float] = (0, 10, 10), **more) -> RunResult:

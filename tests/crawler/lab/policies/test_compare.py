@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crawler.lab.policies.compare import _Course
-from crawler.lab.policies.options import PolicyOptions, rule_of
-from crawler.lab.policies.series import Sample
-from crawler.lab.web.ledger import Rule
+from anabranch.crawler.lab.policies.compare import _Course
+from anabranch.crawler.lab.policies.options import PolicyOptions, rule_of
+from anabranch.crawler.lab.policies.series import Sample
+from anabranch.crawler.lab.web.ledger import Rule
 
 
 def test_hosts_are_owed_the_order_s_delays_and_slots() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.policies.comparison import Bound, bound, is_crawler_limit, ranked
-from crawler.lab.policies.series import Busy
-from frontier.policies.balance import Balance
+from anabranch.crawler.lab.policies.comparison import Bound, bound, is_crawler_limit, ranked
+from anabranch.crawler.lab.policies.series import Busy
+from anabranch.frontier.policies.balance import Balance
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 

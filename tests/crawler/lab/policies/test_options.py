@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.policies import options as options_module
-from crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
-from crawler.orders.order import CrawlOrder
-from crawler.orders.sources import load_order
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.policies import options as options_module
+from anabranch.crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
+from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.lab.policies.repeats import MOST_POINTS, averaged, kept, mean_of_webs, settled
-from crawler.lab.policies.series import Busy, HostSeen, Repeat, compared_s, means, rates
-from frontier.policies.balance import Balance
+from anabranch.crawler.lab.policies.repeats import MOST_POINTS, averaged, kept, mean_of_webs, settled
+from anabranch.crawler.lab.policies.series import Busy, HostSeen, Repeat, compared_s, means, rates
+from anabranch.frontier.policies.balance import Balance
 from tests.crawler.lab.policies.runs import run_of
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from crawler.lab.policies.comparison import Comparison
-from crawler.lab.policies.report import panels, report_of, series_table
-from crawler.lab.policies.series import HostSeen
+from anabranch.crawler.lab.policies.comparison import Comparison
+from anabranch.crawler.lab.policies.report import panels, report_of, series_table
+from anabranch.crawler.lab.policies.series import HostSeen
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 HOSTS = tuple(HostSeen(f"h{number}.test", 90 - number, number + 1, 0.05 * (number + 1), 1.5) for number in range(5))

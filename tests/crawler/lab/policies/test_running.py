@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from crawler.children import child_command
-from crawler.lab.miniweb import Served, WebLost, serving
-from crawler.lab.policies.options import PolicyOptions, order_for
-from crawler.lab.policies.running import _PROGRAM, Ending, _new_folder, result_of, run_once
-from crawler.lab.policies.series import Busy, Sample
-from crawler.lab.web.model import WebOptions
-from crawler.orders.order import CrawlOrder, dump_order
-from crawler.outcomes.errors import CrawlerError
-from crawler.outcomes.exits import ExitCode
-from frontier.policies.balance import Balance
+from anabranch.crawler.children import child_command
+from anabranch.crawler.lab.miniweb import Served, WebLost, serving
+from anabranch.crawler.lab.policies.options import PolicyOptions, order_for
+from anabranch.crawler.lab.policies.running import _PROGRAM, Ending, _new_folder, result_of, run_once
+from anabranch.crawler.lab.policies.series import Busy, Sample
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.frontier.policies.balance import Balance
 from tests.acceptance.command import environment
 from tests.site.processes import Watched, started_by, watched
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from crawler.lab.policies.sampling import Sampler
-from crawler.lab.policies.series import Busy, Sample
-from crawler.reporting.statistics import CrawlStatistics
+from anabranch.crawler.lab.policies.sampling import Sampler
+from anabranch.crawler.lab.policies.series import Busy, Sample
+from anabranch.crawler.reporting.statistics import CrawlStatistics
 from tests.crawler.builder import memory_frontier, until
 
 

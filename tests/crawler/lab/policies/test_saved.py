@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.policies.comparison import Comparison
-from crawler.lab.policies.options import PolicyOptions
-from crawler.lab.policies.saved import COMPARISON, SIMULATION, load, saved
-from crawler.lab.policies.series import Busy, HostSeen
-from crawler.lab.simulation.options import SimulationOptions
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.policies.comparison import Comparison
+from anabranch.crawler.lab.policies.options import PolicyOptions
+from anabranch.crawler.lab.policies.saved import COMPARISON, SIMULATION, load, saved
+from anabranch.crawler.lab.policies.series import Busy, HostSeen
+from anabranch.crawler.lab.simulation.options import SimulationOptions
+from anabranch.crawler.outcomes.errors import UsageError
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 

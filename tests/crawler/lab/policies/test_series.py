@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawler.lab.policies.series import (
+from anabranch.crawler.lab.policies.series import (
     NOTHING_YET,
     HostSeen,
     Sample,

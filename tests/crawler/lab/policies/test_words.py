@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.lab.policies.comparison import Comparison
-from crawler.lab.policies.series import Busy, HostSeen
-from crawler.lab.policies.words import closing, crawler_words, ledger_words, server_words, winner
-from frontier.policies.balance import Balance
+from anabranch.crawler.lab.policies.comparison import Comparison
+from anabranch.crawler.lab.policies.series import Busy, HostSeen
+from anabranch.crawler.lab.policies.words import closing, crawler_words, ledger_words, server_words, winner
+from anabranch.frontier.policies.balance import Balance
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 FEW, MANY = Balance(5000, 10, 2000), Balance(5000, 997, 9)

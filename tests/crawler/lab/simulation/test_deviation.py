@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.lab.policies.series import RunResult, Sample
-from crawler.lab.simulation.deviation import deviation, table, words
-from frontier.policies.balance import Balance
+from anabranch.crawler.lab.policies.series import RunResult, Sample
+from anabranch.crawler.lab.simulation.deviation import deviation, table, words
+from anabranch.frontier.policies.balance import Balance
 
 
 def run_of(active: float, urls_per_s: float, seconds: int = 10) -> RunResult:

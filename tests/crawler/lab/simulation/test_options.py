@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.policies.options import PolicyOptions
-from crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, times, web_options
-from crawler.outcomes.errors import UsageError
-from frontier.policies.assignment import PolitenessScope
+from anabranch.crawler.lab.policies.options import PolicyOptions
+from anabranch.crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, times, web_options
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.policies.assignment import PolitenessScope
 
 
 def test_times_are_those_of_real_crawls_unless_they_are_scaled_or_given() -> None:

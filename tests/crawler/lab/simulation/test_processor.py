@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.simulation.processor import Processor, Speed
+from anabranch.crawler.lab.simulation.processor import Processor, Speed
 
 
 def test_work_waits_for_the_work_before_it() -> None:

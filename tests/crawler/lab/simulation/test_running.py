@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.policies.series import RunResult, Sample, rates
-from crawler.lab.simulation.running import Model, simulate
-from crawler.lab.web.model import Site
+from anabranch.crawler.lab.policies.series import RunResult, Sample, rates
+from anabranch.crawler.lab.simulation.running import Model, simulate
+from anabranch.crawler.lab.web.model import Site
 from tests.crawler.lab.simulation.webs import HOST, SmallWeb, answer, model_of, one_host
 
 

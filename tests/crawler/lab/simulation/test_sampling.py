@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crawler.lab.policies.series import Sample
-from crawler.lab.simulation.sampling import Series
+from anabranch.crawler.lab.policies.series import Sample
+from anabranch.crawler.lab.simulation.sampling import Series
 
 
 def look(passed: Sample) -> Sample:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.policies.comparison import Comparison
-from crawler.lab.policies.options import PolicyOptions
-from crawler.lab.policies.saved import COMPARISON, saved
-from crawler.lab.policies.series import Busy
-from crawler.lab.simulation.options import SimulationOptions
-from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.simulate import run, speed_of
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.policies.comparison import Comparison
+from anabranch.crawler.lab.policies.options import PolicyOptions
+from anabranch.crawler.lab.policies.saved import COMPARISON, saved
+from anabranch.crawler.lab.policies.series import Busy
+from anabranch.crawler.lab.simulation.options import SimulationOptions
+from anabranch.crawler.lab.simulation.processor import Speed
+from anabranch.crawler.lab.simulation.simulate import run, speed_of
+from anabranch.crawler.outcomes.errors import UsageError
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 SMALL = SimulationOptions(pages=200, hosts=4, workers=10, policies=("host",))

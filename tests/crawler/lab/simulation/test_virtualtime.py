@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
-from frontier.composition import open_frontier
-from frontier.models import Candidate, Lease, Outcome, OutcomeKind
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import PolitenessScope
-from frontier.scheduling.gates import Politeness
+from anabranch.crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
+from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.scheduling.gates import Politeness
 
 
 def crawl_of(urls: int, workers: int, politeness: Politeness | None = None) -> tuple[VirtualCrawl, list[Lease]]:

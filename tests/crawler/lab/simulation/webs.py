@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from crawler.lab.simulation.processor import Speed
-from crawler.lab.simulation.running import Model
-from crawler.lab.web.ledger import Rule
-from crawler.lab.web.model import Page, Site
-from frontier.order import FrontierOrder
-from frontier.policies.assignment import PolitenessScope
-from frontier.scheduling.backoff import Backoff
-from frontier.scheduling.gates import Politeness
+from anabranch.crawler.lab.simulation.processor import Speed
+from anabranch.crawler.lab.simulation.running import Model
+from anabranch.crawler.lab.web.ledger import Rule
+from anabranch.crawler.lab.web.model import Page, Site
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.scheduling.gates import Politeness
 
 HOST = "a.test"
 LATENCY_S = 1.0

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from crawler.lab.web.model import Page, Site
-from crawler.lab.web.serving import Server
+from anabranch.crawler.lab.web.model import Page, Site
+from anabranch.crawler.lab.web.serving import Server
 
 
 class HandWeb:

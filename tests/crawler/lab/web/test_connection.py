@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from crawler.lab.web.connection import MAX_HEAD_BYTES, BadRequest, parsed
-from crawler.lab.web.ledger import HostEntry, Rule
-from crawler.lab.web.model import Site
-from crawler.lab.web.pages import body_of
-from crawler.lab.web.serving import Server
+from anabranch.crawler.lab.web.connection import MAX_HEAD_BYTES, BadRequest, parsed
+from anabranch.crawler.lab.web.ledger import HostEntry, Rule
+from anabranch.crawler.lab.web.model import Site
+from anabranch.crawler.lab.web.pages import body_of
+from anabranch.crawler.lab.web.serving import Server
 from tests.crawler.lab.web.asking import HandWeb, client_of, page, served
 
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from crawler.lab.web.ledger import Books, HostBooks, HostEntry, Ledger, Rule
+from anabranch.crawler.lab.web.ledger import Books, HostBooks, HostEntry, Ledger, Rule
 
 
 def noted(*visits: tuple[float, float], rule: Rule, crawl_delay_s: float | None = None) -> HostEntry:

@@ -1,5 +1,5 @@
-from crawler.lab.web.ledger import HostBooks, HostEntry, Ledger, Rule
-from crawler.lab.web.ledger_table import ledger_table
+from anabranch.crawler.lab.web.ledger import HostBooks, HostEntry, Ledger, Rule
+from anabranch.crawler.lab.web.ledger_table import ledger_table
 
 
 def entry(host: str, requests: int, *, together: int = 1) -> HostEntry:

@@ -1,8 +1,8 @@
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.lab.web.model import Page
-from crawler.lab.web.pages import body_of, least_bytes
+from anabranch.crawler.lab.web.model import Page
+from anabranch.crawler.lab.web.pages import body_of, least_bytes
 from tests.crawler.lab.web.test_shape import small, walked
 
 LINKS = ("http://a.test/1", "http://a.test/x?a=1&b='\"<2>")

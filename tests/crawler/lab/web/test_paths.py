@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.lab.web.paths import Paths
+from anabranch.crawler.lab.web.paths import Paths
 
 
 @given(st.integers(0, 10**5), st.integers(1, 10**9), st.data())

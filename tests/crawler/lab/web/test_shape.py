@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crawler.lab.web.model import Page, Web
-from crawler.lab.web.shape import MadeWeb, WebOptions, make_web
-from crawler.outcomes.errors import UsageError
+from anabranch.crawler.lab.web.model import Page, Web
+from anabranch.crawler.lab.web.shape import MadeWeb, WebOptions, make_web
+from anabranch.crawler.outcomes.errors import UsageError
 
 KINDS = ["portals", "subdomains", "hosts"]
 
@@ -47,7 +47,7 @@ def test_another_process_makes_the_same_pages() -> None:
     """No chance of an interpreter (its hash seed) is in a page or its body."""
     code = (
         "import hashlib\n"
-        "from crawler.lab.web.pages import body_of\n"
+        "from anabranch.crawler.lab.web.pages import body_of\n"
         "from tests.crawler.lab.web.test_shape import small, walked\n"
         "pages = sorted(walked(small(pages=300)).items())\n"
         "print(hashlib.md5(b''.join(repr(page).encode() + body_of(page, url) for url, page in pages)).hexdigest())"

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli.report_options import NAMES
-from crawler.jobs.rounds import Round
-from crawler.outcomes.errors import NoFolder, UsageError, storage_errors
-from crawler.reporting.account_reading import AccountsView
-from crawler.reporting.accounts import Accounts
-from crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
-from crawler.reporting.reports.catalogue import ALL_NEEDS, REPORTS, report_kind, write_all
-from crawler.reporting.reports.facts import JobFacts
-from crawler.reporting.reports.seeds import SeedFact
-from crawler.reporting.reports.table import text_lines
-from crawler.reporting.statistics import StepTime, WorkerFact
-from frontier.models import GateKey, QueueKey
-from frontier.operating.explain import GateView, QueueView
-from frontier.operating.statistics import FrontierStatistics
-from frontier.scheduling.lifecycle import QueueState
+from anabranch.crawler.cli.report_options import NAMES
+from anabranch.crawler.jobs.rounds import Round
+from anabranch.crawler.outcomes.errors import NoFolder, UsageError, storage_errors
+from anabranch.crawler.reporting.account_reading import AccountsView
+from anabranch.crawler.reporting.accounts import Accounts
+from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.reporting.reports.catalogue import ALL_NEEDS, REPORTS, report_kind, write_all
+from anabranch.crawler.reporting.reports.facts import JobFacts
+from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.reporting.reports.table import text_lines
+from anabranch.crawler.reporting.statistics import StepTime, WorkerFact
+from anabranch.frontier.models import GateKey, QueueKey
+from anabranch.frontier.operating.explain import GateView, QueueView
+from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.frontier.scheduling.lifecycle import QueueState
 from tests.crawler.reporting.test_accounts import Entry
 
 FRONTIER = FrontierStatistics(

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from crawler.jobs.job import JobFolder
-from crawler.reporting.accounting import Totals
-from crawler.reporting.reports import (
+from anabranch.crawler.jobs.job import JobFolder
+from anabranch.crawler.reporting.accounting import Totals
+from anabranch.crawler.reporting.reports import (
     SEEDS_SHOWN,
     RunFacts,
     SeedFact,
@@ -15,9 +15,9 @@ from crawler.reporting.reports import (
     seeds_report,
     seeds_shown,
 )
-from crawler.reporting.statistics import CrawlStatistics
-from frontier.models import Candidate, Outcome, OutcomeKind
-from frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.reporting.statistics import CrawlStatistics
+from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.operating.statistics import FrontierStatistics
 from tests.crawler.builder import memory_frontier
 
 SEED = "http://a.test/"

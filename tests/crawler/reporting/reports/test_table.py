@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import count
 
-from crawler.reporting.reports.table import Report, json_facts, report_of, text_lines
+from anabranch.crawler.reporting.reports.table import Report, json_facts, report_of, text_lines
 
 TABLE = Report(("#urls", "name"), [(1, "a"), (2.5, None)])
 WIDE = Report(("code", "word", "seed"), [(200, "CRAWLED", "a")], right=(6, -10))

@@ -12,7 +12,7 @@ pytest.importorskip("crawlee")
 
 from crawlee.request_loaders import ThrottlingRequestManager
 
-from frontier.adapters.crawlee.manager import FrontierRequestManager
+from anabranch.frontier.adapters.crawlee.manager import FrontierRequestManager
 
 A, B, OTHER = "http://a.test/a", "http://a.test/b", "http://b.test/"
 STALL = timedelta(seconds=10)
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("frontier.composition.steady_clock", lambda: clock)
+    monkeypatch.setattr("anabranch.frontier.composition.steady_clock", lambda: clock)
     return clock
 
 

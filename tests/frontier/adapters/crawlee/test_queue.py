@@ -14,10 +14,10 @@ pytest.importorskip("crawlee")
 
 from crawlee import Request, RequestState
 
-from frontier.adapters.crawlee.incoming import AT_ONCE
-from frontier.adapters.crawlee.queue import FrontierQueue
-from frontier.errors import PolicyError, StoreInUse
-from frontier.models import BUSY, Candidate, Row, UrlState, Verdict
+from anabranch.frontier.adapters.crawlee.incoming import AT_ONCE
+from anabranch.frontier.adapters.crawlee.queue import FrontierQueue
+from anabranch.frontier.errors import PolicyError, StoreInUse
+from anabranch.frontier.models import BUSY, Candidate, Row, UrlState, Verdict
 
 FAST = {"policy": "host", "min_delay": 0, "max_connections": 100, "per_queue": 100}
 A, B, C = (f"http://a.test/{letter}" for letter in "abc")

@@ -17,8 +17,8 @@ from crawlee.configuration import Configuration
 from crawlee.crawlers import BasicCrawler, BasicCrawlingContext
 from crawlee.storage_clients import MemoryStorageClient
 
-from frontier.adapters.crawlee import FrontierRequestManager
-from frontier.adapters.crawlee.runs import asked, current, is_over
+from anabranch.frontier.adapters.crawlee import FrontierRequestManager
+from anabranch.frontier.adapters.crawlee.runs import asked, current, is_over
 
 FAST: dict[str, Any] = {"policy": "host", "min_delay": 0, "max_connections": 100, "per_queue": 100}
 URLS = [f"http://a.test/{number}" for number in range(8)]

@@ -16,9 +16,9 @@ pytest.importorskip("crawlee")
 from crawlee import Request
 from crawlee.configuration import Configuration
 
-from frontier.adapters.crawlee.identity import IDENTITY_FILE
-from frontier.adapters.crawlee.storage import FrontierStorageClient
-from frontier.errors import FormatMismatch
+from anabranch.frontier.adapters.crawlee.identity import IDENTITY_FILE
+from anabranch.frontier.adapters.crawlee.storage import FrontierStorageClient
+from anabranch.frontier.errors import FormatMismatch
 
 A = Request.from_url("http://a.test/")
 

@@ -10,7 +10,7 @@ pytest.importorskip("scrapy")
 
 from scrapy import Request
 
-from frontier.adapters.scrapy import FrontierDupeFilter
+from anabranch.frontier.adapters.scrapy import FrontierDupeFilter
 from tests.frontier.adapters.scrapy.project import crawler
 
 URL = "http://a.test/1"

@@ -12,12 +12,12 @@ pytest.importorskip("scrapy")
 from scrapy import Request
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
-from frontier.adapters.scrapy.exchange import Exchange
-from frontier.adapters.scrapy.known import Known
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
-from frontier.core import Frontier
-from frontier.embedding.job import EmbeddedJob
-from frontier.models import BUSY, Candidate, GateKey, VerdictKind
+from anabranch.frontier.adapters.scrapy.exchange import Exchange
+from anabranch.frontier.adapters.scrapy.known import Known
+from anabranch.frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.models import BUSY, Candidate, GateKey, VerdictKind
 from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"

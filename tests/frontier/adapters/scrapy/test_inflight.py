@@ -8,8 +8,8 @@ pytest.importorskip("scrapy")
 
 from scrapy import Request
 
-from frontier.adapters.scrapy.inflight import UNREACHABLE, Flight, InFlight
-from frontier.models import GateKey, Lease, OutcomeKind, QueueKey
+from anabranch.frontier.adapters.scrapy.inflight import UNREACHABLE, Flight, InFlight
+from anabranch.frontier.models import GateKey, Lease, OutcomeKind, QueueKey
 
 URL = "http://a.test/"
 

@@ -9,8 +9,8 @@ pytest.importorskip("scrapy")
 from scrapy import FormRequest, Request
 from scrapy.utils.request import RequestFingerprinter
 
-from frontier.adapters.scrapy import known as module
-from frontier.adapters.scrapy.known import Known
+from anabranch.frontier.adapters.scrapy import known as module
+from anabranch.frontier.adapters.scrapy.known import Known
 
 URL = "http://a.test/"
 

@@ -6,7 +6,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
-from frontier.adapters.scrapy import FrontierSpiderMiddleware
+from anabranch.frontier.adapters.scrapy import FrontierSpiderMiddleware
 
 
 def test_the_middleware_lets_all_pass_where_no_engine_runs() -> None:

@@ -12,7 +12,7 @@ from scrapy import Request
 from scrapy.pqueues import ScrapyPriorityQueue
 from scrapy.squeues import FifoMemoryQueue, PickleFifoDiskQueue
 
-from frontier.adapters.scrapy import FrontierPriorityQueue
+from anabranch.frontier.adapters.scrapy import FrontierPriorityQueue
 from tests.frontier.adapters.scrapy.project import crawler
 
 

@@ -9,8 +9,8 @@ pytest.importorskip("scrapy")
 from scrapy import Request
 from scrapy.utils.request import fingerprint
 
-from frontier.adapters.scrapy.requests import Requests, Unmade, precedence
-from frontier.models import Candidate, GateKey, Lease, QueueKey
+from anabranch.frontier.adapters.scrapy.requests import Requests, Unmade, precedence
+from anabranch.frontier.models import Candidate, GateKey, Lease, QueueKey
 from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"

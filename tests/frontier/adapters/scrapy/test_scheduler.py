@@ -18,13 +18,13 @@ from scrapy.http import Response
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.request import RequestFingerprinter
 
-from frontier.adapters.scrapy import FrontierScheduler, FrontierSpiderMiddleware
-from frontier.adapters.scrapy import run as run_module
-from frontier.adapters.scrapy import scheduler as scheduler_module
-from frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests, Unmade
-from frontier.core import Frontier
-from frontier.errors import StoreUnavailable
-from frontier.models import Lease
+from anabranch.frontier.adapters.scrapy import FrontierScheduler, FrontierSpiderMiddleware
+from anabranch.frontier.adapters.scrapy import run as run_module
+from anabranch.frontier.adapters.scrapy import scheduler as scheduler_module
+from anabranch.frontier.adapters.scrapy.requests import FOUND_ON, NUMBER, Requests, Unmade
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.models import Lease
 from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"

@@ -11,9 +11,9 @@ pytest.importorskip("scrapy")
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import Settings
 
-from frontier.adapters.scrapy import FrontierAddon, FrontierScheduler, FrontierSpiderMiddleware
-from frontier.adapters.scrapy.settings import FRONTIER, folder, frontier_settings, stock_queue
-from frontier.errors import PolicyError
+from anabranch.frontier.adapters.scrapy import FrontierAddon, FrontierScheduler, FrontierSpiderMiddleware
+from anabranch.frontier.adapters.scrapy.settings import FRONTIER, folder, frontier_settings, stock_queue
+from anabranch.frontier.errors import PolicyError
 
 
 def project(**values: object) -> Settings:

@@ -13,12 +13,12 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser
 
-from frontier.adapters.scrapy.inflight import Flight, InFlight
-from frontier.adapters.scrapy.requests import NUMBER
-from frontier.adapters.scrapy.signals import Listener
-from frontier.core import Frontier
-from frontier.embedding.job import EmbeddedJob
-from frontier.models import Candidate, HostTrouble
+from anabranch.frontier.adapters.scrapy.inflight import Flight, InFlight
+from anabranch.frontier.adapters.scrapy.requests import NUMBER
+from anabranch.frontier.adapters.scrapy.signals import Listener
+from anabranch.frontier.core import Frontier
+from anabranch.frontier.embedding.job import EmbeddedJob
+from anabranch.frontier.models import Candidate, HostTrouble
 from tests.frontier.adapters.scrapy.project import Quiet
 
 URL = "http://a.test/"
