@@ -1,15 +1,15 @@
 """Fetch a URL, read it, keep it, report it.
 
-`cli` reads the command line and the crawl order (`orders`), opens the job folder (`jobs`) and starts a `controller`. It has
-`composition` open the parts, takes in the seeds, and starts N workers (`workers`). Each takes a lease and passes it, as a
-`visit`, through the chain (`chain`; `steps` says of which `processors`):
+`cli` reads the command line and the crawl order (`order`), opens the job folder (`job`) and starts `run.controller`.
+`run.composition` opens the parts; the controller takes in the seeds and starts N workers (`run.workers`). Each worker takes a
+lease and passes it, as a `visit`, through the chain that `processors.chain` builds:
 
-    in scope? ─▶ DNS, robots.txt ─▶ fetch ─▶ extract ─▶ archive ─▶ candidates (scope) ─▶ disposition
+    preselect -> names -> robots.txt -> fetch -> extract -> write -> candidates -> disposition
 
-The steps stand on `robots`, `network`, `fetching`, `extracting`, `archiving`, `urls` and `scope` (`admission`). The disposition
-always runs: it decides by the tables of `outcomes` how the visit ends, has its WARC records and log lines written, waits until
-they are durable, and only then finishes the lease, with the page's outlinks in the same call. What is counted is shown while
-it runs and told at the end (`reporting`); an operator asks and orders meanwhile (`operating`).
+The processors use `robots`, `fetch`, `extract`, `archive`, `urls` and `scope`. The disposition always runs: it decides by the
+tables of `outcomes` how the visit ends, has its WARC records and log lines written, waits until they are durable, and only
+then finishes the lease, with the page's outlinks in the same call. `report` shows what is counted, during the run and at its
+end. An operator sends verbs through `run.control`.
 
 This is the only room with sockets, tasks and log configuration.
 """

@@ -1,78 +1,142 @@
-"""One lease on its way through the chain: what was fetched, what was found, how it ends."""
+"""The record of one visit: a lease on its way through the processors, and what they find out about its URL.
+
+A processor is any async callable that takes a visit and returns a `Step`. The worker runs the processors in order
+(`run.workers`), then the disposition (`processors.disposition`) turns the visit into an outcome for the Frontier.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from anabranch.crawler.archiving.exchanges import Exchange
-from anabranch.crawler.extracting.links import Link
-from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.archive.records import Exchange
+from anabranch.crawler.extract.links import Link
+from anabranch.crawler.fetch.response import Response
 from anabranch.crawler.outcomes.failures import FetchError
-from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
 from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.robots.directives import NOTHING, Directives
-from anabranch.frontier.hosttroubles import HOST_BUSY
-from anabranch.frontier.models import Candidate, Lease
+from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier.records import Candidate, Lease, OutcomeKind
+
+#: Lost links of a page that errors.jsonl names; the others are only counted.
+MAX_LOST_NAMED = 10
 
 
-class Ending(Enum):
-    """What the chain decided apart from the fetch's own result."""
+class Step(Enum):
+    """What follows a processor: the next one, or none."""
+
+    PROCEED = auto()
+    STOP = auto()
+
+
+class ChainDecision(Enum):
+    """What a processor decided about the URL, apart from what its fetch brought."""
 
     NONE = auto()  #: the fetch decides
-    EXCLUDED = auto()  #: robots.txt forbids it
-    DEFERRED = auto()  #: something else was fetched in its place; back to its old place
-    UNRULED = auto()  #: its robots.txt was fetched in its place, and could not be had: the host rests
-    RELEASED = auto()  #: nothing was fetched; back to its old place, the slot does not rest
+    EXCLUDED = auto()  #: robots.txt forbids the URL
+    DEFERRED = auto()  #: another URL was fetched in its place; it goes back to its place in the queue
+    NO_RULES = auto()  #: its robots.txt was requested in its place and is not available: the host rests
+    RELEASED = auto()  #: nothing was fetched; it goes back to its place, and its slot does not rest
 
 
 class LostLink(NamedTuple):
-    """A link that is not followed, since a function of the operator's own failed for it."""
+    """A link that is not followed because a user function failed for it."""
 
     url: str
-    hops: str  #: with the link's own
-    error: OwnFunctionFailed
+    hops: str  #: including the link's own
+    error: UserFunctionFailed
 
 
 @dataclass(slots=True)
 class Visit:
-    """Filled in by the processors, read by the disposition. Only one worker holds it."""
+    """What is known about one lease. The processors fill it in, the disposition reads it; one worker holds it at a time."""
 
     lease: Lease
     worker: int  #: the worker's number, from 1
-    ending: Ending = Ending.NONE
-    response: Response | None = None  #: of the page, or of what was fetched in its place
-    earlier: Response | None = None  #: what a 304 stands for, from the archive: its links are the page's
+    decision: ChainDecision = ChainDecision.NONE
+    response: Response | None = None  #: to the URL, or to what was fetched in its place
+    archived: Response | None = None  #: the archived response that a 304 confirmed: the page's links come from it
     failure: FetchError | None = None
-    broken: Exception | None = None  #: a processor's own fault
+    broken: Exception | None = None  #: a processor failed
     links: list[Link] = field(default_factory=list)
     dropped_links: int = 0  #: links beyond the limit of outlinks
-    lost_links: int = 0  #: links that a function of the operator's own failed for
-    lost: list[LostLink] = field(default_factory=list)  #: the first of them
-    notes: tuple[str, ...] = ()  #: annotations of crawl.log that the reading of the page gave
-    stopped_by: str = ""  #: the operator's own processor that wants it neither written nor followed
-    asked: Directives = NOTHING  #: what the page asks of robots
-    exchange: Exchange | None = None  #: what is archived of it
-    discovered: list[Candidate] = field(default_factory=list)
+    lost_links: int = 0  #: links for which a user function failed
+    lost: list[LostLink] = field(default_factory=list)  #: the first `MAX_LOST_NAMED` of them
+    notes: tuple[str, ...] = ()  #: annotations for crawl.log
+    stopped_by: str = ""  #: the user's processor that wants the page neither written nor followed
+    directives: Directives = NOTHING  #: what the page asks of robots
+    exchange: Exchange | None = None  #: what is archived
+    discovered: list[Candidate] = field(default_factory=list)  #: scheduled when the visit ends
+
+    def received(self, response: Response) -> None:
+        """A response to the URL, or to what was fetched in its place, has arrived."""
+        self.response = response
+
+    def recalled(self, archived: Response | None) -> None:
+        """The page has not changed; `archived` is its earlier response, None if that cannot be read."""
+        self.archived = archived
+
+    def failed(self, error: FetchError) -> None:
+        """The fetch failed, or a processor refused the URL."""
+        self.failure = error
+
+    def broke(self, error: Exception) -> None:
+        """A processor, ours or the user's, failed."""
+        self.broken = error
+
+    def decide(self, decision: ChainDecision) -> None:
+        """End the URL this way, whatever its fetch brought."""
+        self.decision = decision
+
+    def extracted(self, links: list[Link], notes: tuple[str, ...], *, dropped: int, directives: Directives) -> None:
+        """The page was parsed."""
+        self.links, self.notes = links, notes
+        self.dropped_links, self.directives = dropped, directives
+
+    def edited(self, links: list[Link], notes: tuple[str, ...], *, stopped_by: str) -> None:
+        """A user's processor has changed links and notes, and maybe stopped the page."""
+        self.links, self.notes, self.stopped_by = links, notes, stopped_by
+
+    def lose(self, link: LostLink) -> None:
+        """A user function failed for this link, so that it is not followed."""
+        self.lost_links += 1
+        if len(self.lost) < MAX_LOST_NAMED:
+            self.lost.append(link)
+
+    def archive(self, exchange: Exchange) -> None:
+        """Write the exchange to the WARC files when the visit ends."""
+        self.exchange = exchange
+
+    def discover(self, candidates: list[Candidate]) -> None:
+        """Schedule these candidates, and no others, when the visit ends."""
+        self.discovered = candidates
+
+    def take_discovered(self, keep: int = 0) -> list[Candidate]:
+        """Remove and return the candidates, except for the last `keep`."""
+        split = max(len(self.discovered) - keep, 0)
+        taken, self.discovered = self.discovered[:split], self.discovered[split:]
+        return taken
 
     @property
-    def fetched(self) -> tuple[float, float] | None:
+    def fetch_times(self) -> tuple[float, float] | None:
         """When the fetch began and ended (epoch seconds); None if nothing was fetched."""
         timed = self.response or self.failure
         return (timed.start_s, timed.end_s) if timed is not None and timed.end_s else None
 
     @property
     def is_busy(self) -> bool:
-        """The host answered the URL itself, and asked for a rest."""
-        if self.response is None or self.broken is not None or self.ending is not Ending.NONE:
+        """The host answered the URL itself, with a status that asks for a rest."""
+        if self.response is None or self.broken is not None or self.decision is not ChainDecision.NONE:
             return False
         return self.response.status in HOST_BUSY
 
     @property
     def status(self) -> int:
         """The fetch status of the URL: HTTP's, or one of Heritrix's negative codes."""
-        if self.ending is Ending.EXCLUDED:
+        if self.decision is ChainDecision.EXCLUDED:
             return FetchStatus.ROBOTS_EXCLUDED
         if self.broken is not None:
             return FetchStatus.PROCESSOR_FAILED
@@ -86,7 +150,16 @@ class Visit:
         return "" if self.response is None else self.response.media_type
 
     def close(self) -> None:
-        """The visit is over: its bodies go."""
-        for answer in (self.response, self.earlier):
-            if answer is not None:
-                answer.body.close()
+        """Close the bodies, which may be files."""
+        for response in (self.response, self.archived):
+            if response is not None:
+                response.body.close()
+
+
+Processor = Callable[[Visit], Awaitable[Step]]
+
+#: The processors of a crawl in their order, each with its name in reports.
+Chain = tuple[tuple[str, Processor], ...]
+
+#: Ends a visit and returns how; None if its lease was given back or lost.
+Dispose = Callable[[Visit], Coroutine[Any, Any, OutcomeKind | None]]

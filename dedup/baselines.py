@@ -16,12 +16,10 @@ from typing import Self
 
 import numpy as np
 
-from anabranch.dedup.batch import BoolArray, ByteArray, IntArray
-from anabranch.dedup.dsbf.bloom import false_positive_rates
+from anabranch.dedup.bloom.formulas import false_positive_rates
 from anabranch.dedup.errors import BadParameters, FilterClosed
-from anabranch.dedup.fingerprint import fingerprints, map_hashes
-from anabranch.dedup.mappedfiles import MappedFiles
-from anabranch.dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
+from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, MappedFiles, allocate_pages
+from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, fingerprints, map_hashes
 
 _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 _AT_ONCE = 1 << 16  # keys of one vectorised pass; with ten hashes it takes about 30 MB

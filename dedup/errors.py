@@ -1,8 +1,8 @@
-"""The errors of the room: one root, one class per thing that a caller can do something about."""
+"""The errors of the room: one root, one class per reaction of a caller."""
 
 from __future__ import annotations
 
-#: What the message on a file with a missing end says after its name.
+#: Message on a file with a missing end, after its name.
 CUT_OFF = "is shorter than it was when it was synced: it is damaged; restore it from a copy, or start over"
 
 
@@ -15,7 +15,7 @@ class BadParameters(DedupError, ValueError):
 
 
 class FormatMismatch(DedupError):
-    """A folder or file is not ours, is damaged, or was made with other parameters; the message names them."""
+    """A folder or file belongs to another program, is damaged, or was made with other parameters; the message names them."""
 
 
 class FilterInUse(DedupError):

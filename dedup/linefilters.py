@@ -1,7 +1,6 @@
-"""The room's filters as a stream of lines uses them, chosen by name; a folder that exists says itself what it is.
+"""The filters of the room behind one interface for a stream of lines (`stream.py`), chosen by name.
 
-A filter's folder records what it was made with. So whoever goes on with it need name nothing but the folder, and what is
-named all the same must agree.
+A filter's folder records its parameters. So a later run names only the folder; parameters that it names must agree.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.dedup import folderformat, modes
-from anabranch.dedup.batch import BoolArray
-from anabranch.dedup.dsbf.bloom import DsbfParameters
+from anabranch.dedup import uniq
+from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch
-from anabranch.dedup.modes import UniqParameters
-from anabranch.dedup.smm.fileindex import levels_for
-from anabranch.dedup.uniq import UniqFilter
+from anabranch.dedup.files import formatfile
+from anabranch.dedup.keys import BoolArray
+from anabranch.dedup.smm.addresses import levels_for
+from anabranch.dedup.uniq import UniqFilter, UniqParameters
 
 if TYPE_CHECKING:
     from anabranch.dedup.similarity.filter import SimilarityParameters
@@ -42,7 +41,7 @@ CHOICES: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What is asked for; None leaves it to the folder, or else to the default."""
+    """The parameters that a user gives; None: as in the folder, or else the default."""
 
     kind: str | None = None  #: a name in CHOICES
     signature: str | None = None  #: of the SMM
@@ -54,7 +53,7 @@ class Choice:
     drop_query: bool | None = None  #: of the similarity filter
 
     def given(self) -> dict[str, Any]:
-        """What is asked for, by name, beside the kind."""
+        """The given parameters by name, without the kind."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "kind"}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -77,7 +76,7 @@ class NoSuchChoice(ChoiceError, BadParameters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterTotals:
-    """A filter at one moment, whichever it is."""
+    """A filter of any kind at one moment."""
 
     keys: int  #: distinct keys that it knows; in an SMM alone, set bits
     false_drop: float  #: probability that a new key is dropped now
@@ -86,7 +85,7 @@ class FilterTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFilter:
-    """One filter, whichever it is, as what can be asked of it."""
+    """One filter of any kind, as the calls that it serves."""
 
     kind: str  #: a name in CHOICES
     unseen: Callable[[Sequence[bytes]], BoolArray]  #: True where a key is new; nothing is changed
@@ -94,18 +93,19 @@ class LineFilter:
     sync: Callable[[], None]  #: makes durable what was marked. Raises: OSError
     check: Callable[[], None] | None  #: verifies the filter by reading all of it, or None. Raises: InvariantBroken
     totals: Callable[[], FilterTotals]
-    close: Callable[[], None]  #: syncs and lets go. Raises: OSError
+    close: Callable[[], None]  #: syncs and closes. Raises: OSError
 
 
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
-    """Open the folder's filter, whatever it was made as; make the chosen one if the folder is new or empty.
+    """Open the folder's filter, of the kind that the folder records; make the chosen one if the folder is new or empty.
 
     Raises: FormatMismatch if the folder was made with other parameters than asked for, is damaged or is not ours;
     BadParameters also for a choice that the filter does not have; FilterInUse; StoreFull, OSError. An OSError names the
     folder where it does not name a file, here and in what is returned.
     """
     with _naming(folder):
-        made = _made(folder, _parameters(folder, choice))
+        given = _parameters(folder, choice)
+        made = _open_uniq(folder, given) if isinstance(given, UniqParameters) else _open_similar(folder, given)
     naming = _naming(folder)
     return replace(
         made,
@@ -139,7 +139,7 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
             f"only {SHARED} can be shared by servers: what the others saw is in the servers, not in a local filter",
         )
     parameters = DsbfParameters(**_given(SHARED, choice))
-    from anabranch.dedup.dsbf.sharedfilter import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
+    from anabranch.dedup.bloom.sharedfilter import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
 
     shared = SharedDsbf.open(urls, name=name, parameters=parameters)
 
@@ -156,12 +156,6 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
         totals=totals,
         close=shared.close,
     )
-
-
-def _made(folder: Path, parameters: UniqParameters | SimilarityParameters) -> LineFilter:
-    if isinstance(parameters, UniqParameters):
-        return _open_uniq(folder, parameters)
-    return _open_similar(folder, parameters)
 
 
 def _open_uniq(folder: Path, parameters: UniqParameters) -> LineFilter:
@@ -243,9 +237,9 @@ def _given(kind: str, choice: Choice) -> dict[str, Any]:
 
 def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
     """What the filter in a folder was made with; None if there is no filter. Raises: FormatMismatch, OSError."""
-    path = folder / folderformat.NAME
-    if not path.exists() or (record := folderformat.read_record(path)).get("magic") == modes.MAGIC:
-        return UniqFilter.recorded(folder)
+    path = folder / formatfile.NAME
+    if not path.exists() or (record := formatfile.read_record(path)).get("magic") == uniq.MAGIC:
+        return uniq.recorded(folder)
     from anabranch.dedup.similarity.filter import MAGIC  # noqa: PLC0415 - see SIMILAR
 
     if record.get("magic") != MAGIC:

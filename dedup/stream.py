@@ -15,21 +15,22 @@ import os
 import select
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Protocol
 
-from anabranch.dedup.batch import BoolArray, first_of_each
-from anabranch.dedup.durablefiles import sync_file
 from anabranch.dedup.errors import DedupError
+from anabranch.dedup.files.durable import sync_file
+from anabranch.dedup.keys import BoolArray, first_of_each
 
 #: What one read takes at most: some 5,000 URLs.
 READ_BYTES = 1 << 18
-#: A longer line is no URL that anybody could fetch; it is left out, so that a stream without line ends fits in memory.
+#: A longer line is left out: no server takes such a URL, and a stream without line ends must fit in memory.
 MAX_LINE_BYTES = 1 << 20
-#: Without input, the stream lets its owner look around this often.
+#: Without input, `pieces` yields this often.
 IDLE_S = 1.0
 
 
@@ -38,7 +39,7 @@ class OutputFailed(DedupError, OSError):
 
 
 class ReaderGone(OutputFailed):
-    """Who read the output has closed it (`| head`)."""
+    """The reader of the output has closed it (`| head`)."""
 
 
 class Seen(Protocol):
@@ -53,8 +54,8 @@ class Seen(Protocol):
         """Makes keys known. Raises: StoreFull, OSError; the call may be repeated."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Totals:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTotals:
     """What became of the lines; those of the last four add up to `lines`."""
 
     read_bytes: int = 0
@@ -124,30 +125,34 @@ class LineUniq:
         self._write = write
         self._on_too_long = on_too_long  # called for the first such line
         self._lines = Lines(limit_bytes)
-        #: What became of the lines so far.
-        self.totals = Totals()
+        self._counts = Counter[str]()
+
+    @property
+    def totals(self) -> StreamTotals:
+        """What became of the lines so far."""
+        return StreamTotals(**self._counts)
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the stream. Raises: OutputFailed, and what the filter raises; nothing is lost then."""
-        self.totals.read_bytes += len(piece)
+        self._counts["read_bytes"] += len(piece)
         self._pass_on(self._lines.feed(piece), b"\n")
 
     def end(self) -> None:
-        """Take what stands behind the last line feed as a line; it is written without one. Raises as `feed`."""
+        """Take the bytes after the last line feed as a line; it is written without one. Raises as `feed`."""
         self._pass_on(self._lines.end(), b"")
 
     def _pass_on(self, lines: list[bytes], ending: bytes) -> None:
-        totals = self.totals
-        skipped = self._lines.too_long - totals.too_long
-        if skipped and not totals.too_long:
+        counts = self._counts
+        skipped = self._lines.too_long - counts["too_long"]
+        if skipped and not counts["too_long"]:
             self._on_too_long()
-        totals.too_long += skipped
-        totals.lines += len(lines) + skipped
+        counts["too_long"] += skipped
+        counts["lines"] += len(lines) + skipped
         keys = [line.removesuffix(b"\r") for line in lines]
         if b"" in keys:
             is_key = [bool(key) for key in keys]
             lines, keys = list(compress(lines, is_key)), list(compress(keys, is_key))
-            totals.empty += len(is_key) - len(keys)
+            counts["empty"] += len(is_key) - len(keys)
         if not keys:
             return
         is_new = (self._seen.unseen(keys) & first_of_each(keys)).tolist()
@@ -155,8 +160,8 @@ class LineUniq:
         if new:
             self._write(b"\n".join(compress(lines, is_new)) + ending)
             self._seen.mark(new)
-        totals.new += len(new)
-        totals.seen += len(keys) - len(new)
+        counts["new"] += len(new)
+        counts["seen"] += len(keys) - len(new)
 
 
 def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
@@ -215,7 +220,7 @@ class Output:
     def _write_some(self, view: memoryview) -> int:
         try:
             return os.write(self._fd, view)
-        except BlockingIOError:  # somebody who shares the descriptor does not want it to wait
+        except BlockingIOError:  # another user of the descriptor made it non-blocking
             select.select([], [self._fd], [])
             return 0
 
@@ -234,7 +239,7 @@ def _ends_inside_a_line(fd: int) -> bool:
 
 
 class Cadence:
-    """Has something done now and then: after an interval, and so that it takes no more than a twentieth of the time."""
+    """Calls a function periodically: after an interval, and so that it takes at most a twentieth of the time."""
 
     def __init__(self, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval_s = interval_s

@@ -1,37 +1,138 @@
-"""UniqFilter: asked before a URL is enqueued, and told afterwards.
+"""UniqFilter: has this URL been seen? Asked before a URL is enqueued; marked after the URL is stored.
 
-It is a chain of stages, named by its mode (`modes.py`): the SMM, the DSBF, an exact index. They are asked in this order, each
-one only about the keys that all before it know. So a key is dropped only if all know it, and the probabilities of their
-errors multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
+The filter is a chain of stages, which its mode selects: the SMM (`smm/`), the DSBF (`bloom/`), an exact index (`exact/`).
+They are asked in this order, each one only about the keys that all earlier stages know. A key is dropped only if all
+stages know it, so their error probabilities multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
+`bookkeeping.py` has the files LOSSES and POSITION; `recent.py` is the in-memory front that the Frontier uses.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 from itertools import compress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from anabranch.dedup import folderformat, modes
-from anabranch.dedup.batch import BoolArray, first_of_each
-from anabranch.dedup.dsbf.filter import Dsbf, DsbfStatistics
-from anabranch.dedup.durablefiles import descriptor
-from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.bloom.filter import Dsbf, DsbfStatistics
+from anabranch.dedup.bloom.formulas import DsbfParameters
+from anabranch.dedup.bloom.splitting import MANIFEST_FILE
+from anabranch.dedup.bookkeeping import LossCount, Position
+from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
-from anabranch.dedup.fingerprint import fingerprints
-from anabranch.dedup.losses import LossCount
-from anabranch.dedup.modes import UniqParameters
-from anabranch.dedup.position import Position
-from anabranch.dedup.smm.store import Smm
-from anabranch.dedup.stages import Stage, ask, of_kind, open_stage, require_stages, tell
+from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
+from anabranch.dedup.files import formatfile
+from anabranch.dedup.files.locks import folder_turn
+from anabranch.dedup.keys import BoolArray, Fingerprints, fingerprints, first_of_each
+from anabranch.dedup.smm.addresses import levels_for
+from anabranch.dedup.smm.store import Smm, shape
 
-__all__ = ["UniqFilter", "UniqParameters", "UniqStatistics"]
+MAGIC = "anabranch uniq filter"
+VERSION = 2
+
+#: Stages of each mode. Each stage keeps its files in a folder of its name.
+MODES: dict[str, tuple[str, ...]] = {
+    "smm": ("smm",),
+    "dsbf": ("dsbf",),
+    "both": ("smm", "dsbf"),
+    "exact": ("smm", "exact"),  # a DSBF between them would save fewer questions than it costs
+}
+
+#: The parameters that concern a stage.
+_CONCERN: dict[str, tuple[str, ...]] = {
+    "smm": ("signature", "levels"),
+    "dsbf": ("expected", "false_positive", "leaf_bits", "split_fan_out"),
+    "exact": (),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqParameters:
+    """The shape of a filter; its folder records the parameters of its mode. The defaults are for 10 million URLs."""
+
+    mode: str = "both"  #: selects the stages: a name in `MODES`
+    signature: str = "crc32"  #: of the SMM: a name in `smm.addresses.SIGNATURES`
+    #: Of the SMM: bytes of the signature that each level takes; None: by `expected`.
+    levels: tuple[int, ...] | None = None
+    expected: int = 10_000_000  #: n: keys that the DSBF holds before its first split
+    false_positive: float = 1e-3  #: f: bound of the rate of each leaf of the DSBF
+    leaf_bits: int = 1 << 23  #: m: bits of one leaf of the DSBF, a power of two
+    split_fan_out: int = 4  #: children that a full leaf of the DSBF gets
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the stages, in the order in which they are asked. Raises: BadParameters."""
+        try:
+            return MODES[self.mode]
+        except KeyError:
+            raise BadParameters(f"mode {self.mode!r} is unknown; there are: {', '.join(MODES)}") from None
+
+    @property
+    def smm_levels(self) -> tuple[int, ...]:
+        """The levels as given, or those that fit the expected keys."""
+        return levels_for(self.expected) if self.levels is None else self.levels
+
+    @property
+    def dsbf(self) -> DsbfParameters:
+        """The part that concerns the DSBF. Raises: BadParameters."""
+        return DsbfParameters(
+            expected=self.expected,
+            false_positive=self.false_positive,
+            leaf_bits=self.leaf_bits,
+            split_fan_out=self.split_fan_out,
+        )
+
+    @property
+    def format(self) -> formatfile.Format:
+        """The content of the FORMAT file of a folder with this filter.
+
+        Raises: BadParameters if a stage cannot be made of it, so that no folder records parameters that cannot work.
+        """
+        if "smm" in self.stages:
+            shape(self.signature, self.smm_levels)
+        if "dsbf" in self.stages:
+            _ = self.dsbf
+        return _written(self)
+
+
+def _written(given: UniqParameters) -> formatfile.Format:
+    """The format of these parameters, whether or not the stages can be made of them."""
+    resolved: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(given)}
+    resolved["levels"] = list(given.smm_levels)
+    names = ["mode", *(name for stage in given.stages for name in _CONCERN[stage])]
+    return formatfile.Format(magic=MAGIC, version=VERSION, parameters={name: resolved[name] for name in names})
+
+
+def recorded(folder: Path) -> UniqParameters | None:
+    """The parameters of the filter in a folder, None without a filter; those that its mode does not need are the defaults.
+
+    Raises: FormatMismatch if the folder's FORMAT file is of something else, of another version or damaged; OSError.
+    """
+    path = folder / formatfile.NAME
+    if not path.exists():
+        return None
+    found = formatfile.read_record(path)
+    given = found.get("parameters")
+    parameters: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    formatfile.Format(magic=MAGIC, version=VERSION, parameters=parameters).require(path, found)
+    try:
+        levels = tuple(parameters["levels"]) if "levels" in parameters else None
+        read = replace(UniqParameters(), **{**parameters, "levels": levels})
+        _written(read).require(path, found)
+        _ = read.dsbf  # a filter writes only numbers within their bounds
+    except (TypeError, BadParameters) as error:
+        raise FormatMismatch(f"{path} is damaged: its parameters are not those of a filter") from error
+    return read
+
+
+Stage: TypeAlias = Smm | Dsbf | ExactIndex
+
+#: The file without which a stage's folder is damaged.
+_VITAL = {"smm": formatfile.NAME, "dsbf": MANIFEST_FILE, "exact": EXACT_MANIFEST}
+
 
 _LOSSES = "LOSSES"
 _FEW_KEYS = 1000  # of so few that are missing chance may be the cause
@@ -41,9 +142,9 @@ _FEW_KEYS = 1000  # of so few that are missing chance may be the cause
 class UniqStatistics:
     """A filter at one moment."""
 
-    mode: str  #: the stages, as in `modes.MODES`
+    mode: str  #: the stages, as in `MODES`
     keys: int  #: distinct keys marked: exactly, or as the DSBF counts them, or as bits of the SMM
-    false_drop: float  #: probability that a new key is dropped now: the product of what the stages err
+    false_drop: float  #: probability that a new key is dropped now: the product of the stages' error rates
     expected_lost: float  #: sum of that probability over all new keys so far, each taken to be asked for once
     smm_bits_set: int  #: bits set in the SMM; 0 without one
     smm_fill: float  #: share of bits set in the SMM; 0 without one
@@ -56,20 +157,20 @@ class UniqFilter:
 
     A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics`
     states. Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to
-    one filter at a time; in mode "smm" several processes may share it, and `add` tells exactly one of them that a key is new.
+    one filter at a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
     """
 
     def __init__(self, folder: Path, mode: str, stages: Sequence[Stage]) -> None:
         self._folder = folder
         self._mode = mode
         self._stages = tuple(stages)
-        self._smm = of_kind(Smm, stages)
-        self._dsbf = of_kind(Dsbf, stages)
-        self._exact = of_kind(ExactIndex, stages)
+        self._smm = next((stage for stage in stages if isinstance(stage, Smm)), None)
+        self._dsbf = next((stage for stage in stages if isinstance(stage, Dsbf)), None)
+        self._exact = next((stage for stage in stages if isinstance(stage, ExactIndex)), None)
         self._by_fingerprint = tuple(stage for stage in stages if not isinstance(stage, Smm))
         self._position = Position(folder)
         if not (folder / _LOSSES).exists():
-            self._position.forget()  # who removed that file goes on without keys that were lost
+            self._position.forget()  # an operator who removes that file accepts that keys are lost
         self._losses = LossCount(folder / _LOSSES, self._keys())
         self._calls = 0  # that marked
         self._synced_calls = 0  # of these, in some sync that has ended
@@ -79,50 +180,50 @@ class UniqFilter:
     def open(cls, folder: str | Path, parameters: UniqParameters | None = None, leaves: str = "memory") -> Self:
         """Open a folder's filter, or make it if the folder is new or empty.
 
-        Without `parameters` they are those that the folder records, or for a new one the defaults. `leaves` is where
+        Default of `parameters`: those that the folder records, or for a new folder the defaults. `leaves` is where
         the bits of the DSBF are while it is open, "memory" or "mapped", and may be another one each time. Cost:
         milliseconds after a clean end, else 0.3 µs per key that was marked. Raises: FormatMismatch if the folder is not
         ours, is damaged, lost keys that were synced, or was made with other parameters (it names them); BadParameters;
         FilterInUse; StoreFull, OSError.
         """
         folder = Path(folder)
-        given = parameters or modes.recorded(folder) or UniqParameters()
+        given = parameters or recorded(folder) or UniqParameters()
         wanted = given.format
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder), ExitStack() as opened:
-            _require_mode(folder, given)
-            is_complete = folderformat.adopt(folder, wanted)
-            if is_complete:
-                require_stages(folder, given.stages)
-            stages = []
+        with folder_turn(folder), ExitStack() as opened:
+            there = recorded(folder)
+            if there is not None and there.mode != given.mode:  # first: all other differences follow from it
+                raise FormatMismatch(
+                    f"{folder} was made with other parameters: mode is {there.mode!r} there, {given.mode!r} here"
+                )
+            is_complete = formatfile.adopt(folder, wanted)
+            for path in [folder / name / _VITAL[name] for name in given.stages if is_complete]:
+                if not path.exists():
+                    raise FormatMismatch(f"{path} is missing: the filter is damaged")
+            stages: list[Stage] = []
             for name in given.stages:
-                stages.append(open_stage(folder / name, name, given, leaves))
+                stages.append(_open_stage(folder / name, name, given, leaves))
                 opened.callback(stages[-1].close)
             if not is_complete:
-                folderformat.complete(folder, wanted)
+                formatfile.complete(folder, wanted)
             made = cls(folder, given.mode, stages)
             if made._dsbf is not None:
-                made._losses.require_kept(made._keys(), *_unsure(given))
+                made._losses.require_kept(made._keys(), *_uncertainty(given))
             opened.pop_all()
         return made
-
-    @staticmethod
-    def recorded(folder: Path) -> UniqParameters | None:
-        """The parameters that a folder's filter was made with, None if there is no filter. Raises: FormatMismatch."""
-        return modes.recorded(folder)
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key is new; nothing is changed. A new key that is twice in the batch is new twice."""
         if len(keys) == 1:
             return np.array([any(stage.is_unseen(keys[0]) for stage in self._stages)])
         if self._smm is None:
-            return ask(self._by_fingerprint, fingerprints(keys))
+            return _unseen(self._by_fingerprint, fingerprints(keys))
         new = self._smm.unseen(keys)
         known = len(keys) - np.count_nonzero(new)
         if self._by_fingerprint and known == len(keys):
-            return ask(self._by_fingerprint, fingerprints(keys))
+            return _unseen(self._by_fingerprint, fingerprints(keys))
         if self._by_fingerprint and known:
-            new[~new] = ask(self._by_fingerprint, fingerprints(list(compress(keys, ~new))))
+            new[~new] = _unseen(self._by_fingerprint, fingerprints(list(compress(keys, ~new))))
         return new
 
     def mark(self, keys: Sequence[bytes]) -> None:
@@ -137,7 +238,9 @@ class UniqFilter:
             if self._smm is not None:
                 self._smm.mark(keys)
             if self._by_fingerprint:
-                tell(self._by_fingerprint, fingerprints(keys), first_of_each(keys))
+                elements, is_first = fingerprints(keys), first_of_each(keys)
+                for stage in self._by_fingerprint:
+                    stage.mark_elements(elements, is_first)
         self._has_marked()
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
@@ -152,20 +255,20 @@ class UniqFilter:
         return new
 
     def position(self) -> str:
-        """What stands for all marked before the last `sync` (`position.py`), empty if nothing was.
+        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty if there were none.
 
-        A filter with this name and at least this number knows it all.
+        A filter with the same name and at least this number has all of them.
         """
         return str(self._position)
 
     def sync(self) -> None:
         """Make all that was marked before this call durable. Raises: OSError; it may be repeated."""
-        calls = self._calls  # before, as the keys: what is marked meanwhile may be lost
+        calls = self._calls  # before the sync, as are the keys: later marks are not covered
         durable = self._keys() if self._dsbf is not None else 0
         for stage in reversed(self._stages):
             stage.sync()
         self._losses.step(self._keys(), self.false_drop())
-        with _alone(self._folder):
+        with folder_turn(self._folder):
             self._losses.save(durable)
             if calls != self._synced_calls:
                 self._position.advance()
@@ -200,12 +303,12 @@ class UniqFilter:
         for stage in reversed(self._stages):
             stage.check()
 
-    def close(self, *, stands: bool = True) -> None:
-        """Sync and let go of all files, once; unless it `stands`, its position stays as it was. Raises: OSError, then."""
+    def close(self, *, keep_position: bool = False) -> None:
+        """Sync and close all files, once; with `keep_position` the position does not advance. Raises: OSError, closed."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._synced_calls = self._synced_calls if stands else self._calls
+        self._synced_calls = self._calls if keep_position else self._synced_calls
         with ExitStack() as closing:
             for stage in self._stages:
                 closing.callback(stage.close)
@@ -224,22 +327,23 @@ class UniqFilter:
         """`add` with each key hashed once for each kind of hash."""
         elements, addresses = fingerprints(keys), None
         if self._smm is None:
-            new = ask(self._by_fingerprint, elements)
+            new = _unseen(self._by_fingerprint, elements)
         else:
             addresses = self._smm.addresses(keys)
             new = self._smm.are_clear(addresses)
             if np.count_nonzero(new) < len(new):
                 known = ~new
-                new[known] = ask(self._by_fingerprint, elements[known])
+                new[known] = _unseen(self._by_fingerprint, elements[known])
         new &= first_of_each(keys)
         if count := np.count_nonzero(new):
             if self._smm is not None and addresses is not None:
                 self._smm.set(addresses[new])
-            tell(self._by_fingerprint, elements[new], np.ones(count, dtype=np.bool_))
+            for stage in self._by_fingerprint:
+                stage.mark_elements(elements[new], np.ones(count, dtype=np.bool_))
         return new
 
     def _keys(self) -> int:
-        """Distinct keys, by the stage that knows best."""
+        """Distinct keys, by the most exact stage."""
         if self._exact is not None:
             return len(self._exact)
         if self._dsbf is not None:
@@ -247,21 +351,19 @@ class UniqFilter:
         return self._smm.bits_set if self._smm is not None else 0
 
     def _has_marked(self) -> None:
-        self._calls += 1  # only now, so that a sync that began amid the call does not stand for it
+        self._calls += 1  # only now, so that a sync that began during the call does not cover it
         keys = self._keys()
         if self._losses.is_due(keys):
             self._losses.step(keys, self.false_drop())
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process opens the folder's filter or writes a file in the folder itself."""
-    with descriptor(folder, os.O_RDONLY) as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
+def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Stage:
+    if name == "smm":
+        return Smm.open(folder, given.signature, given.smm_levels, alone=len(given.stages) > 1)
+    return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)
 
 
-def _unsure(given: UniqParameters) -> tuple[float, int]:
+def _uncertainty(given: UniqParameters) -> tuple[float, int]:
     """The share and the number of keys that the DSBF may count fewer although no log was cut off.
 
     One set is counted differently by those falsely known, fewer than 3 f of all; and a part of a batch, 1/40 of a leaf,
@@ -270,10 +372,11 @@ def _unsure(given: UniqParameters) -> tuple[float, int]:
     return max(0.01, 3 * given.false_positive), given.dsbf.split_above // 32 + _FEW_KEYS
 
 
-def _require_mode(folder: Path, given: UniqParameters) -> None:
-    """Told before all other differences, which follow from it."""
-    there = modes.recorded(folder)
-    if there is not None and there.mode != given.mode:
-        raise FormatMismatch(
-            f"{folder} was made with other parameters: mode is {there.mode!r} there, {given.mode!r} here"
-        )
+def _unseen(stages: Sequence[Dsbf | ExactIndex], elements: Fingerprints) -> BoolArray:
+    """True where one of the stages does not have the element; each is asked only about what all earlier ones know."""
+    new = stages[0].unseen_elements(elements)
+    for stage in stages[1:]:
+        if np.count_nonzero(new) < len(new):
+            known = ~new
+            new[known] = stage.unseen_elements(elements[known])
+    return new

@@ -1,28 +1,32 @@
-"""The thin asyncio face: leases are handed to a first-come-first-served line of waiting tasks.
+"""The asyncio face of a Frontier: leases go to waiting tasks, first come, first served.
 
-One pump serves them all. It runs when a lease comes back, when URLs come in, when a gate or a queue is changed, when the store
-has answered, and at the one time that the core names (at most one `call_later`): no polling, no time-out per worker. A task
-that nobody is before and for whom there is a lease gets it without waiting. What is changed by `core` itself wakes nobody:
-use the methods here.
+`AsyncFrontier` drives one `frontier.Frontier` in one event loop. One pump serves all waiting tasks: it runs after each call
+that may free a lease, after the store has answered (`Bell`), and at the next moment that the Frontier names (`Alarm`, at most
+one timer). No task polls or has a time-out of its own; a task that finds a lease ready and no other task waiting gets it at
+once. Call the methods here, not those of `core`: changes made through `core` wake no task.
+
+`AsyncShare` is the face of one share of a divided crawl (`frontier.division`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from anabranch.frontier.bell import Alarm, Bell
 from anabranch.frontier.cancellation import outlast
-from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.exchange import LinkExchange
+from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import FrontierError
-from anabranch.frontier.models import Candidate, GateKey, Lease, Outcome, Verdict
-from anabranch.frontier.operating.operations import Operations
-from anabranch.frontier.operating.statistics import FrontierStatistics
-from anabranch.frontier.operating.steps import Steps
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.inspect.operations import Operations
+from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.records import Candidate, GateKey, Lease, Outcome, Verdict
+from anabranch.frontier.steps import Steps
 
 T = TypeVar("T")
 
@@ -232,6 +236,47 @@ class AsyncFrontier:
                 waiter.set_exception(error)
 
 
+class AsyncShare(AsyncFrontier):
+    """An `AsyncFrontier` to which others may send something. `open` must answer a Frontier with a `division`."""
+
+    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002 - as the base
+        super().__init__(open)
+        self._is_kept_open = True
+        #: Called whenever it is noticed that nothing is queued, nothing is leased and somebody waits for a lease. It may not
+        #: call the Frontier.
+        self.on_drained: Callable[[], None] = lambda: None
+
+    @property
+    def exchange(self) -> LinkExchange:
+        """With the other shares."""
+        exchange = self.core.exchange
+        assert exchange is not None, "a Frontier without a division has nobody to exchange with"
+        return exchange
+
+    def receive(self, consigned: Sequence[Consigned]) -> bool:
+        """As `LinkExchange.receive`; wakes waiting tasks."""
+        return self._then_pump(lambda: self.exchange.receive(consigned))
+
+    def delivered(self, share: int, number: int) -> None:
+        """As `LinkExchange.delivered`."""
+        self._then_pump(lambda: self.exchange.delivered(share, number))
+
+    def let_end(self) -> None:
+        """Nobody sends anything more: from now on it is drained when nothing is queued and nothing is leased."""
+        self._is_kept_open = False
+        self._pump()
+
+    @property
+    def is_drained(self) -> bool:
+        """Never before `let_end`."""
+        return not self._is_kept_open and self.core.is_done
+
+    def _wait_on(self) -> None:
+        if self._is_kept_open and self.core.is_done:
+            self.on_drained()
+        super()._wait_on()
+
+
 async def _opened(open_: Callable[[], Frontier]) -> Frontier:
     """Open it off the loop; a cancelled opening leaves nothing open."""
     loop = asyncio.get_running_loop()
@@ -263,3 +308,62 @@ async def _beside(steps: Steps[T], call: Callable[[Callable[[], Any]], Any]) -> 
         return answer
     finally:
         steps.close()
+
+
+class Bell:
+    """Any thread rings, the loop hears. However often it is rung before it is heard, it is heard once."""
+
+    def __init__(self, loop: AbstractEventLoop, hear: Callable[[], None]) -> None:
+        self._loop = loop
+        self._hear = hear
+        self._is_rung = False
+
+    def ring(self) -> None:
+        """Have `hear` called by the loop; what was true before this call, it will see. Never waits, any thread."""
+        if self._is_rung:
+            return
+        self._is_rung = True
+        try:
+            self._loop.call_soon_threadsafe(self._heard)
+        except RuntimeError:
+            return  # the loop is closed: nobody hears any more
+
+    def _heard(self) -> None:
+        self._is_rung = False  # before the look: whoever rings from now on may have come too late for it
+        self._hear()
+
+
+class Alarm:
+    """One timer for a moment that moves. It never rings late; too early it may, so whoever hears it sets it again."""
+
+    def __init__(self, loop: AbstractEventLoop, hear: Callable[[], None], now_s: Callable[[], float]) -> None:
+        """`now_s` reads the clock that the moments are of."""
+        self._loop = loop
+        self._hear = hear
+        self._now_s = now_s
+        self._timer: TimerHandle | None = None
+        self._at_s = 0.0  #: when it rings
+
+    @property
+    def is_set(self) -> bool:
+        """It will ring."""
+        return self._timer is not None
+
+    def set(self, at_s: float) -> None:
+        """Ring at this moment at the latest. O(1), and for a later moment than it is set to already next to nothing."""
+        if self._timer is not None:
+            if self._at_s <= at_s:
+                return
+            self._timer.cancel()
+        self._at_s = at_s
+        self._timer = self._loop.call_later(max(at_s - self._now_s(), 0.0), self._ring)
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._hear()

@@ -8,18 +8,16 @@ made anew, is told every row. One that may know what the store does not is refus
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import TIMEOUT_MAX, Event, Lock, Thread
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
-from anabranch.frontier.errors import FormatMismatch, StoreUnavailable, unwritable
+from anabranch.frontier.errors import FormatMismatch, StoreUnavailable, caused_by, unwritable
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.stores.base import FrontierStore, Opening
+from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, FrontierStore, Opening
 
-#: Names of the two notes: S as a decimal number, and the filter's position.
-CHECKPOINT = "checkpoint"
-FILTER = "filter"
 #: Keys that are marked again at a time.
 MARK_CHUNK = 10_000
 
@@ -105,14 +103,10 @@ class Checkpoints:
         except StoreUnavailable as error:
             return error
         except OSError as error:
-            failure = unwritable("the filter", error)
-            failure.__cause__ = error
+            return caused_by(unwritable("the filter", error), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
-            failure = StoreUnavailable(f"a checkpoint failed: {error!r}")
-            failure.__cause__ = error
-        else:
-            return None
-        return failure
+            return caused_by(StoreUnavailable(f"a checkpoint failed: {error!r}"), error)
+        return None
 
     def _make(self) -> None:
         marked = self._marked  # before the sync: what is marked meanwhile may not be in it
@@ -182,3 +176,51 @@ def _number(text: str) -> int:
     if not text.isdecimal():
         raise FormatMismatch(f"the note of the last checkpoint is damaged: {text!r} is not a number")
     return int(text)
+
+
+#: The name of the store's note.
+PAIR = "pair"
+
+
+class Pair(NamedTuple):
+    """What both keep."""
+
+    name: str  #: 32 random hex digits, of the first opening that took both
+    openings: int  #: from 1
+
+    def __str__(self) -> str:
+        """The text that both keep."""
+        return f"{self.name}-{self.openings}"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """None for an empty text. Raises: ValueError."""
+        if not text:
+            return None
+        name, _, openings = text.rpartition("-")
+        if not name or not openings.isdecimal():
+            raise ValueError(text)
+        return cls(name, int(openings))
+
+
+def next_pair(noted: Pair | None, kept: Pair | None) -> Pair:
+    """What both keep from this opening on; `noted` by the store, `kept` by the filter.
+
+    A filter that keeps nothing is new, or from before there were pairs: its position is compared all the same. Raises:
+    FormatMismatch for a filter that was used with another store, or with a later state of this one.
+    """
+    if kept is None:
+        return Pair(secrets.token_hex(16), 1) if noted is None else Pair(noted.name, noted.openings + 1)
+    if noted is None or noted.name != kept.name:
+        has = "never saw it" if noted is None else f"belongs to filter {noted.name:.8}"
+        raise _mismatch(f"it is filter {kept.name:.8}, the store {has}")
+    if kept.openings > noted.openings:
+        raise _mismatch(f"it was opened {kept.openings} times, the store {noted.openings} times: that is an older copy")
+    return Pair(noted.name, noted.openings + 1)
+
+
+def _mismatch(why: str) -> FormatMismatch:
+    return FormatMismatch(
+        f"the filter belongs to another state of the crawl ({why}), and URLs that only it knows would be lost; "
+        "restore store and filter from the same copy, or remove the filter, which is then made again from the store"
+    )

@@ -9,35 +9,44 @@ from typing import Any
 
 from anabranch.dedup.errors import BadParameters, DedupError
 from anabranch.dedup.errors import FormatMismatch as FilterMismatch
-from anabranch.dedup.registered import found
+from anabranch.dedup.recent import WarmupFilter
 from anabranch.dedup.uniq import UniqFilter
-from anabranch.dedup.young import YoungFilter
-from anabranch.frontier.books import Books, Receivers
+from anabranch.dedup.userfunctions import found
+from anabranch.frontier.admission import Admission, Marking
 from anabranch.frontier.checkpoints import Checkpoints, catch_up
-from anabranch.frontier.clocks import Clock, never_back, steady_clock
-from anabranch.frontier.core import Frontier
+from anabranch.frontier.completion import Board, Completion, Leases
 from anabranch.frontier.division.consigning import Consigning
-from anabranch.frontier.endings import Endings
+from anabranch.frontier.division.exchange import exchange_of
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
-from anabranch.frontier.filters import DedupFilter, checked_uniq, keep_pair, pair_of
-from anabranch.frontier.gatemaking import gate_maker
-from anabranch.frontier.intake import Intake
-from anabranch.frontier.leases import Leases
+from anabranch.frontier.filters import (
+    SHARED,
+    BesideShared,
+    DedupFilter,
+    SharedFilter,
+    catch_up_shared,
+    checked_uniq,
+    keep_pair,
+    pair_of,
+)
+from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder, check_numbers
-from anabranch.frontier.outbox import Outbox
 from anabranch.frontier.parts import Parts
-from anabranch.frontier.policies.assignment import host_of_queue, parse_policy
-from anabranch.frontier.policies.costs import parse_cost
+from anabranch.frontier.policies.assignment import PolitenessScope, host_of_queue, parse_policy
+from anabranch.frontier.policies.budgets import parse_cost
 from anabranch.frontier.policies.groups import parse_group
 from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
-from anabranch.frontier.policies.queuerules import QueueRules
 from anabranch.frontier.policies.sheets import Sheets
+from anabranch.frontier.scheduling.gates import GateMaker
+from anabranch.frontier.scheduling.queues import QueueRules
+from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.scheduling.window import StateAtOpening
 from anabranch.frontier.seen import ExactFilter, SeenFilter
-from anabranch.frontier.sharing import SHARED, BesideShared, SharedFilter, catch_up_shared
-from anabranch.frontier.stores.base import FrontierStore, Opening
-from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.storelink import Receivers, StoreLink
+from anabranch.frontier.stores.contract import FrontierStore, Opening
+from anabranch.frontier.stores.memory.store import MemoryStore
+from anabranch.frontier.times import Clock, never_back, steady_clock
 
 __all__ = ["DedupFilter", "FrontierOrder", "check_order", "has_store", "open_frontier", "steady_clock"]
 
@@ -59,6 +68,7 @@ def open_frontier(
     seen: SeenFilter | None = None,
     clock: Clock | None = None,
     on_change: Callable[[], None] = lambda: None,
+    board: Board | None = None,
 ) -> Frontier:
     """Open the Frontier whose state lives in the folder `state` (None: in memory only); blocks.
 
@@ -66,8 +76,9 @@ def open_frontier(
     `seen` is another filter than the folder's. One that blocks must be the store's, too (`SqlStore(…, seen=…)`), whose thread
     asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if opening fails once the store is open.
     A `SharedFilter` stands beside the folder's filter, not in its place; a `store` that is given must have it, too.
-    `clock` is the host's own, see `frontier.clocks`: for the Frontier it never goes back.
+    `clock` is the host's own, see `frontier.times`: for the Frontier it never goes back.
     `on_change` is called from another thread when the store has answered; it may only wake the host.
+    `board` shows other processes what is leased here.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
     StoreFull, StoreUnavailable; TypeError for a folder that is no Path.
     """
@@ -76,7 +87,7 @@ def open_frontier(
     shared = seen if isinstance(seen, SharedFilter) else None
     if shared is not None and state is None and store is None:
         raise TypeError("a shared filter needs a store that asks it: give a folder, or SqlStore(…, seen=shared)")
-    sheets = check_order(order)
+    check_order(order)
     clock = steady_clock() if clock is None else never_back(clock)
     if store is None:
         store = MemoryStore() if state is None else _file_store(state, shared)
@@ -85,8 +96,6 @@ def open_frontier(
         opened.callback(store.close, clean=False)
         seen = _open_filter(state, order, store, opening, seen)
         opened.callback(seen.close)
-        parts = _parts(order, sheets, store, seen, opening, clock)
-        parts.intake.marking.has_shared = shared is not None
         checkpoints = Checkpoints(
             store,
             seen,
@@ -96,7 +105,15 @@ def open_frontier(
             more=_without_shared if shared is None else shared.notes,
         )
         opened.callback(checkpoints.close, final=False)
-        frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
+        parts = _parts(order, store, seen, opening, checkpoints, clock, board)
+        frontier = Frontier(
+            store=store,
+            seen=seen,
+            parts=parts,
+            checkpoints=checkpoints,
+            clock=clock,
+            exchange=exchange_of(store, parts),
+        )
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
@@ -108,7 +125,7 @@ def has_store(state: Path) -> bool:
     return file.is_file() and file.stat().st_size > 0
 
 
-def own_function(name: str) -> Callable[..., Any]:
+def user_function(name: str) -> Callable[..., Any]:
     """The operator's function of that name. Raises: PolicyError."""
     try:
         return found(name, "function", ())
@@ -116,60 +133,70 @@ def own_function(name: str) -> Callable[..., Any]:
         raise PolicyError(str(error)) from error
 
 
-def check_order(order: FrontierOrder) -> Sheets:
-    """The order's overrides as a table. Raises: PolicyError for what does not exist or makes no sense."""
+def check_order(order: FrontierOrder) -> None:
+    """Raises: PolicyError for what does not exist or makes no sense."""
     check_numbers(order)
     checked_uniq(order.uniq)
     sheets = Sheets(order.overrides)
-    parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
-    parse_group(order.group, ip_of=order.ip_of, imported=own_function)
+    parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets, lab=order.lab)
+    parse_group(order.group, ip_of=order.ip_of, imported=user_function)
     _rules(order, sheets)
-    return sheets
 
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
-    cost = parse_cost(order.cost, own_function)
+    cost = parse_cost(order.cost, user_function)
     return QueueRules(
         per_queue=order.per_queue,
         budgets=order.budgets,
         cost=cost,
-        uris=parse_uri_precedence(order.uri_precedence, own_function, cost),
-        queues=parse_queue_precedence(order.queue_precedence, own_function, order.precedence_floor),
+        uris=parse_uri_precedence(order.uri_precedence, user_function, cost),
+        queues=parse_queue_precedence(order.queue_precedence, user_function, order.precedence_floor),
         sheets=sheets,
         host_of=host_of_queue(order.policy),
     )
 
 
 def _parts(
-    order: FrontierOrder, sheets: Sheets, store: FrontierStore, seen: SeenFilter, opening: Opening, clock: Clock
+    order: FrontierOrder,
+    store: FrontierStore,
+    seen: SeenFilter,
+    opening: Opening,
+    checkpoints: Checkpoints,
+    clock: Clock,
+    board: Board | None = None,
 ) -> Parts:
+    sheets = Sheets(order.overrides)
     rules = _rules(order, sheets)
     outbox = Outbox(opening.counters.last_ordinal)
-    group_of = parse_group(order.group, ip_of=order.ip_of, imported=own_function)
-    schedule = Schedule(outbox, gate_maker(order, sheets, group_of), rules, order.gates_in_memory)
-    schedule.window.stored.more = opening.counters.queued > 0
-    schedule.window.died_s = _died_s(store, opening, clock())
+    maker = GateMaker(
+        order.politeness,
+        order.group_politeness,
+        order.backoff,
+        sheets,
+        parse_group(order.group, ip_of=order.ip_of, imported=user_function),
+        is_off=order.scope is PolitenessScope.OFF,
+    )
+    found_then = StateAtOpening(may_have_gates=opening.counters.queued > 0, died_s=_died_s(store, opening, clock()))
+    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, found_then)
     retries = Retries(may_have_any=opening.counters.waiting > 0)
-    endings = Endings(outbox, schedule, retries, rules)
-    endings.waiting = opening.counters.waiting
-    assign = parse_policy(order.policy, ip_of=order.ip_of, imported=own_function, overrides=sheets, lab=order.lab)
+    completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
+    assign = parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets, lab=order.lab)
     elsewhere = None if order.division is None else Consigning(order.division, outbox)
     asked = seen if elsewhere is None else elsewhere.beside(seen)
-    intake = Intake(assign, order.scope, rules, asked, schedule, outbox)
-    intake.elsewhere = elsewhere
-    intake.marking.ordinal = opening.counters.last_ordinal
-    receivers = Receivers(intake=intake, schedule=schedule, retries=retries, endings=endings, outbox=outbox)
-    books = Books(store, receivers, opening.counters, order.max_unacknowledged, clock)
-    leases = Leases(order.lease_s)
+    marking = Marking(asked, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
+    admission = Admission(assign, order.scope, rules, marking, schedule, outbox, elsewhere)
+    receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
+    store_link = StoreLink(store, receivers, opening.counters, order.max_unacknowledged, clock, checkpoints)
+    leases = Leases(order.lease_s, board)
     return Parts(
         outbox=outbox,
         rules=rules,
         schedule=schedule,
         retries=retries,
         leases=leases,
-        intake=intake,
-        endings=endings,
-        books=books,
+        admission=admission,
+        completion=completion,
+        store_link=store_link,
     )
 
 
@@ -187,7 +214,7 @@ def _identity(order: FrontierOrder) -> dict[str, str]:
 
 
 def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:
-    from anabranch.frontier.stores.sql import SqlStore  # noqa: PLC0415 - a Frontier in memory needs no SQLAlchemy
+    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - a Frontier in memory needs no SQLAlchemy
 
     try:
         state.mkdir(parents=True, exist_ok=True)
@@ -223,7 +250,7 @@ def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool =
         if folder is None:
             return ExactFilter()
         opened = UniqFilter.open(folder, checked_uniq(uniq))
-        return DedupFilter(YoungFilter(opened) if kept else opened)
+        return DedupFilter(WarmupFilter(opened) if kept else opened)
 
 
 @contextmanager

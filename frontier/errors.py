@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+from typing import TypeVar
+
+E = TypeVar("E", bound=Exception)
 
 #: What the system says when no more files and sockets may be opened: by the process, by all of them.
 _TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
@@ -68,3 +71,9 @@ def unwritable(what: str, error: OSError) -> StoreUnavailable:
     if error.errno == errno.ENAMETOOLONG:
         return StoreUnavailable(f"{message}; choose a folder with a shorter name")
     return StoreFull(message)
+
+
+def caused_by(failure: E, cause: Exception) -> E:
+    """The failure, with its cause, for an error that is not raised at once: as `raise failure from cause` notes it."""
+    failure.__cause__ = cause
+    return failure

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-from anabranch.dedup.durablefiles import replace_file
-from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.bloom.formulas import DsbfParameters
+from anabranch.dedup.bloom.sharedfilter import SharedDsbf
+from anabranch.dedup.errors import BadParameters, DedupError, FilterClosed
 from anabranch.dedup.errors import FormatMismatch as FilterMismatch
-from anabranch.dedup.folderformat import Format, read_record
+from anabranch.dedup.errors import StoreFull as FilterFull
+from anabranch.dedup.files.durable import replace_file, store_full_errors
+from anabranch.dedup.files.formatfile import Format, read_record
+from anabranch.dedup.recent import WarmupFilter
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
-from anabranch.dedup.young import YoungFilter
-from anabranch.frontier.checkpoints import KeepsNotes
-from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.pairing import PAIR, Pair, next_pair
+from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, KeepsNotes, Pair, next_pair
+from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.contract import CHECKPOINT, FrontierStore, Opening
 
 #: In the filter's folder, JSON: whose it is.
 PAIR_FILE = "STORE"
@@ -26,7 +32,7 @@ class DedupFilter:
 
     blocks = False
 
-    def __init__(self, uniq: UniqFilter | YoungFilter) -> None:
+    def __init__(self, uniq: UniqFilter | WarmupFilter) -> None:
         self._uniq = uniq
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
@@ -71,7 +77,8 @@ def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
 def keep_pair(folder: Path, store: KeepsNotes, pair: Pair) -> None:
     """Both have it durably, before the filter is told of any new URL (blocks). Raises: OSError; StoreUnavailable."""
     store.note({PAIR: str(pair)})  # first: a filter that is ahead would be taken for one of a later state
-    replace_file(folder / PAIR_FILE, json.dumps(_FORMAT.record() | {PAIR: str(pair)}).encode() + b"\n")
+    with store_full_errors(folder / PAIR_FILE):
+        replace_file(folder / PAIR_FILE, json.dumps(_FORMAT.record() | {PAIR: str(pair)}).encode() + b"\n")
 
 
 def _kept(path: Path) -> Pair | None:
@@ -106,3 +113,220 @@ def checked_uniq(uniq: object) -> UniqParameters:
     if isinstance(uniq, UniqParameters | None):
         return uniq or UniqParameters()
     raise PolicyError(f"uniq {uniq!r}: give UniqParameters of anabranch.dedup.uniq, or None")
+
+
+#: Notes: the generation of the shared filter that was marked up to the checkpoint, and the counts so far as JSON.
+SHARED = "shared"
+COUNTS = "shared_counts"
+#: Keys asked for between two looks at the filter's rate, which others change, too.
+LOOK_EVERY = 10_000
+
+
+class CommonStatistics(Protocol):
+    """What is read of `SharedDsbf.statistics`."""
+
+    @property
+    def elements(self) -> int:
+        """Keys in the filter."""
+        ...
+
+    @property
+    def mean_rate(self) -> float:
+        """Probability that a key never marked is taken for known."""
+        ...
+
+
+class CommonKeys(Protocol):
+    """What is used of `dedup.dsbf.sharedfilter.SharedDsbf`. Arrays are those of numpy."""
+
+    @property
+    def generation(self) -> str:
+        """Another text once the filter was removed and made anew."""
+        ...
+
+    def unseen(self, keys: Sequence[bytes]) -> Any:
+        """True where a key was never put in."""
+        ...
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Put in."""
+        ...
+
+    def add(self, keys: Sequence[bytes]) -> Any:
+        """Put in; True where a key was new."""
+        ...
+
+    def statistics(self) -> CommonStatistics:
+        """The filter now."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class SharedCounts(NamedTuple):
+    """What a job and its filter had to do with other crawls so far, all its runs together."""
+
+    left: int = 0  #: rows that died since another crawl had accepted their URL; one URL may come several times
+    twice: int = 0  #: URLs of this crawl that another one had accepted by the time of the mark: both fetch
+    lost: float = 0.0  #: URLs that the filter dropped though nobody had them, by expectation
+
+
+class SharedFilter:
+    """Keys in common with other crawls, as one crawl's store asks and marks them (`SqlStore(…, seen=…)`).
+
+    `unseen` and `mark` wait for servers and belong to one thread, the opener's and then the store's; `counts`, `notes` and
+    `facts` are for any thread. Errors: StoreUnavailable, StoreFull (the same call may go well later); FormatMismatch,
+    PolicyError.
+    """
+
+    blocks = True
+
+    def __init__(self, common: CommonKeys) -> None:
+        self._common = common
+        self._new: set[bytes] = set()  #: what was unseen when it was asked last, and is not marked yet
+        self._asked = 0  #: keys since the last look
+        self.counts = SharedCounts()
+        self._generation = common.generation
+        self._look()
+
+    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """For each key, whether no crawl has marked it. Ask about all that is marked next at once."""
+        with _translated():
+            new: list[bool] = self._common.unseen(keys).tolist()
+            self._asked += len(keys)
+            if self._asked >= LOOK_EVERY:
+                self._look()
+        self._new = {key for key, is_new in zip(keys, new, strict=True) if is_new}
+        left, twice, lost = self.counts
+        self.counts = SharedCounts(left + new.count(False), twice, lost + len(self._new) * self._rate)
+        return new
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Let the others know these keys; those that were unseen when asked, and are not now, count as accepted twice."""
+        asked = [key for key in dict.fromkeys(keys) if key in self._new]
+        with _translated():
+            if len(asked) < len(keys):
+                self._common.mark([key for key in keys if key not in self._new])
+            self._new = set()  # before: if this fails half done, the next try meets its own marks
+            met = len(asked) - int(self._common.add(asked).sum()) if asked else 0
+        self.counts = self.counts._replace(twice=self.counts.twice + met)
+
+    def sync(self) -> None:
+        """The servers keep what they keep: see to their append-only files."""
+
+    def position(self) -> str:
+        """Empty: no other filter is compared with this one; see `catch_up_shared`."""
+        return ""
+
+    def close(self) -> None:
+        """Disconnect; a second call is harmless."""
+        self._common.close()
+
+    def facts(self) -> Mapping[str, float]:
+        """The counts, and the filter as it was when it was last looked at."""
+        return {
+            "shared_keys": float(self._elements),
+            "shared_false_drop_probability": self._rate,
+            "shared_expected_lost": self.counts.lost,
+            "shared_left": float(self.counts.left),
+            "shared_twice": float(self.counts.twice),
+        }
+
+    def notes(self) -> Mapping[str, str]:
+        """What a checkpoint keeps of it."""
+        return {SHARED: self._generation, COUNTS: json.dumps(self.counts)}
+
+    def rows_to_mark(self, opening: Opening) -> int | None:
+        """The ordinal above which every row of the store must be marked again: 0 = all, None = none.
+
+        Every row up to a checkpoint was marked before it, in the filter whose generation was noted with it.
+        """
+        if opening.notes.get(SHARED) != self._generation:
+            return 0
+        return None if opening.clean else int(opening.notes.get(CHECKPOINT, "0"))
+
+    def take_counts(self, opening: Opening) -> None:
+        """Go on with the counts of the job's earlier runs."""
+        noted = opening.notes.get(COUNTS)
+        if noted is not None:
+            self.counts = SharedCounts(*json.loads(noted))
+
+    def _look(self) -> None:
+        with _translated():
+            now = self._common.statistics()
+        self._asked, self._elements, self._rate = 0, now.elements, now.mean_rate
+
+
+class BesideShared:
+    """A job's own filter for the core, with the shared one's facts, and the end of both. The store asks the shared one."""
+
+    blocks = False
+
+    def __init__(self, own: SeenFilter, shared: SharedFilter) -> None:
+        self._own = own
+        self._shared = shared
+        self.unseen = own.unseen  #: the core asks this for every page: no call in between
+        self.mark = own.mark
+        self.sync = own.sync
+        self.position = own.position
+
+    def close(self) -> None:
+        """Let go of both; a second call is harmless."""
+        try:
+            self._own.close()
+        finally:
+            self._shared.close()
+
+    def facts(self) -> Mapping[str, float]:
+        """The own filter's figures, and the shared one's; a URL is lost to the one or to the other."""
+        own, shared = self._own.facts(), self._shared.facts()
+        return {**own, **shared, "expected_lost": own.get("expected_lost", 0.0) + shared["shared_expected_lost"]}
+
+
+def open_shared(urls: Sequence[str], name: str, *, expect: int, false_positive: float) -> SharedFilter:
+    """Open the filter of this name on these Redis servers, or make it if there is none; blocks.
+
+    All who share it name the same servers in the same order, the same name and the same numbers. Raises: PolicyError (a URL, a
+    password or a number), FormatMismatch (it was made with other numbers or on other servers), StoreUnavailable, StoreFull.
+    """
+    with _translated(f"shared filter {name}: "):
+        common = SharedDsbf.open(
+            urls, name=name, parameters=DsbfParameters(expected=expect, false_positive=false_positive)
+        )
+    try:
+        return SharedFilter(common)
+    except BaseException:
+        common.close()
+        raise
+
+
+def catch_up_shared(store: FrontierStore, shared: SharedFilter, opening: Opening) -> None:
+    """Let the others know every row of a store that was just opened (blocks). It may be broken off and done again.
+
+    Cost: nothing after a clean end, else a round trip per 10,000 rows above the last checkpoint, or of all. Raises: as `mark`.
+    """
+    shared.take_counts(opening)
+    above = shared.rows_to_mark(opening)
+    if above is None:
+        return
+    for keys in store.keys(MARK_CHUNK, above):
+        shared.mark(keys)
+
+
+@contextmanager
+def _translated(prefix: str = "") -> Iterator[None]:
+    """Inside, dedup's errors become this room's."""
+    try:
+        yield
+    except FilterClosed as error:
+        raise FrontierError(str(error)) from error  # no patience helps
+    except BadParameters as error:
+        raise PolicyError(prefix + str(error)) from error
+    except FilterMismatch as error:
+        raise FormatMismatch(prefix + str(error)) from error
+    except FilterFull as error:
+        raise StoreFull(f"{prefix}{error.filename}: {error.strerror}") from error
+    except DedupError as error:
+        raise StoreUnavailable(prefix + str(error)) from error

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.policies.authority import IpOf
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.groups import GroupRule
+from anabranch.frontier.policies.hosts import IpOf
 from anabranch.frontier.policies.sheets import Override
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.frontier.books import Books
-from anabranch.frontier.checkpoints import Checkpoints
-from anabranch.frontier.endings import Endings
-from anabranch.frontier.errors import unwritable
-from anabranch.frontier.intake import Intake
-from anabranch.frontier.leases import Leases
-from anabranch.frontier.models import WaitsFor, Wake
-from anabranch.frontier.operating.steps import flushed, run
-from anabranch.frontier.outbox import Outbox
-from anabranch.frontier.policies.queuerules import QueueRules
+from anabranch.frontier.admission import Admission
+from anabranch.frontier.completion import Completion, Leases
+from anabranch.frontier.policies.precedence import in_front
+from anabranch.frontier.records import Candidate, Row, UrlState, WaitsFor, Wake, name_id
+from anabranch.frontier.scheduling.queues import QueueRules
+from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
-from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.stores.base import FrontierStore
+from anabranch.frontier.storelink import StoreLink
+from anabranch.frontier.stores.contract import FrontierStore, Moved
 
-_new: Final = tuple.__new__
 #: The flags as bits, and every combination of them.
 _TIME: Final = WaitsFor.TIME.value
 _STORE: Final = WaitsFor.STORE.value
@@ -33,22 +28,22 @@ _WAITS: Final = tuple(WaitsFor(bits) for bits in range(2 * _OPERATOR))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of one Frontier. Every method costs O(1) but `close`."""
+    """The parts of one Frontier. Every method costs O(1)."""
 
     outbox: Outbox
     rules: QueueRules
     schedule: Schedule
     retries: Retries
     leases: Leases
-    intake: Intake
-    endings: Endings
-    books: Books
+    admission: Admission
+    completion: Completion
+    store_link: StoreLink
 
     @property
     def pending(self) -> int:
         """URLs queued and not leased, those of retired queues left out."""
-        books = self.books
-        return books.queued - books.retired - len(self.leases) + self.schedule.halting.out
+        store_link = self.store_link
+        return store_link.queued - store_link.retired - len(self.leases) + self.schedule.suspension.out
 
     @property
     def is_done(self) -> bool:
@@ -56,27 +51,27 @@ class Parts:
         if self.leases or self.pending > 0:
             return False
         # How many rows of retired queues there are is known when the store has all.
-        return self.books.queued == 0 or self.books.backlog.is_empty
+        return self.store_link.queued == 0 or self.store_link.unacknowledged.is_empty
 
     def wake_up(self, now_s: float) -> None:
         """What time alone changes: retries come due, leases expire, the next retries are read."""
         retries = self.retries
-        if self.endings.waiting:
+        if self.completion.waiting:
             due_s = retries.next_time()
             if due_s is not None and due_s <= now_s:
-                self.endings.wake_retries(now_s)
+                self.completion.wake_retries(now_s)
             if retries.wants_more:
-                self.outbox.retries = retries.ask()
+                self.outbox.ask_retries(retries.ask())
         if self.leases.may_expire:
             for held in self.leases.take_expired(now_s):
-                self.endings.expire(held, now_s)
+                self.completion.expire(held, now_s)
 
     def wake(self, now_s: float) -> Wake:
         """When a lease may be had, and what that waits for."""
-        if self.books.backlog.is_full:
+        if self.store_link.unacknowledged.is_full:
             return Wake(None, WaitsFor.STORE)
         at_s = self.schedule.next_time(now_s)
-        if self.endings.waiting:
+        if self.completion.waiting:
             at_s = _earlier(at_s, self.retries.next_time())
         if self.leases.may_expire:
             at_s = _earlier(at_s, self.leases.next_expiry())
@@ -88,28 +83,17 @@ class Parts:
         out = len(self.leases)
         if out:
             bits |= _FINISH
-        pending = self.books.queued - self.books.retired - out + self.schedule.halting.out
+        pending = self.store_link.queued - self.store_link.retired - out + self.schedule.suspension.out
         if pending <= 0:
             bits |= _URLS
-        elif pending <= self.books.paused:
+        elif pending <= self.store_link.paused:
             bits |= _OPERATOR
-        # A tenth of the price of Wake(…) and of combining flags: it is asked at every event of a host.
-        return _new(Wake, (at_s, _WAITS[bits]))
-
-    def trouble(self, now_s: float) -> str:
-        """What the store waits for, in words, as it fails and is tried again; empty if nothing."""
-        return "" if self.books.waiting is None else self.books.waiting.words(now_s)
-
-    def hurry(self, store: FrontierStore) -> None:
-        """Nothing can be leased: what was asked is wanted now, and so is what a crawl without leases may end with."""
-        wanted = self.schedule.placement.loading or self.books.asked
-        if wanted or not (self.leases or self.books.backlog.is_empty):
-            store.hurry()
+        return Wake(at_s, _WAITS[bits])
 
     @property
     def is_reading(self) -> bool:
         """Rows were asked of the store that may be leased."""
-        return self.schedule.placement.asked > 0 or self.books.asked > 0
+        return self.schedule.placement.asked > 0 or self.store_link.asked > 0
 
     @property
     def may_read_on(self) -> bool:
@@ -123,37 +107,54 @@ class Parts:
         at_s = self.schedule.window.heap.next_time()
         return at_s is not None and at_s <= now_s
 
-    def flush(self, store: FrontierStore) -> None:
-        """Return when all that was said is durable, and take the answers (blocks)."""
-        run(flushed(self, store))
-
-    def close(self, store: FrontierStore, seen: SeenFilter, checkpoints: Checkpoints, now_s: float) -> None:
-        """Write all, sync the filter, mark the state clean if nothing failed, let go (blocks)."""
-        clean = False
-        try:
-            with ExitStack() as open_ones:
-                open_ones.callback(seen.close)
-                open_ones.callback(lambda: checkpoints.close(final=self.books.failure is None))
-                if self.books.failure is None:
-                    self._write_all(store, now_s)
-                    checkpoints.marked(self.intake.marking.ordinal)
-            clean = self.books.failure is None
-        except OSError as error:
-            raise unwritable("the filter", error) from error
-        finally:
-            store.close(clean=clean)
-
-    def _write_all(self, store: FrontierStore, now_s: float) -> None:
-        """Leases that are still out end as if lost, gates become rows, and everything is durable."""
-        for held in list(self.leases):
-            self.leases.drop(held)
-            self.endings.expire(held, now_s)
-        self.flush(store)
-        self.schedule.window.leave_all(now_s)
-        self.flush(store)
-
 
 def _earlier(one_s: float | None, other_s: float | None) -> float | None:
     if one_s is None or other_s is None:
         return one_s if other_s is None else other_s
     return min(one_s, other_s)
+
+
+class Advancing:
+    """Two calls, since a store is asked for the rows: `rows(...)()` in any thread, then `advance`."""
+
+    def __init__(self, store: FrontierStore, parts: Parts) -> None:
+        self._store = store
+        self._parts = parts
+
+    def rows(self, candidates: Sequence[Candidate]) -> Callable[[], list[Row]]:
+        """A question (blocks; any thread): the rows of those of these that are queued. Errors: StoreUnavailable.
+
+        Costs a few seeks each. One whose key was queued for another host's URL costs a scan of all that is queued.
+        """
+        places = [(one, self._parts.admission.assign(one.url)) for one in candidates]
+        lanes = [(one, (name_id(place[0]), name_id(place[1]))) for one, place in places if place is not None]
+        return lambda: [row for one, lane in lanes if (row := self._queued(one, lane)) is not None]
+
+    def advance(self, rows: Sequence[Row]) -> None:
+        """Let these be served before the others of their lanes, among those in front in the order of acceptance.
+
+        What is leased, or in front, stays as it is. None of them may have been leased and ended since it was found: the
+        caller knows what it has leased meanwhile.
+        """
+        parts = self._parts
+        parts.store_link.drain()
+        leased = parts.leases.ordinals()
+        for row in {row.ordinal: row for row in rows}.values():
+            front = row._replace(precedence=in_front(row.precedence))
+            if row.ordinal in leased or front.precedence >= row.precedence:
+                continue
+            parts.outbox.batch.moved.append(Moved(row, front))
+            line = parts.schedule.window.get(row.gate)
+            lane = None if line is None else line.lanes.get(row.queue)
+            if lane is not None:
+                parts.schedule.row_stored(lane, front)
+        parts.store_link.say()
+
+    def _queued(self, candidate: Candidate, lane: tuple[int, int]) -> Row | None:
+        found = self._store.look_up(candidate.dedup_key(), lane)
+        if found is None or found.state is not UrlState.QUEUED:
+            return None
+        stands = Row(
+            found.queue, found.gate, found.precedence, found.ordinal, found.url, candidate.key, "", 0, 0, None, None
+        )
+        return stands._replace(hops=found.hops or "", via=found.via, attempts=found.attempts, payload=found.payload)

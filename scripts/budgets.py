@@ -24,10 +24,8 @@ LIMITS = {
 
 #: (kind, measure, start of "file:name") that no limit holds for, and why.
 EXEMPT = (
-    ("class", "methods", "frontier/core.py:Frontier"),  # the facade: each method hands over to the part that knows
-    ("class", "methods", "frontier/aio.py:AsyncFrontier"),  # the same facade, awaited
-    ("class", "methods", "frontier/stores/base.py:FrontierStore"),  # the seam: what a store must be able to do
-    ("class", "methods", "frontier/stores/sql.py:SqlStore"),  # the facade: each method appends or asks
+    ("class", "methods", "frontier/stores/contract.py:FrontierStore"),  # the seam: what a store must be able to do
+    ("class", "methods", "frontier/stores/sql/store.py:SqlStore"),  # the facade: each method appends or asks
     ("function", "parameters", "crawler/cli/"),  # a command's parameters are its options; typer reads them there
 )
 
@@ -69,7 +67,7 @@ class Excess:
     limit: int
 
     def __str__(self) -> str:
-        """`frontier/core.py:Frontier.open line 40: 61 lines (limit 50)`."""
+        """`frontier/frontier.py:Frontier.open line 40: 61 lines (limit 50)`."""
         what = self.what
         return f"{what.place} line {what.line}: {what.sizes[self.measure]} {self.measure} (limit {self.limit})"
 

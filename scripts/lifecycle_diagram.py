@@ -1,4 +1,4 @@
-"""Draws the life of a work queue in docs/lifecycle.md from the tables of `frontier/scheduling/lifecycle.py`.
+"""Draws the life of a work queue in docs/explanation/lifecycle.md from the tables of `frontier/scheduling/lifecycle.py`.
 
 `python scripts/lifecycle_diagram.py` writes what stands between the markers of that page; with `--check` it writes
 nothing and exits 1 if the page is not what it would write. `tests/test_lifecycle_diagram.py` asks the same.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "lifecycle.md"
 COMMAND = "python scripts/lifecycle_diagram.py"
 
 #: States that are drawn outside the box, as an arrow each from the box and back stands for one from each state in it.

@@ -53,9 +53,8 @@ def median_lines(files: Iterable[Source]) -> float:
 
 
 def folder(path: str) -> str:
-    """The folder of a file, as a layer of its room: the first folder below the room, or the file itself."""
-    parts = path.split("/")
-    return "/".join(parts[:2])
+    """The layer of a file: its folder, or the file itself if it lies directly in the room."""
+    return path.rpartition("/")[0] if path.count("/") > 1 else path
 
 
 def folder_graph(files: Sequence[Source]) -> dict[str, dict[str, set[str]]]:

@@ -1,15 +1,16 @@
-"""Fixtures for all rooms: the small web, a name server, and a watch over tasks that a test leaves behind."""
+"""Fixtures for all rooms: the small web, a name server, small files, and a watch over tasks that a test leaves behind."""
 
 import asyncio
 import inspect
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
-from anabranch.crawler.loops import LoopFactory, loop_factory
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.runtime import LoopFactory, loop_factory
 from tests.acceptance.command import LOOP
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
@@ -21,10 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _take_back_ignored_signals()
     loop = config.getoption("--loop")
     os.environ[LOOP] = loop
     if loop == "uvloop":
         config.pluginmanager.register(OnUvloop())
+
+
+def _take_back_ignored_signals() -> None:
+    """Under nohup, or in a script's background, these are ignored, and every command that a test starts would inherit that."""
+    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
 
 
 class OnUvloop:
@@ -84,3 +93,15 @@ async def _tasks_watched() -> AsyncIterator[None]:
     if left:
         names = ", ".join(sorted(f"{task.get_name()} {task.get_coro()!r}" for task in left))
         pytest.fail(f"the test left {len(left)} task(s) behind: {names}")
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """Files may grow to this many bytes. (More than the tests' own output has, which may be a file.)"""
+    most = 4 << 20
+    action = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    yield most
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, action)

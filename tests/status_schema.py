@@ -1,4 +1,4 @@
-"""The shape of `anabranch status JOB --json`, as docs/status.schema.json has it."""
+"""The shape of `anabranch status JOB --json`, as docs/reference/status.schema.json has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-SCHEMA: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "docs" / "status.schema.json").read_bytes())
+SCHEMA: Mapping[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "docs" / "reference" / "status.schema.json").read_bytes()
+)
 
 
 def checked(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,73 +17,77 @@ from pathlib import Path
 import pytest
 
 from scripts.budgets import ROOMS, Source, definitions, excesses, measure, source, sources
+from scripts.measures import folder_cycles, foreign_assignments, median_lines, repeated_classes
 
 CLONE = Path(__file__).resolve().parent.parent
+
+#: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
+MOST_FILES = 350
+LEAST_MEDIAN_LINES = 130
+MOST_REPEATED_NAMES = 5
+MOST_FOREIGN_ASSIGNMENTS = 60
 
 #: (room, other room) -> the files in it that may import the other (fnmatch patterns); there is no other arrow.
 ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
     ("crawler", "frontier"): ("crawler/*",),
     # The command and the experiments on the filters; the similarity filter, which judges what the Frontier is given.
-    ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*", "crawler/scope/similar.py"),
+    ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*", "crawler/scope/similarity.py"),
     # It builds the filters, which stand behind the seam in the other two.
-    ("frontier", "dedup"): ("frontier/composition.py", "frontier/filters.py", "frontier/sharing.py"),
+    ("frontier", "dedup"): ("frontier/composition.py", "frontier/filters.py"),
 }
+
+#: Modules that every room may import: the one place for durable files, locks and headers, and the one set of recent keys.
+FOR_ALL = ("anabranch.dedup.files", "anabranch.dedup.files.*", "anabranch.dedup.recent")
 
 #: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "ada_url": ("crawler/urls/parsing.py",),
-    "aiodns": ("crawler/network/dns.py",),
+    "aiodns": ("crawler/fetch/dns.py",),
     "aiohttp": (
-        "crawler/fetching/answers.py",
-        "crawler/fetching/exchange.py",
-        "crawler/fetching/kinds.py",  # its errors
-        "crawler/fetching/origins.py",
-        "crawler/network/connector.py",
-        "crawler/network/idle.py",
-        "crawler/network/socks.py",
-        "crawler/network/wire.py",
+        "crawler/fetch/connections.py",
+        "crawler/fetch/exchange.py",
+        "crawler/fetch/fetcher.py",  # its errors
+        "crawler/fetch/requests.py",
     ),
-    "crawlee": ("frontier/adapters/crawlee/*",),
+    "crawlee": ("frontier/hosts/crawlee/*",),
     "matplotlib": ("crawler/lab/plots.py",),
-    "multidict": ("crawler/fetching/answers.py", "crawler/fetching/response.py"),  # the type of aiohttp's headers
-    "numpy": ("dedup/*", "frontier/policies/hashes.py", "crawler/lab/*"),
-    "publicsuffixlist": ("frontier/policies/domains.py",),
-    "pycares": ("crawler/network/dns.py",),
-    "pydantic": ("crawler/orders/*", "crawler/lab/policies/saved.py"),  # orders, and results that are read again
-    "pydantic_core": ("crawler/orders/*",),  # its errors
-    "pydantic_settings": ("crawler/orders/*",),
-    "redis": ("dedup/leaves/redis.py",),
-    "rich": ("crawler/cli/*", "crawler/reporting/progress*"),
-    "scrapy": ("frontier/adapters/scrapy/*",),
-    "selectolax": ("crawler/extracting/html.py",),
+    "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
+    "numpy": ("dedup/*", "frontier/policies/assignment.py", "crawler/lab/*"),
+    "publicsuffixlist": ("frontier/policies/hosts.py",),
+    "pycares": ("crawler/fetch/dns.py",),
+    "pydantic": ("crawler/order/*", "crawler/lab/policies/saved.py"),  # orders, and results that are read again
+    "pydantic_core": ("crawler/order/*",),  # its errors
+    "pydantic_settings": ("crawler/order/*",),
+    "redis": ("dedup/bloom/redis.py",),
+    "rich": ("crawler/cli/*", "crawler/report/progress*"),
+    "scrapy": ("frontier/hosts/scrapy/*",),
+    "selectolax": ("crawler/extract/html.py",),
     "sqlalchemy": (
         "frontier/stores/*",
         "dedup/similarity/url_db.py",
-        "crawler/jobs/databases.py",
-        "crawler/archiving/payload*",
-        "crawler/reporting/account*",
+        "crawler/archive/databases.py",
+        "crawler/archive/history.py",
+        "crawler/accounts/database.py",
     ),
     "sqlite3": (
         "frontier/stores/*",
         "dedup/similarity/url_db.py",
-        "crawler/jobs/databases.py",
+        "crawler/archive/databases.py",
     ),
     "structlog": ("crawler/*",),
-    "tomli_w": ("crawler/orders/*",),
-    "twisted": ("frontier/adapters/scrapy/engine.py",),  # how another thread wakes a reactor that is not asyncio's
+    "tomli_w": ("crawler/order/*",),
+    "twisted": ("frontier/hosts/scrapy/engine.py",),  # how another thread wakes a reactor that is not asyncio's
     "typer": ("crawler/cli/*",),
     "xxhash": (
         "crawler/lab/web/shape.py",
-        "dedup/fingerprint.py",
-        "dedup/smm/signature.py",
-        "dedup/exact/sortedruns.py",
-        "frontier/fingerprints.py",
+        "dedup/keys.py",
+        "dedup/smm/addresses.py",
+        "dedup/exact/runs.py",
+        "frontier/records.py",
     ),
     "yarl": (
-        "crawler/fetching/fetcher.py",
-        "crawler/fetching/origins.py",
-        "crawler/fetching/requests.py",
-        "frontier/adapters/crawlee/requests.py",
+        "crawler/fetch/requests.py",
+        "frontier/hosts/crawlee/requests.py",
     ),  # the type of aiohttp's URLs, and of Crawlee's
 }
 
@@ -168,6 +172,7 @@ def forbidden_arrows(files: list[Source]) -> list[str]:
         for found in imports(file)
         for other in [found.room or found.top]
         if other in {*ROOMS, "tests", "scripts"} - {room}
+        if not any(fnmatchcase(found.module, module) for module in FOR_ALL)
         if not any(fnmatchcase(file.path, door) for door in ARROWS.get((room, other), ()))
     ]
 
@@ -271,13 +276,13 @@ def test_rooms_import_only_along_the_arrows(rooms: list[Source]) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("dedup/smm/store.py", "import anabranch.frontier.core"),
+        ("dedup/smm/store.py", "import anabranch.frontier.frontier"),
         ("dedup/smm/store.py", "if TYPE_CHECKING:\n    from anabranch.crawler.urls.parsing import Urls"),
-        ("frontier/core.py", "from anabranch.dedup.uniq import UniqFilter"),
+        ("frontier/frontier.py", "from anabranch.dedup.uniq import UniqFilter"),
         ("frontier/composition.py", "from anabranch.crawler import urls"),
-        ("crawler/workers.py", "def f():\n    import anabranch.dedup"),
-        ("crawler/workers.py", "from tests.site import server"),
-        ("crawler/fetching/fetcher.py", "from ...dedup import smm"),
+        ("crawler/run/workers.py", "def f():\n    import anabranch.dedup"),
+        ("crawler/run/workers.py", "from tests.site import server"),
+        ("crawler/fetch/fetcher.py", "from ...dedup import smm"),
     ],
 )
 def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
@@ -289,12 +294,12 @@ def test_the_arrows_themselves_are_allowed() -> None:
     """What the design draws is no breach."""
     door = source(
         "frontier/composition.py",
-        "from anabranch.dedup.uniq import UniqFilter\nfrom anabranch.frontier.core import Frontier",
+        "from anabranch.dedup.uniq import UniqFilter\nfrom anabranch.frontier.frontier import Frontier",
     )
-    lab = source("crawler/lab/filters/balance.py", "from anabranch.dedup.dsbf.filter import Dsbf")
-    assert (
-        forbidden_arrows([door, lab, source("crawler/workers.py", "from anabranch.frontier.models import Lease")]) == []
-    )
+    lab = source("crawler/lab/filters/balance.py", "from anabranch.dedup.bloom.filter import Dsbf")
+    files = source("crawler/job/folder.py", "from anabranch.dedup.files.durable import replace_file")
+    workers = source("crawler/run/workers.py", "from anabranch.frontier.records import Lease")
+    assert forbidden_arrows([door, lab, files, workers]) == []
 
 
 def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
@@ -305,10 +310,10 @@ def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("crawler/workers.py", "from aiohttp import ClientSession"),
-        ("frontier/core.py", "import sqlite3"),
-        ("frontier/core.py", "import sqlalchemy.exc as exc"),
-        ("crawler/reporting/reports.py", "def f():\n    from rich.table import Table"),
+        ("crawler/run/workers.py", "from aiohttp import ClientSession"),
+        ("frontier/frontier.py", "import sqlite3"),
+        ("frontier/frontier.py", "import sqlalchemy.exc as exc"),
+        ("crawler/report/reports.py", "def f():\n    from rich.table import Table"),
         ("crawler/urls/parsing.py", "import requests"),
     ],
 )
@@ -322,7 +327,7 @@ def test_a_library_in_its_place_is_allowed() -> None:
     command = source(
         "crawler/cli/crawl.py", "import json\nimport typer\nfrom anabranch.crawler.urls.parsing import Urls"
     )
-    assert misplaced_libraries([command, source("crawler/reporting/progress_log.py", "import rich")]) == []
+    assert misplaced_libraries([command, source("crawler/report/progress_log.py", "import rich")]) == []
 
 
 def test_no_module_imports_itself_by_a_detour(rooms: list[Source]) -> None:
@@ -345,6 +350,39 @@ def test_a_cycle_is_found_with_all_its_members() -> None:
 def test_a_module_that_imports_itself_is_a_cycle() -> None:
     """The smallest cycle has one member."""
     assert cycles({"a": {"a"}, "b": {"a"}}) == [{"a"}]
+
+
+def test_the_folders_of_a_room_form_no_cycle(rooms: list[Source]) -> None:
+    """A folder is a layer: what it imports when it runs, lazily too, lies below it."""
+    assert_none([" <-> ".join(sorted(group)) for group in folder_cycles(rooms)])
+
+
+def test_a_cycle_of_folders_is_found_though_an_import_is_lazy() -> None:
+    """An import in a function closes it; one for types alone does not."""
+    files = [
+        source("crawler/job/seeds.py", "def f():\n    from anabranch.crawler.report import logs"),
+        source("crawler/report/logs.py", "import anabranch.crawler.job.seeds"),
+        source("crawler/fetch/dns.py", "if TYPE_CHECKING:\n    import anabranch.crawler.report.logs"),
+        source("crawler/report/table.py", "import anabranch.crawler.fetch.dns"),
+    ]
+    assert folder_cycles(files) == [{"crawler/job", "crawler/report"}]
+
+
+def test_the_house_keeps_its_measures(rooms: list[Source]) -> None:
+    """Few files that are concepts, one meaning a class name, and objects that are complete when they are made."""
+    in_room, in_house = repeated_classes(rooms)
+    changed_elsewhere = [place for file in rooms for place in foreign_assignments(file)]
+    assert_none(in_room)
+    assert len(in_house) <= MOST_REPEATED_NAMES, in_house
+    assert len(changed_elsewhere) <= MOST_FOREIGN_ASSIGNMENTS, "\n".join(changed_elsewhere)
+    assert len(rooms) <= MOST_FILES
+    assert median_lines(rooms) >= LEAST_MEDIAN_LINES
+
+
+def test_what_changes_another_object_is_found() -> None:
+    """Any target but `self.x`, also in a tuple, and `setattr`."""
+    text = "def f(a, self):\n    a.x = self.y = 1\n    b, a.z = 1, 2\n    setattr(a, 'w', 3)"
+    assert len(foreign_assignments(source("dedup/a.py", text))) == 3
 
 
 def test_everything_is_within_its_budget(rooms: list[Source]) -> None:
@@ -413,9 +451,9 @@ def test_help_waits_for_no_heavy_library() -> None:
 
 def test_the_frontier_knows_its_hosts_in_their_adapters_only() -> None:
     """Who embeds it elsewhere, looks into a host's job or lists the adapters needs none of them installed."""
-    others = "import anabranch.frontier.embedding.job, anabranch.frontier.adapters, anabranch.crawler.jobs.embedded"
+    others = "import anabranch.frontier.hosts.embedding.job, anabranch.frontier.hosts, anabranch.crawler.job.inspection"
     assert modules_imported_by("-c", others) & HOSTS == set()
-    assert "scrapy" in modules_imported_by("-c", "import anabranch.frontier.adapters.scrapy")
+    assert "scrapy" in modules_imported_by("-c", "import anabranch.frontier.hosts.scrapy")
 
 
 def test_a_heavy_library_is_seen_when_it_is_imported() -> None:

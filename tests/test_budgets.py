@@ -158,8 +158,8 @@ def test_what_is_exempt_is_exempt_in_that_measure_alone() -> None:
 def test_an_exempt_class_is_named_in_full() -> None:
     """Another class of the same file, or a longer name, is not exempt."""
     methods = "".join(f"    def m{i}(self): pass\n" for i in range(26))
-    for name, count in (("Frontier", 0), ("Frontiers", 1)):
-        assert len(excesses(measure(source("frontier/core.py", f"class {name}:\n{methods}")))) == count
+    for name, count in (("SqlStore", 0), ("SqlStores", 1)):
+        assert len(excesses(measure(source("frontier/stores/sql/store.py", f"class {name}:\n{methods}")))) == count
 
 
 def test_only_the_rooms_are_measured(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_program_keeps_its_own_modules(tmp_path: Path) -> None:
     )
     for path in (None, "."):
         ended = run(tmp_path, code, path=path)
-        assert (ended.stdout, ended.stderr) == ("crawler frontier dedup anabranch.frontier.core\n", "")
+        assert (ended.stdout, ended.stderr) == ("crawler frontier dedup anabranch.frontier.frontier\n", "")
 
 
 def test_every_public_name_is_there_and_is_listed() -> None:

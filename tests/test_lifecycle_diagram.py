@@ -1,4 +1,4 @@
-"""docs/lifecycle.md is made from the table of a queue's life, and is up to date."""
+"""docs/explanation/lifecycle.md is made from the table of a queue's life, and is up to date."""
 
 from __future__ import annotations
 

@@ -9,17 +9,16 @@ import resource
 import signal
 import sys
 
-from anabranch.crawler.outcomes.deciding import decided
-from anabranch.crawler.outcomes.exhaustion import exhausted
+from anabranch.crawler.outcomes.errors import decided, exhausted
 
-#: Bytes of addresses that the libraries of a crawl take: with less they fail in ways that name nothing.
+#: Bytes of address space that the libraries of a crawl need: with less they fail with messages that name no cause.
 _LEAST_ADDRESSES = 256 << 20
 
 
 def main() -> None:
-    """The command `anabranch`. Interrupted before it has begun, it ends with 130 and has changed nothing.
+    """Run the command `anabranch`. If it is interrupted before it begins, it exits with 130 and has changed nothing.
 
-    SIGTERM interrupts as Ctrl-C does, whatever the command does then. Once the exit code is known, neither does.
+    SIGTERM interrupts as Ctrl-C does. Once the exit code is known, both are ignored.
     """
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -41,7 +40,7 @@ def main() -> None:
 
 
 def _require_addresses() -> None:
-    """Ends the process with 1 if it may not have the memory that is needed to load a command."""
+    """Exit with 1 if the limit of address space is too low to load a command."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
         sys.stderr.write(

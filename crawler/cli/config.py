@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.crawler.cli.app import flags_of
-from anabranch.crawler.cli.frontier import put
-from anabranch.crawler.cli.guarding import guarded
-from anabranch.crawler.cli.saying import say
-from anabranch.crawler.jobs.checking import check
-from anabranch.crawler.jobs.choosing import Wanted, choose
-from anabranch.crawler.orders.examining import examine
-from anabranch.crawler.orders.sources import read_layers, seeds_layer
-from anabranch.crawler.orders.writing import default_order, effective_order, order_schema
+from anabranch.crawler.cli.command import guarded, put
+from anabranch.crawler.cli.console import say
+from anabranch.crawler.job.checking import check
+from anabranch.crawler.job.choosing import CrawlRequest, choose
+from anabranch.crawler.order.loading import examine
+from anabranch.crawler.order.rendering import default_order, effective_order, order_schema
+from anabranch.crawler.order.sources import read_layers, seeds_layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError, storage_errors
-from anabranch.crawler.reporting.escaping import escaped
+from anabranch.crawler.report.table import escaped
 
 #: What a verb was given, by name; of `show`, `crawl` has those of `anabranch crawl`.
 Parameters = Mapping[str, Any]
@@ -28,7 +27,7 @@ class OrderFaults(OrderError):
 
 
 def run_config(verb: str, parameters: Parameters) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
     return guarded(lambda: _VERBS[verb](parameters))
 
 
@@ -49,7 +48,7 @@ def _show(parameters: Parameters) -> None:
     crawl: Parameters = parameters["crawl"]
     sources = tuple(crawl["sources"] or ())
     chosen = choose(
-        Wanted(
+        CrawlRequest(
             sources=sources,
             order_file=crawl["order_file"],
             job=crawl["job"],

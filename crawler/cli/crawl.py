@@ -15,42 +15,36 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from anabranch.crawler.cli.saying import consents
-from anabranch.crawler.cli.streams import keep_streams
-from anabranch.crawler.controller import CrawlController, Outside
-from anabranch.crawler.interpreter import tune_interpreter
-from anabranch.crawler.jobs.aside import MovedAside, move_aside, move_back
-from anabranch.crawler.jobs.checking import check_names
-from anabranch.crawler.jobs.choosing import Chosen, Named, Wanted, choose
-from anabranch.crawler.jobs.forgetting import forgets
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.joining import Judged, join, judged
-from anabranch.crawler.jobs.opening import is_over, open_job
-from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
-from anabranch.crawler.loops import loop_factory
-from anabranch.crawler.operating.signals import ignore_harmless
-from anabranch.crawler.orders.order import CrawlOrder
-from anabranch.crawler.outcomes.deciding import deciding
+from anabranch.crawler.cli.console import consents, keep_streams
+from anabranch.crawler.job.checking import check_names
+from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, SeedSources, choose, join, scope_effect
+from anabranch.crawler.job.folder import JobFolder, MovedAside, move_aside, move_back
+from anabranch.crawler.job.frontier import is_over, open_job
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
+from anabranch.crawler.job.state import has_queue_in_memory
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
-from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, UsageError, deciding
 from anabranch.crawler.processes.coordinator import Coordinator
 from anabranch.crawler.processes.folders import await_orphans, refuse_share, settle_processes, shares_of
 from anabranch.crawler.processes.nursery import Nursery
 from anabranch.crawler.processes.orders import refuse_another_round
 from anabranch.crawler.processes.reopening import opened_shares
 from anabranch.crawler.processes.share import live
-from anabranch.crawler.reporting.escaping import escaped
-from anabranch.crawler.reporting.logs import closing_logs, configure_logs
-from anabranch.crawler.reporting.progress import CrawlSnapshot, Display, DisplayConsole, Progress
-from anabranch.frontier.operating.timewords import counted
+from anabranch.crawler.report.logs import closing_logs, configure_logs
+from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, Progress
+from anabranch.crawler.report.table import escaped
+from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.signals import ignore_harmless
+from anabranch.crawler.runtime import loop_factory, tune_interpreter
+from anabranch.frontier.times import counted
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlCommand(Wanted):
-    """What stands on the command line."""
+class CrawlCommand(CrawlRequest):
+    """The parsed command line."""
 
     yes: bool
     verbosity: int
@@ -59,7 +53,7 @@ class CrawlCommand(Wanted):
 
 
 def run_crawl(command: CrawlCommand) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
     keep_streams()
     ignore_harmless()
     configure_logs(command.verbosity)
@@ -101,7 +95,7 @@ def _nursery(order: CrawlOrder) -> Iterator[Nursery | None]:
         yield nursery
 
 
-def _run_chosen(command: CrawlCommand, chosen: Chosen, nursery: Nursery | None) -> int:
+def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | None) -> int:
     order = chosen.order
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
@@ -145,13 +139,13 @@ def _run_job(
         return runner.run(_coordinate(order, job, seeds, outside, nursery))
 
 
-def _join(command: CrawlCommand, chosen: Chosen, seeds: Sequence[Seed]) -> Sequence[Seed]:
+def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
     """The seeds that the job gets. Asks before a scope ends queued URLs.
 
     Raises: UsageError if it is another crawl's job, or nobody said that the URLs are to end; as a crawl does.
     """
     joined = join(chosen, seeds)
-    if not joined.narrows or command.again or command.yes or forgets(chosen.directory / "state"):
+    if not joined.narrows or command.again or command.yes or has_queue_in_memory(chosen.directory / "state"):
         return joined.added  # another round has another queue, and one in memory is gone
     found = _judged(chosen, joined.added)
     if not found.ended:
@@ -166,7 +160,7 @@ def _join(command: CrawlCommand, chosen: Chosen, seeds: Sequence[Seed]) -> Seque
     return joined.added
 
 
-def _judged(chosen: Chosen, added: Sequence[Seed]) -> Judged:
+def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
     """What the scope would do to the job's queue, which is opened and closed for it. Raises: as a crawl does."""
     await_orphans(chosen.directory)
     with JobFolder.open(chosen.directory) as job, ExitStack() as opened, SeedBook(job.state / SEED_BOOK) as book:
@@ -174,7 +168,7 @@ def _judged(chosen: Chosen, added: Sequence[Seed]) -> Judged:
             frontiers = opened.enter_context(opened_shares(job.directory))
         else:
             frontiers = [opened.enter_context(open_job(job.state, chosen.order))]
-        found = judged(frontiers, chosen.order, [seed.url for seed in (*book, *added)])
+        found = scope_effect(frontiers, chosen.order, [seed.url for seed in (*book, *added)])
         if all(frontier.is_done for frontier in frontiers):
             job.mark_finished()
     return found
@@ -222,7 +216,7 @@ def _check_round(order: CrawlOrder) -> None:
         raise UsageError(f"--again: limits per host count the whole job, earlier rounds too; add {none}")
 
 
-def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
+def _seeds(chosen: ChosenJob) -> tuple[Seed, ...]:
     """The seeds among the sources; what is none is reported and skipped. Raises: UsageError, NoSeeds."""
     if not chosen.named:
         if chosen.has_seeds:
@@ -236,7 +230,7 @@ def _seeds(chosen: Chosen) -> tuple[Seed, ...]:
     return seeds
 
 
-def _read(named: Sequence[Named]) -> tuple[tuple[Seed, ...], list[str]]:
+def _read(named: Sequence[SeedSources]) -> tuple[tuple[Seed, ...], list[str]]:
     """The seeds, each URL once, where it was named first; and what is said of those that are none."""
     seeds: dict[str, Seed] = {}
     reports: list[str] = []
@@ -248,17 +242,17 @@ def _read(named: Sequence[Named]) -> tuple[tuple[Seed, ...], list[str]]:
     return tuple(seeds.values()), reports
 
 
-async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside) -> int:
+async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: RunHooks) -> int:
     return await CrawlController(order, job, seeds, outside).run()
 
 
 async def _coordinate(
-    order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside, nursery: Nursery
+    order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: RunHooks, nursery: Nursery
 ) -> int:
     return await Coordinator(order, job, seeds, outside, nursery).run()
 
 
-def _outside(order: CrawlOrder, verbosity: int) -> Outside:
+def _outside(order: CrawlOrder, verbosity: int) -> RunHooks:
     console = DisplayConsole(stderr=True)
     display = Display.NONE if verbosity < 0 else Display(order.report.progress)
 
@@ -270,7 +264,7 @@ def _outside(order: CrawlOrder, verbosity: int) -> Outside:
             console.show_cursor()
         os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
-    return Outside(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
+    return RunHooks(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,8 @@
-"""`anabranch dedup`: lines in, each new one out, once; from any error to one line and an exit code."""
+"""`anabranch dedup`: passes on each new line once. Every foreseeable error becomes one line and an exit code.
+
+The command line is checked, then the source of lines and the filter are opened, then lines flow from the one through the other.
+`anabranch.dedup` has the filters and the stream.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,136 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
-from anabranch.crawler.cli.dedup_command import DedupCommand, require_sense
-from anabranch.crawler.cli.dedup_source import Source, descriptor, lines_of
-from anabranch.crawler.cli.live_totals import live_totals
-from anabranch.crawler.cli.saying import say, with_flag
-from anabranch.crawler.cli.stopping import StopSignals
-from anabranch.crawler.orders.quantities import format_bytes
-from anabranch.crawler.outcomes.deciding import decided, deciding
-from anabranch.crawler.outcomes.errors import CrawlerError, DiskReadOnly, NotPermitted, UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
-from anabranch.dedup.capture.lines import captured_lines
-from anabranch.dedup.capture.statistics import CaptureStatistics
-from anabranch.dedup.capture.urls import urls_from_file, urls_from_interface
+from anabranch.crawler.cli.console import StopSignals, live_totals, say, with_flag
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.outcomes.errors import (
+    CrawlerError,
+    DiskReadOnly,
+    ExitCode,
+    NotPermitted,
+    UsageError,
+    decided,
+    deciding,
+)
+from anabranch.dedup.capture.frames import CaptureStatistics
+from anabranch.dedup.capture.urls import captured_lines, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
 from anabranch.dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
-from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, Totals, pieces
+from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, StreamTotals, pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupCommand:
+    """One field per option; None is what is not given."""
+
+    file: str | None = None
+    pcap: str | None = None
+    interface: str | None = None
+    state: Path | None = None
+    redis: tuple[str, ...] = ()
+    name: str | None = None
+    kind: str | None = None
+    expected: int | None = None
+    false_positive: float | None = None
+    signature: str | None = None
+    levels: tuple[int, ...] | None = None
+    features: str | None = None  #: names with commas between
+    site_bound: bool | None = None
+    drop_query: bool | None = None
+    check: bool = False
+    quiet: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """The filter outlives the run."""
+        return bool(self.state or self.redis)
+
+    @property
+    def names_what_to_check(self) -> bool:
+        """A filter that outlives runs, and no URLs."""
+        return self.is_lasting and not self.inputs
+
+    @property
+    def empty(self) -> list[str]:
+        """The names of what is given as an empty text; a path cannot be, since Path("") is the folder one is in."""
+        given = {
+            "FILE": self.file,
+            "--pcap": self.pcap,
+            "--interface": self.interface,
+            "--name": self.name,
+            "--filter": self.kind,
+            "--signature": self.signature,
+            "--features": self.features,
+            "--redis": "" if "" in self.redis else None,
+        }
+        return [name for name, value in given.items() if value == ""]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs that are given."""
+        given = {"FILE": self.file, "--pcap": self.pcap, "--interface": self.interface}
+        return [name for name, value in given.items() if value is not None]
+
+
+def require_sense(command: DedupCommand) -> None:
+    """Raises: UsageError for options that are empty, exclude or need each other."""
+    inputs = command.inputs
+    breaches = {
+        f"{' and '.join(command.empty)}: must not be empty": bool(command.empty),
+        f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
+        "--state and --redis exclude each other; the servers keep the filter": command.redis and command.state,
+        "--name names a filter on servers; give --redis URL too": command.name is not None and not command.redis,
+        "--check verifies a filter and reads no URLs; give --state DIR or --redis URL alone": (
+            command.check and not command.names_what_to_check
+        ),
+        f"--check: there is no folder {command.state}": command.check and command.state and not command.state.is_dir(),
+    }
+    for words, is_breached in breaches.items():
+        if is_breached:
+            raise UsageError(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A stream of lines."""
+
+    fd: int
+    name: str  #: for messages
+    ends_at_signal: bool = True  #: False: a signal ends what fills it, and it is read to its end
+    require_whole: Callable[[], None] = lambda: None  #: after its end: raises what made it end too early
+    counted: Callable[[], str] = lambda: ""  #: what it met beside the lines, in words
+    fault: Callable[[], str] = lambda: ""  #: after its end: why nothing can have come out of it, in words
+
+
+@contextmanager
+def lines_of(file: str | None) -> Iterator[Source]:
+    """The lines of the file, or of standard input if it is None or "-". Raises: UsageError, OSError."""
+    if file in (None, "-"):
+        fd = descriptor(sys.stdin, "input", "name a FILE")
+        if os.isatty(fd):
+            say("anabranch: reading URLs from the terminal; Ctrl-D ends them")
+        yield Source(fd=fd, name="standard input")
+    else:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield Source(fd=fd, name=file)
+        finally:
+            os.close(fd)
+
+
+def descriptor(stream: TextIO | None, name: str, advice: str) -> int:
+    """The number of a standard stream. Raises: UsageError if the stream is closed; its number may then belong to any file."""
+    if stream is None:
+        raise UsageError(f"standard {name} is closed; {advice}")
+    return stream.fileno()
+
 
 #: What was marked is made durable this often. It was written before, so what a power cut takes is only written again.
 SYNC_S = 10.0
@@ -78,7 +191,7 @@ _LIMITS = {
 
 
 def run_dedup(command: DedupCommand) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
     try:
         with deciding():
             require_sense(command)
@@ -183,7 +296,7 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
         is_over = True
 
     if command.interface is not None:
-        stop.at_first = end
+        stop.on_first(end)
         name, urls = command.interface, urls_from_interface(command.interface, stop=lambda: is_over, statistics=counts)
     else:
         name = command.pcap or ""
@@ -245,7 +358,7 @@ def _temporary_folder(stop: StopSignals) -> Iterator[Path]:
     def remove() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
-    stop.at_second = remove
+    stop.on_second(remove)
     try:
         yield folder
     finally:
@@ -260,7 +373,7 @@ def _warn(name: str) -> None:
     say(f"anabranch: {name}: a line is longer than {limit} and left out; the totals count all of them")
 
 
-def _totals_words(totals: Totals) -> str:
+def _totals_words(totals: StreamTotals) -> str:
     counts = {"new": totals.new, "seen": totals.seen, "empty": totals.empty}
     if totals.too_long:
         counts[f"longer than {format_bytes(MAX_LINE_BYTES)}"] = totals.too_long

@@ -1,59 +1,170 @@
-"""`anabranch frontier …` and `anabranch why`: what an operator asks of a job and orders it to do.
-
-A job that is running answers through its control socket. One that is stopped is opened, as a crawl opens it, and closed in
-order. That of a host program that runs is looked at by a snapshot. Any foreseeable error is one line and an exit code.
-"""
+"""Dumps and journals as files: written whole or not at all, read whatever they are."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from anabranch.crawler.cli.frontier_files import is_journal, load_file, write_dump
-from anabranch.crawler.cli.frontier_tables import explained, gate_line, listing, queue_line
-from anabranch.crawler.cli.guarding import guarded
-from anabranch.crawler.cli.saying import consents, say
-from anabranch.crawler.jobs.copying import refuse_unwritable, to_be_read
-from anabranch.crawler.jobs.embedded import Snapshot, opened_embedded
-from anabranch.crawler.jobs.job import JobFolder, is_embedded, is_job
-from anabranch.crawler.jobs.opening import has_begun, open_job, refuse_forgotten
-from anabranch.crawler.jobs.orderfile import order_file
-from anabranch.crawler.operating.arguments import Arguments, Facts
-from anabranch.crawler.operating.control import ask
-from anabranch.crawler.operating.judging import ABOUT_URLS, opened_judge
-from anabranch.crawler.operating.removing import noting
-from anabranch.crawler.operating.verbs import WHATEVER_KEY, answer
-from anabranch.crawler.orders.frontier import MEMORY
-from anabranch.crawler.orders.order import VERSION, CrawlOrder
-from anabranch.crawler.orders.sources import load_order
-from anabranch.crawler.outcomes.errors import UsageError, storage_error
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.cli.command import find_job, guarded, opened, put
+from anabranch.crawler.cli.console import consents, say
+from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
+from anabranch.crawler.job.folder import is_embedded
+from anabranch.crawler.job.inspection import Snapshot, open_embedded, readable_job, refuse_unwritable
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import VERSION
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
 from anabranch.crawler.processes.folders import shares_of, unfinish_job_of
 from anabranch.crawler.processes.stopped import opened_job
-from anabranch.crawler.reporting.escaping import escaped
-from anabranch.crawler.urls.canonicalization import Canonicalizer
-from anabranch.frontier.composition import has_store
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Head, QueueKey
-from anabranch.frontier.operating.load import LoadReport
-from anabranch.frontier.operating.timewords import clock_words, counted
+from anabranch.crawler.report.table import escaped
+from anabranch.crawler.run.control import ask
+from anabranch.crawler.run.crawl_verbs import removal_log
+from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
+from anabranch.crawler.run.verbs import WHATEVER_KEY, Arguments, Facts, answer
+from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.dedup.files.durable import UNFINISHED, descriptor, sync_file, sync_folder
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.inspect.dump import load_dump
+from anabranch.frontier.inspect.load import LoadReport
+from anabranch.frontier.inspect.recovery import RecoveryJournal, load_journal
+from anabranch.frontier.records import Head, QueueKey
+from anabranch.frontier.times import clock_words, counted
+
+_GZIP = b"\x1f\x8b"
+#: The beginning of a line of Heritrix's journal.
+_JOURNAL = re.compile(rb"(?:F[+sdefri]|T|E) ")
+#: So much of a file is looked at to tell what it is.
+_HEAD_BYTES = 4096
+_TORN = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def write_dump(lines: Iterable[str], file: Path | None) -> None:
+    """Write the lines to standard output, or to a file, compressed if its name ends in `.gz`.
+
+    The file appears when it is whole and on the disk; what was there before stays until then. A link is followed; a pipe or a
+    device is written to as it is. Raises: StorageError; BrokenPipeError.
+    """
+    if file is None:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        return
+    with _output_errors(file):
+        is_gzip = file.suffix == ".gz"
+        if file.exists() and not file.is_file():
+            with _writing(file, is_gzip=is_gzip) as out:
+                out.writelines(lines)
+            return
+        _replace(Path(os.path.realpath(file)), lines, is_gzip=is_gzip)
+
+
+def _replace(file: Path, lines: Iterable[str], *, is_gzip: bool) -> None:
+    unfinished = file.with_name(file.name + UNFINISHED)
+    try:
+        with _writing(unfinished, is_gzip=is_gzip) as out:
+            out.writelines(lines)
+        with descriptor(unfinished, os.O_RDWR) as fd:
+            sync_file(fd)
+        unfinished.replace(file)
+        sync_folder(file.parent)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _output_errors(file: Path) -> Iterator[None]:
+    """As `storage_errors`; that nobody reads a pipe any more stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise storage_error(error, file, "--output") from error
+
+
+def is_journal(file: Path) -> bool:
+    """It is Heritrix's recovery journal; False: it is a dump. Raises: UsageError for what is neither, and for no file."""
+    try:
+        with file.open("rb") as plain:
+            head = _plain(plain.read(_HEAD_BYTES)).lstrip()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"{file}: cannot be read: {words.lower()}") from error
+    if head.startswith(b"{"):
+        return False
+    if _JOURNAL.match(head):
+        return True
+    raise UsageError(f"{file}: neither a dump nor a Heritrix recovery journal; nothing was loaded")
+
+
+def load_file(frontier: Frontier, file: Path, key: KeyOf, *, failures: bool, disregarded: bool) -> LoadReport:
+    """Load a dump, which has its keys for dedup, or a journal, whose URLs are made canonical and get them (blocks).
+
+    Raises: UsageError, DumpDamaged, FormatMismatch, StorageError, StoreUnavailable.
+    """
+    if is_journal(file):
+        journal = RecoveryJournal([file], failures=failures, disregarded=disregarded, canonical=canonical, key=key)
+        with storage_errors(file, "FILE"):
+            return load_journal(journal, frontier.operations.loading)
+    if failures or disregarded:
+        raise UsageError("--failures and --disregarded are for Heritrix's journal; a dump says how each URL ended")
+    with storage_errors(file, "FILE"), _opened(file) as lines:
+        return load_dump(_up_to_the_tear(lines), frontier.operations.loading, name=file.name)
+
+
+def _plain(head: bytes) -> bytes:
+    """The beginning of a file, decompressed as far as it goes; empty if it cannot be."""
+    if not head.startswith(_GZIP):
+        return head
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
+    except zlib.error:
+        return b""
+
+
+@contextmanager
+def _writing(file: Path, *, is_gzip: bool) -> Iterator[IO[str]]:
+    with gzip.open(file, "wt", encoding="ascii") if is_gzip else file.open("w", encoding="ascii") as out:
+        yield out
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[IO[bytes]]:
+    with file.open("rb") as plain:
+        is_gzip = plain.read(len(_GZIP)) == _GZIP
+        plain.seek(0)
+        if is_gzip:
+            with gzip.open(plain) as inner:
+                yield inner  # type: ignore[misc]
+        else:
+            yield plain
+
+
+def _up_to_the_tear(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a file whose compressed stream may end too early; the reader notices that its end is missing."""
+    try:
+        yield from lines
+    except _TORN:
+        return
+
 
 #: Verbs that change nothing, so that a job which cannot be written will do.
 _READING = frozenset({"ls", "show", "why", "dump"})
-#: Where jobs that are called by name live.
-JOBS = Path("jobs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierCommand:
-    """What stands on the command line."""
+    """The parsed command line."""
 
     verb: str
     job: str  #: a folder, or a name below `jobs`
@@ -62,7 +173,7 @@ class FrontierCommand:
 
 
 def run_frontier(command: FrontierCommand) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
     return guarded(lambda: _run(command))
 
 
@@ -78,7 +189,7 @@ def _run(command: FrontierCommand) -> int | None:
     if not reads:
         refuse_unwritable(directory)
     # What is changed is never a copy.
-    to_be_opened = to_be_read(directory) if reads else nullcontext(directory)
+    to_be_opened = readable_job(directory) if reads else nullcontext(directory)
     if shares_of(directory):
         with to_be_opened as place, opened_job(place) as stopped:
             _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
@@ -99,7 +210,7 @@ def _run_embedded(command: FrontierCommand, directory: Path) -> int | None:
     reads = command.verb in _READING
     if not reads:
         refuse_unwritable(directory)
-    with opened_embedded(directory, reads=reads) as (frontier, order, snapshot):
+    with open_embedded(directory, reads=reads) as (frontier, order, snapshot):
         if snapshot is not None:
             say(_told(directory, snapshot))
         if prepared is not None:
@@ -119,38 +230,10 @@ def _told(directory: Path, snapshot: Snapshot) -> str:
 def _answered(command: FrontierCommand, directory: Path, frontier: Frontier, order: CrawlOrder) -> Facts:
     if command.verb not in ABOUT_URLS:
         return answer(frontier, command.verb, command.arguments)
-    with opened_judge(directory, order) as judge:
-        return judge.told(command.verb, answer(frontier, command.verb, judge.keyed(command.verb, command.arguments)))
-
-
-def find_job(typed: str) -> Path:
-    """The folder of a job, named as a folder or by its name. Raises: UsageError."""
-    for directory in (Path(typed), JOBS / typed):
-        if typed and is_job(directory):
-            return directory
-    raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
-
-
-@contextmanager
-def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
-    """The job's Frontier, and the job's order, by which it was opened; closed in order at the end.
-
-    A job that has nothing left stays a finished one.
-
-    Raises: UsageError if nothing was ever queued, StoreLost, QueueForgotten, JobInUse; as a crawl does.
-    """
-    with JobFolder.open(directory) as job:
-        kept = order_file(directory)
-        if kept is None:
-            raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
-        order = load_order(kept, {})
-        refuse_forgotten(job.state)
-        if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
-            raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
-        with open_job(job.state, order) as frontier:
-            yield frontier, order
-            if frontier.is_done:
-                job.mark_finished()
+    with open_explainer(directory, order) as explainer:
+        return explainer.explained(
+            command.verb, answer(frontier, command.verb, explainer.with_key(command.verb, command.arguments))
+        )
 
 
 # Verbs that take their time
@@ -173,7 +256,7 @@ def _prepared(command: FrontierCommand, job: Path | None) -> Callable[[Frontier,
 
 
 def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
-    lines = frontier.dump({"policy": order.frontier.policy, "program": f"anabranch {VERSION}"})
+    lines = frontier.operations.dump({"policy": order.frontier.policy, "program": f"anabranch {VERSION}"})
     if file is not None:
         write_dump(lines, Path(file))
         return
@@ -246,7 +329,9 @@ def _remove(
         raise UsageError("nothing was removed; add --yes to remove without being asked")
     removed = 0
     if found:
-        noted = nullcontext(_unnoted) if job is None else noting(job, frontier.now_s, extra_info=order.logs.extra_info)
+        noted = (
+            nullcontext(_unnoted) if job is None else removal_log(job, frontier.now_s, extra_info=order.logs.extra_info)
+        )
         with noted as note:
             removed = operations.remove(lambda url: bool(matches(url)), queue, note)
     put(f"removed {counted(removed, 'URL')}")
@@ -279,14 +364,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if value == math.inf else value
-
-
-def put(text: str) -> None:
-    """Lines on standard output, whatever it can write. Raises: BrokenPipeError, StorageError."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the command's own output
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise storage_error(error, Path("standard output")) from error

@@ -1,12 +1,13 @@
-"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture.
+"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture; or serves a web in a box.
 
-What can fail without the experiment is tried before it: minutes of measuring must not end at a misspelt path.
+Output files are tried before the experiment, so that minutes of measuring never end at a misspelt path.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -16,20 +17,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from anabranch.crawler.cli.lab_tables import PIPE_WIDTH, report_text
-from anabranch.crawler.cli.saying import say
+from anabranch.crawler.cli.command import guarded
+from anabranch.crawler.cli.console import StopSignals, say
+from anabranch.crawler.cli.tables import PIPE_WIDTH, report_text
 from anabranch.crawler.lab.experiments import run_experiment
 from anabranch.crawler.lab.plots import draw, require_plots
-from anabranch.crawler.lab.report import Report, Tell, csv_of
+from anabranch.crawler.lab.report import LabReport, OnProgress, csv_of
 from anabranch.crawler.lab.urls import require_readable
-from anabranch.crawler.outcomes.deciding import deciding
+from anabranch.crawler.lab.web.ledger import PolitenessLedger, PolitenessRule, ledger_table
+from anabranch.crawler.lab.web.miniweb import Served, serving
+from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
-from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, StorageError, UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, ExitCode, StorageError, UsageError, deciding
 
 #: Seconds between two lines of progress where no terminal shows it live.
 PLAIN_INTERVAL_S = 10.0
@@ -52,7 +56,7 @@ class _Terminated(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabCommand:
-    """What stands on the command line."""
+    """The parsed command line."""
 
     name: str  #: of the experiment
     flags: Mapping[str, object]  #: field of the experiment's options -> value, None if not given
@@ -77,7 +81,7 @@ def run_lab(command: LabCommand) -> int:
 def _run(command: LabCommand) -> int:
     _require_outputs(command)
     given = {key: value for key, value in command.flags.items() if value is not None}
-    with telling(command.name, Console(stderr=True)) as tell:
+    with progress_display(command.name, Console(stderr=True)) as tell:
         report = run_experiment(command.name, given, tell)
     codes = [_print(_json(report)) if command.json == STDOUT else show_report(report)]
     if (json_file := command.json) and json_file != STDOUT:
@@ -94,7 +98,7 @@ def _run(command: LabCommand) -> int:
 
 
 @contextmanager
-def telling(name: str, console: Console) -> Iterator[Tell]:
+def progress_display(name: str, console: Console) -> Iterator[OnProgress]:
     """How an experiment's progress is shown: live on a terminal, a line now and then elsewhere."""
     if not console.is_terminal:
         yield _plain_lines(name, console, time.monotonic)
@@ -111,7 +115,7 @@ def telling(name: str, console: Console) -> Iterator[Tell]:
         yield lambda done, total, what: progress.update(task, completed=done, total=total, description=what)
 
 
-def _plain_lines(name: str, console: Console, clock: Callable[[], float]) -> Tell:
+def _plain_lines(name: str, console: Console, clock: Callable[[], float]) -> OnProgress:
     """Says the first step, and later ones when `PLAIN_INTERVAL_S` have gone by since the last that was said.
 
     Where nobody can read them, nothing is said; the experiment goes on.
@@ -165,7 +169,7 @@ def _write(path: Path, write: Callable[[], object]) -> int:
     return 0
 
 
-def show_report(report: Report) -> int:
+def show_report(report: LabReport) -> int:
     """The tables on standard output, whatever it can write. If its reader has gone, the files are written all the same."""
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else PIPE_WIDTH
@@ -186,7 +190,7 @@ def _print(text: str) -> int:
     return 0
 
 
-def _json(report: Report) -> str:
+def _json(report: LabReport) -> str:
     """All that was measured, on one line."""
     return json.dumps(report.data) + "\n"
 
@@ -208,3 +212,76 @@ def _terminated_in_order() -> Iterator[None]:
 def _fail(error: Exception) -> int:
     say(f"anabranch: {error}")
     return failure_code(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebCommand:
+    """The parsed command line."""
+
+    flags: Mapping[str, Any]  #: field of `WebOptions` -> value, if given
+    replay: Path | None
+    port: int
+    order: Path | None  #: to be written
+    connections: int
+    min_delay_s: float
+
+
+def run_web(command: WebCommand) -> int:
+    """Run it; every foreseeable error is one line on standard error and its exit code. Ctrl-C is its usual end: 0."""
+    return guarded(lambda: _serve_web(command))
+
+
+def _serve_web(command: WebCommand) -> int:
+    if command.replay is not None and command.flags:
+        given = ", ".join(f"--{name.removesuffix('_s')}" for name in command.flags)
+        raise UsageError(f"{given}: the log decides with --replay; leave out the one or the other")
+    with StopSignals() as signals, serving(command.replay or WebOptions(**command.flags), port=command.port) as served:
+        if command.order is not None:
+            _write_order(command.order, served)
+        served.begin(PolitenessRule(slots=command.connections, min_delay_s=command.min_delay_s))
+        for line in _introduction(served, command):
+            print(line, flush=True)  # noqa: T201 - the command's own output
+        select.select([signals.wake, served.fileno()], [], [])
+        ledger = served.ledger()
+    return show_report(_report(ledger))
+
+
+def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
+    """What is served, and how crawlers are pointed at it."""
+    address = f"http://127.0.0.1:{served.port}"
+    seed, host = served.seeds[0], next((host for host in served.hosts if host not in served.addresses), None)
+    more = f" and {len(served.seeds) - 5:,} more" if len(served.seeds) > 5 else ""
+    yield f"{served.urls:,} URLs of {len(served.hosts):,} hosts at {address}; Ctrl-C ends it and shows what they have borne"
+    yield from served.notes
+    yield f"  seeds        {' '.join(served.seeds[:5])}{more}"
+    yield f"  any program  http_proxy={address} wget --recursive --span-hosts --delete-after {seed}"
+    if host is not None:
+        yield f"  curl         curl --resolve {host}:{served.port}:127.0.0.1 http://{host}:{served.port}/"
+    yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any -s fetch.proxy={address}"
+    if host is None:
+        yield "  by name      not at all: its hosts are addresses, which no crawl looks up"
+    elif command.order is not None:
+        yield f"  by name      anabranch crawl -c {command.order}"
+    else:
+        line = f'"{host}" = "{served.hosts[host]}"'
+        yield f"  by name      {line} below [dns.hosts], a line for each host (--order FILE writes them)"
+
+
+def _write_order(path: Path, served: Served) -> None:
+    """A crawl order that finds the hosts here, and leaves none out. Raises: UsageError."""
+    if served.addresses:
+        raise UsageError(
+            f"--order: {served.addresses[0]} is an address, which no crawl looks up; leave --order out and crawl by the proxy"
+        )
+    hosts = (f"{json.dumps(host)} = {json.dumps(address)}\n" for host, address in served.hosts.items())
+    seeds = f"[job]\nseeds = {json.dumps(served.seeds)}\n\n"
+    text = f'{seeds}[fetch]\nallow_private = true\n\n[scope]\nscope = "any"\n\n[dns.hosts]\n{"".join(hosts)}'
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}; name another file with --order") from error
+
+
+def _report(ledger: PolitenessLedger) -> LabReport:
+    closing = (f"Politeness {ledger.verdict()}.",) if ledger.hosts else ("Nobody came.",)
+    return LabReport(name="web", tables=(ledger_table(ledger),) if ledger.hosts else (), panels=(), closing=closing)

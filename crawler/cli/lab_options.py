@@ -1,43 +1,39 @@
-"""The verbs of `anabranch lab` and their options; what runs them is imported when they run.
+"""The commands of `anabranch lab` and their options. `compare` is `lab policies`, too.
 
-An option's parameter has the name of the field of the experiment's options; what is not given keeps the default there.
+An option's parameter has the name of a field of the experiment's options; an option that is not given keeps the default.
+What runs the commands (`lab.py`) is imported when they run, so that help is fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from anabranch.crawler.cli.dedup_options import parse_count, parse_levels
-from anabranch.crawler.cli.option_types import FilePath, Number, Numbers, Switch, Text, Whole
-from anabranch.crawler.orders.quantities import parse_duration
+from anabranch.crawler.cli.parameters import (
+    FilePath,
+    Number,
+    Numbers,
+    Switch,
+    Text,
+    Whole,
+    parse_count,
+    parse_levels,
+    parse_names,
+    parse_numbers,
+    parse_seconds,
+)
 
 lab = typer.Typer(
-    help="Run a published experiment, or one of your own: tables, a picture, a CSV file.",
+    help="Run a published experiment, or your own: tables, a picture, a CSV file.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _FILES = "Input and output"
-
-
-def parse_numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers above 0 as people write them: `1,2,4`. Raises: typer.BadParameter."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f"must be whole numbers above 0, like 1,2,4; not {text!r}")
-    return tuple(map(int, parts))
-
-
-def parse_seconds(text: str) -> float:
-    """A duration as people write it, in seconds: `0.4ms`. Raises: typer.BadParameter."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 Urls = Annotated[
@@ -48,7 +44,7 @@ Plot = Annotated[
     typer.Option(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).", rich_help_panel=_FILES),
 ]
 Csv = Annotated[FilePath, typer.Option(metavar="FILE", help="Write the tables' numbers.", rich_help_panel=_FILES)]
-Seed = Annotated[Whole, typer.Option(help="Other URLs for another number (default 1).", rich_help_panel=_FILES)]
+UrlsSeed = Annotated[Whole, typer.Option(help="Seed of the generated URLs (default 1).", rich_help_panel=_FILES)]
 
 
 @lab.command()
@@ -58,7 +54,7 @@ def smm(
         Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 75012).")
     ] = None,
     repeats: Annotated[
-        Number, typer.Option(metavar="SHARE", help="Of the input repeats earlier URLs (default 0.0).")
+        Number, typer.Option(metavar="SHARE", help="Share of the input that repeats earlier URLs (default 0.0).")
     ] = None,
     runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method (default 4).")] = None,
     probes: Annotated[
@@ -74,7 +70,7 @@ def smm(
         Switch, typer.Option("--quick", help="Leave out the table of 10 buckets, and Bloom URL by URL.")
     ] = None,
     urls: Urls = None,
-    seed: Seed = None,
+    seed: UrlsSeed = None,
     plot: Plot = None,
     csv: Csv = None,
 ) -> None:
@@ -82,7 +78,7 @@ def smm(
 
     Tables 1 to 3 of patent CN102693315 with 75,012 URLs.
     """
-    _run("smm", ctx.params)
+    _run_experiment("smm", ctx.params)
 
 
 @lab.command()
@@ -99,7 +95,7 @@ def fpr(
         Number, typer.Option(metavar="RATE", help="f_max; sets the sizes (default 0.001).")
     ] = None,
     urls: Urls = None,
-    seed: Seed = None,
+    seed: UrlsSeed = None,
     plot: Plot = None,
     csv: Csv = None,
 ) -> None:
@@ -107,7 +103,7 @@ def fpr(
 
     Figure 7 of the DSBF paper (2016).
     """
-    _run("fpr", ctx.params)
+    _run_experiment("fpr", ctx.params)
 
 
 @lab.command()
@@ -135,15 +131,15 @@ def redis(
     false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF (default 0.001).")] = None,
     server: Annotated[FilePath, typer.Option(metavar="PROGRAM", help="The redis-server to start.")] = None,
     urls: Urls = None,
-    seed: Seed = None,
+    seed: UrlsSeed = None,
     plot: Plot = None,
     csv: Csv = None,
 ) -> None:
-    """DSBF with leaves on Redis servers that it starts: URLs per second against threads.
+    """DSBF with leaves on Redis servers, started by the command: URLs per second against threads.
 
     Figure 9 of the DSBF paper (2016).
     """
-    _run("redis", ctx.params)
+    _run_experiment("redis", ctx.params)
 
 
 @lab.command()
@@ -160,7 +156,7 @@ def balance(
     ] = None,
     false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF (default 0.001).")] = None,
     urls: Urls = None,
-    seed: Seed = None,
+    seed: UrlsSeed = None,
     plot: Plot = None,
     csv: Csv = None,
 ) -> None:
@@ -168,13 +164,202 @@ def balance(
 
     Figures 10 and 11 of the DSBF paper (2016) with 1.5 million URLs of portals and small sites.
     """
-    _run("balance", ctx.params)
+    _run_experiment("balance", ctx.params)
 
 
-def _run(name: str, parameters: Mapping[str, object]) -> None:
+def _run_experiment(name: str, parameters: Mapping[str, object]) -> None:
     from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
 
     flags = dict(parameters)
     plot, csv = flags.pop("plot"), flags.pop("csv")
     assert isinstance(plot, Path | None) and isinstance(csv, Path | None)  # noqa: PT018
     raise typer.Exit(run_lab(LabCommand(name=name, flags=flags, plot=plot, csv=csv)))
+
+
+#: An option in its panel of the help.
+RUN: Callable[..., Any] = partial(typer.Option, rich_help_panel="Runs")
+WEB: Callable[..., Any] = partial(typer.Option, rich_help_panel="The web")
+FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and output")
+#: How a duration, a number of things and a list of names are read.
+TIME = {"metavar": "TIME", "parser": parse_seconds}
+COUNT = {"metavar": "N", "parser": parse_count}
+NAMES = {"metavar": "NAME,...", "parser": parse_names}
+
+Policies = Annotated[Numbers, RUN(help="Queue policies (default host,parallel:8,elf:997,bkdr:997).", **NAMES)]
+Workers = Annotated[Whole, RUN(help="Concurrent fetches (default 1000).")]
+Politeness = Annotated[
+    Text,
+    RUN(
+        metavar="polite|paper|off",
+        help="Delays per host, per queue as in the paper, or none (default polite).",
+    ),
+]
+Connections = Annotated[Whole, RUN(metavar="K", help="Connections per host, if polite (default 1).")]
+DelayFactor = Annotated[Number, RUN(help="Delay per second of fetching (default 5).")]
+WebSeed = Annotated[Whole, WEB(help="Seed of the made web (default 1).")]
+Replay = Annotated[FilePath, WEB(metavar="crawl.log", help="Use the web of this crawl.")]
+
+
+def min_delay_option(default: str) -> Any:
+    """Option `--min-delay`, which differs only by the default in its help."""
+    return RUN("--min-delay", help=f"Shortest delay (default {default}).", **TIME)
+
+
+def max_delay_option(default: str) -> Any:
+    """Option `--max-delay`, likewise."""
+    return RUN("--max-delay", help=f"Longest delay (default {default}).", **TIME)
+
+
+def pages_option(default: str) -> Any:
+    """Option `--pages`, likewise."""
+    return WEB(help=f"Total URLs (default {default}).", **COUNT)
+
+
+def hosts_option(default: str) -> Any:
+    """Option `--hosts`, likewise."""
+    return WEB(help=f"Total host names (default {default}).", **COUNT)
+
+
+def latency_option(default: str) -> Any:
+    """Option `--latency`, likewise."""
+    return WEB("--latency", help=f"Median to the first byte (default {default}).", **TIME)
+
+
+def compare(
+    ctx: typer.Context,
+    policies: Policies = None,
+    workers: Workers = None,
+    politeness: Politeness = None,
+    connections: Connections = None,
+    delay_factor: DelayFactor = None,
+    min_delay_s: Annotated[Number, min_delay_option("50ms")] = None,
+    max_delay_s: Annotated[Number, max_delay_option("500ms")] = None,
+    seconds: Annotated[Number, RUN(help="Longest duration of a run (default 60).", **TIME)] = None,
+    repeat: Annotated[Whole, RUN(help="Runs of each policy (default 1).")] = None,
+    kinds: Annotated[
+        Numbers,
+        WEB(
+            "--kind",
+            help="portals: five with sub-domains; subdomains: one with many (default portals).",
+            **NAMES,
+        ),
+    ] = None,
+    pages: Annotated[Whole, pages_option("20k")] = None,
+    hosts: Annotated[Whole, hosts_option("40")] = None,
+    latency_s: Annotated[Number, latency_option("100ms")] = None,
+    seed: WebSeed = None,
+    replay: Replay = None,
+    seeds: Annotated[
+        FilePath,
+        typer.Option(
+            metavar="FILE",
+            help="Crawl these sites over the network, politely (delays of 3s to 30s).",
+            rich_help_panel="A real crawl instead",
+        ),
+    ] = None,
+    plot: Plot = None,
+    csv: Csv = None,
+    json: Annotated[FilePath, FILE(metavar="FILE", help="Write all measurements; - is standard output.")] = None,
+) -> None:
+    """Compare queue policies by active workers: real crawls, one after the other, on the same web.
+
+    The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. docs/queue-policies.md has the results.
+    """
+    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+
+    flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
+    raise typer.Exit(run_lab(LabCommand(name="policies", flags=flags, plot=plot, csv=csv, json=json)))
+
+
+_LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")
+
+
+def simulate(
+    ctx: typer.Context,
+    policies: Policies = None,
+    workers: Workers = None,
+    politeness: Politeness = None,
+    connections: Connections = None,
+    delay_factor: DelayFactor = None,
+    min_delay_s: Annotated[Number, min_delay_option("3s")] = None,
+    max_delay_s: Annotated[Number, max_delay_option("30s")] = None,
+    scale: Annotated[Number, RUN(help="Divides the default times; 60 gives those of compare (default 1).")] = None,
+    page_cost_s: Annotated[
+        Number, RUN("--page-cost", help="Processor time of the crawler per page (default: none).", **TIME)
+    ] = None,
+    seconds: Annotated[
+        Number, RUN(help="Longest virtual time of a run (default: until it is drained).", **TIME)
+    ] = None,
+    repeat: Annotated[Whole, RUN(help="Runs of each policy, each on another web (default 1).")] = None,
+    kinds: Annotated[
+        Numbers, WEB("--kind", help="hosts, portals, subdomains, or several (default hosts).", **NAMES)
+    ] = None,
+    pages: Annotated[Whole, pages_option("1M")] = None,
+    hosts: Annotated[Whole, hosts_option("100k")] = None,
+    links: Annotated[Whole, WEB(help="Mean links of a page beyond its share of the tree (default 2).")] = None,
+    latency_s: Annotated[Number, latency_option("1s")] = None,
+    seed: WebSeed = None,
+    replay: Replay = None,
+    beside: Annotated[
+        FilePath,
+        _LIVE(
+            metavar="FILE", help="A result of `compare --json`: simulate the same, draw it dashed, show the deviation."
+        ),
+    ] = None,
+    plot: Plot = None,
+    csv: Csv = None,
+    json: Annotated[FilePath, FILE(metavar="FILE", help="Write all results; - is standard output.")] = None,
+) -> None:
+    """Compare queue policies on webs of any size: the real Frontier in virtual time, no sockets.
+
+    Nothing is fetched: a made web gives the duration of each fetch. docs/simulation.md describes the model.
+    """
+    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+
+    flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
+    raise typer.Exit(run_lab(LabCommand(name="simulate", flags=flags, plot=plot, csv=csv, json=json)))
+
+
+_LEDGER = "The ledger"
+
+
+def web(
+    ctx: typer.Context,
+    pages: Annotated[Whole, pages_option("20k")] = None,
+    kind: Annotated[Text, WEB(help="portals, subdomains or hosts (default portals).")] = None,
+    hosts: Annotated[Whole, hosts_option("40")] = None,
+    links: Annotated[Whole, WEB(help="Mean links of a page (default 10).")] = None,
+    latency_s: Annotated[Number, latency_option("100ms")] = None,
+    bandwidth: Annotated[Number, WEB(metavar="BYTES", help="A second, median (default 2000000).")] = None,
+    seed: WebSeed = None,
+    replay: Replay = None,
+    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 = any free one.", min=0, max=65535)] = 0,
+    order: Annotated[
+        FilePath, typer.Option(metavar="FILE.toml", help="Write a crawl order that finds these hosts.")
+    ] = None,
+    connections: Annotated[
+        int, typer.Option(help="Connections that a host allows.", min=1, max=1000, rich_help_panel=_LEDGER)
+    ] = 1,
+    min_delay_s: Annotated[
+        Number,
+        typer.Option(
+            "--min-delay",
+            help="Shortest delay of a connection after a request (default 0).",
+            rich_help_panel=_LEDGER,
+            **TIME,
+        ),
+    ] = None,
+) -> None:
+    """Serve a web in a box to any crawler until Ctrl-C; then show the requests that each host received."""
+    from anabranch.crawler.cli.lab import WebCommand, run_web  # noqa: PLC0415 - help must be fast
+
+    own = {"replay", "port", "order", "connections", "min_delay_s"}
+    command = WebCommand(
+        flags={key: value for key, value in ctx.params.items() if key not in own and value is not None},
+        replay=replay,
+        port=port,
+        order=order,
+        connections=connections,
+        min_delay_s=min_delay_s or 0.0,
+    )
+    raise typer.Exit(run_web(command))

@@ -1,7 +1,7 @@
-"""`anabranch pause|resume|stop|status|add`: what an operator wants of a crawl as a whole.
+"""`anabranch pause|resume|stop|status|add|report|index`: the commands on a crawl as a whole.
 
-A running crawl answers through its control socket. Of one that is not running only the status can be told, and seeds can be
-added: for both the job is opened, as a crawl opens it, and closed in order. Any foreseeable error is one line and an exit code.
+A running crawl answers through its control socket. If no crawl runs, status, add and report open the job as a crawl opens it
+and close it in order; pause, resume and stop have nothing to do. `index` reads the WARC files alone.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from anabranch.crawler.cli.frontier import find_job, opened, put
-from anabranch.crawler.cli.frontier_tables import totals_lines, trouble_line
-from anabranch.crawler.cli.guarding import guarded
-from anabranch.crawler.cli.saying import say
-from anabranch.crawler.jobs.copying import refuse_unwritable, to_be_read
-from anabranch.crawler.jobs.holding import until_free, who_holds
-from anabranch.crawler.jobs.job import refuse_embedded
-from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
-from anabranch.crawler.operating.arguments import Arguments, Facts
-from anabranch.crawler.operating.control import ask
-from anabranch.crawler.operating.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped
-from anabranch.crawler.operating.status import STOPPED, stopped_facts
-from anabranch.crawler.operating.verbs import JobRuns, answer
-from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
+from anabranch.crawler.archive.files import OPEN, WARC, open_files, reindex
+from anabranch.crawler.cli.command import JOBS, find_job, guarded, opened, put
+from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.tables import totals_lines, trouble_line
+from anabranch.crawler.job.folder import refuse_embedded, wait_until_free, who_holds
+from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
+from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError, storage_errors
 from anabranch.crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
 from anabranch.crawler.processes.stopped import opened_job
-from anabranch.crawler.reporting.escaping import escaped
-from anabranch.crawler.reporting.troubles import last_logged
+from anabranch.crawler.report.reports import report_kind
+from anabranch.crawler.report.table import escaped, report_of, text_lines
+from anabranch.crawler.report.troubles import last_logged
+from anabranch.crawler.run.control import ask
+from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped, report_of_stopped
+from anabranch.crawler.run.status import STOPPED, stopped_facts
+from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
-from anabranch.frontier.models import VerdictKind
+from anabranch.frontier.records import VerdictKind
 
 #: Between two looks of `--watch`.
 WATCH_S = 2.0
@@ -44,7 +44,7 @@ _QUESTION_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperateCommand:
-    """What stands on the command line."""
+    """The parsed command line."""
 
     verb: str
     job: str  #: a folder, or a name below `jobs`
@@ -55,7 +55,7 @@ class OperateCommand:
 
 
 def run_operate(command: OperateCommand) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code."""
+    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
     return guarded(lambda: _run(command))
 
 
@@ -70,7 +70,7 @@ def _run(command: OperateCommand) -> None:
     else:
         put(_steered(directory, command))
         if command.wait:
-            until_free(directory)
+            wait_until_free(directory)
 
 
 def _steered(directory: Path, command: OperateCommand) -> str:
@@ -110,14 +110,14 @@ def _left(directory: Path) -> Facts:
     now_s, job = time.time(), directory.resolve().name
     share = share_of(directory)
     if share is not None and who_holds(directory)[0]:
-        raise JobRuns(f"{directory}: is {share}, which is crawled; ask how the job is doing, {share.job}")
+        raise JobIsRunning(f"{directory}: is {share}, which is crawled; ask how the job is doing, {share.job}")
     _refuse_if_held(directory)
     whose = None if share is None else {"number": share.share, "of": share.shares, "job": str(share.job)}
     trouble = last_logged(directory, now_s)
     if shares_of(directory):
-        with to_be_read(directory) as place, opened_job(place) as shared:
+        with readable_job(directory) as place, opened_job(place) as shared:
             return stopped_facts(job, shared.answer("ls", {"limit": 0})["totals"], trouble, is_done=shared.is_done)
-    with to_be_read(directory) as place, opened(place) as (frontier, _):
+    with readable_job(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]
         return stopped_facts(job, totals, trouble, is_done=frontier.is_done, share=whose)
 
@@ -152,7 +152,7 @@ def _how_left(facts: Facts) -> str:
 
 
 def _add(directory: Path, command: OperateCommand) -> None:
-    seeds, bad = _seeds(command.arguments["sources"])
+    seeds, bad = _read_sources(command.arguments["sources"])
     state = directory / "state"
     answers: list[Facts] = []
     is_running = False
@@ -186,7 +186,7 @@ def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 
 
-def _seeds(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
+def _read_sources(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
     """The seeds that the sources name; what is none is said, and counted. Raises: NoSeeds if there is no seed."""
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
@@ -218,3 +218,85 @@ def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
         yield escaped(f"{seed['verdict']:<8} {seed['url']}{reason}")
     if not is_running:
         yield "no crawl of this job is running; `anabranch crawl` goes on with it"
+
+
+def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
+    """Print it; every foreseeable error is one line on standard error and its exit code."""
+
+    def tell() -> None:
+        report_kind(name)  # before the job is opened
+        _print(_facts(find_job(job), {"name": name, "limit": limit}), as_json=as_json)
+
+    return guarded(tell)
+
+
+def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of the running crawl, or of the job as it was left."""
+    refuse_embedded(directory)
+    answer = ask(directory / "state", "report", arguments)
+    if answer is not None:
+        return answer
+    if shares_of(directory):
+        with readable_job(directory) as place, opened_job(place) as job:
+            return job.report(arguments)
+    with (
+        readable_job(directory) as place,
+        opened(place) as (frontier, order),
+        SeedBook(place / "state" / SEED_BOOK) as seeds,
+    ):
+        rules = order.urls.canonicalization
+        return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
+
+
+def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        put(json.dumps(facts, indent=2))
+        return
+    more = "… and more; --limit shows them, reports/ holds all at the end\n" if facts.get("more") else ""
+    put("".join([*text_lines(report_of(dict(facts))), more]).removesuffix("\n"))
+
+
+def run_index(job: str) -> int:
+    """Index the files and say so; 1 if one is damaged. Every foreseeable error is one line and its exit code."""
+    return guarded(lambda: _index(job))
+
+
+def _index(job: str) -> int:
+    is_damaged = False
+    folder = _folder(job)
+    with storage_errors(folder, "JOB"):
+        indexed = 0
+        for done in reindex(folder):
+            indexed += 1
+            put(f"{done.path.name}: {done.answers} answers")
+            if done.damaged_from is not None:
+                is_damaged = True
+                say(f"anabranch: {done.path}: no whole record from byte {done.damaged_from} on; restore it from a copy")
+        for path in open_files(folder):
+            put(f"{path.name}: still open; the crawl indexes it when it is finished")
+    if not indexed:
+        put(f"{folder}: no finished WARC file")
+    return int(is_damaged)
+
+
+def _folder(typed: str) -> Path:
+    """Where the files are: in the folder that is named, in its `warc`, or in that of the job of this name.
+
+    Raises: UsageError.
+    """
+    named = Path(typed)
+    with storage_errors(named, "JOB"):
+        if (named / "warc").is_dir():
+            return named / "warc"
+        if any(named.glob(f"*{WARC}")) or any(named.glob(f"*{WARC}{OPEN}")):
+            return named
+        try:
+            job = find_job(typed)
+        except UsageError as error:
+            if named.is_dir():
+                return named
+            raise UsageError(
+                f"{typed!r}: is not a folder, and there is no such job; "
+                f"name a job's folder, its name below {JOBS}/, or a folder of WARC files"
+            ) from error
+        return job / "warc" if (job / "warc").is_dir() else job

@@ -1,5 +1,6 @@
-"""The lab: the published experiments, and comparisons of one's own, each by one command.
+"""The lab: published experiments and your own comparisons, one command each.
 
-An experiment (in `filters/`; `experiments.py` has all by name) measures and answers with a `Report` (`report.py`): tables,
-panels of curves, and what they say. `urls.py` gives the URLs, `plots.py` draws the panels, `crawler/cli/lab.py` shows it all.
+`experiments.py` has all experiments by name. An experiment (in `filters/`, `policies/` or `simulation/`) measures and returns a
+`LabReport` (`report.py`): tables, panels of curves, closing sentences. `urls.py` generates URLs, `miniweb.py` serves a web in a
+box (`web/`), `plots.py` draws the panels, `crawler/cli/lab.py` shows everything.
 """

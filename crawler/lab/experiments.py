@@ -1,27 +1,29 @@
-"""The experiments by name; each is imported when it is run, and its foreseeable errors become the crawler's."""
+"""The experiments by name. Each is imported when it runs; its foreseeable errors become the crawler's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
-from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.report import LabReport, OnProgress
 from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
 from anabranch.dedup.errors import BadParameters, DedupError
 
-#: What an experiment may be told: the fields of its options; what is missing has the default.
+#: Fields of an experiment's options -> values; a missing field has its default.
 Flags: TypeAlias = Mapping[str, Any]
 
-#: What a filter calls a parameter that an experiment passes on, with which its messages begin -> its option.
+#: The name of a filter's parameter, with which the filter's messages begin -> the option that sets it.
 _FLAGS = {"false_positive": "--false-positive", "levels": "--levels", "signature": "--signature"}
 
 _ADVICE = "see to the disk, or name another folder in TMPDIR"
 
 
-def run_experiment(name: str, flags: Flags, tell: Tell) -> Report:
+def run_experiment(name: str, flags: Flags, on_progress: OnProgress) -> LabReport:
     """Run it. Raises: CrawlerError of the fitting kind; its message is one line."""
     try:
-        return EXPERIMENTS[name](flags, tell)
+        return EXPERIMENTS[name](flags, on_progress)
     except (DedupError, OSError) as error:
         raise _translated(error, name) from error
     except ModuleNotFoundError as error:
@@ -43,50 +45,20 @@ def _translated(error: DedupError | OSError, name: str) -> CrawlerError:
             return CrawlerError(str(error))
 
 
-def _smm(flags: Flags, tell: Tell) -> Report:
-    from anabranch.crawler.lab.filters import smm  # noqa: PLC0415
-
-    return smm.run(smm.SmmOptions(**flags), tell)
-
-
-def _fpr(flags: Flags, tell: Tell) -> Report:
-    from anabranch.crawler.lab.filters import fpr  # noqa: PLC0415
-
-    return fpr.run(fpr.FprOptions(**flags), tell)
-
-
-def _redis(flags: Flags, tell: Tell) -> Report:
-    from anabranch.crawler.lab.filters import redis  # noqa: PLC0415
-
-    return redis.run(redis.RedisOptions(**flags), tell)
-
-
-def _balance(flags: Flags, tell: Tell) -> Report:
-    from anabranch.crawler.lab.filters import balance  # noqa: PLC0415
-
-    return balance.run(balance.BalanceOptions(**flags), tell)
-
-
-def _policies(flags: Flags, tell: Tell) -> Report:
-    from anabranch.crawler.lab.policies import compare  # noqa: PLC0415
-    from anabranch.crawler.lab.policies.options import PolicyOptions  # noqa: PLC0415
-
-    return compare.run(PolicyOptions(**flags), tell)
-
-
-def _simulate(flags: Flags, tell: Tell) -> Report:
-    from anabranch.crawler.lab.simulation import simulate  # noqa: PLC0415
-    from anabranch.crawler.lab.simulation.options import SimulationOptions  # noqa: PLC0415
-
-    return simulate.run(SimulationOptions(**flags), tell)
+def _imported(runner: str, options: str, flags: Flags, on_progress: OnProgress) -> LabReport:
+    """Import an experiment, and run it: `runner` is the module with `run`, `options` the module and class of its options."""
+    module, _, name = options.partition(":")
+    asked = getattr(import_module(f"anabranch.crawler.lab.{module}"), name)(**flags)
+    report: LabReport = import_module(f"anabranch.crawler.lab.{runner}").run(asked, on_progress)
+    return report
 
 
 #: In the order of the help.
-EXPERIMENTS: dict[str, Callable[[Flags, Tell], Report]] = {
-    "smm": _smm,
-    "fpr": _fpr,
-    "redis": _redis,
-    "balance": _balance,
-    "policies": _policies,
-    "simulate": _simulate,
+EXPERIMENTS: dict[str, Callable[[Flags, OnProgress], LabReport]] = {
+    "smm": partial(_imported, "filters.smm", "filters.smm:SmmOptions"),
+    "fpr": partial(_imported, "filters.fpr", "filters.fpr:FprOptions"),
+    "redis": partial(_imported, "filters.redis", "filters.redis:RedisOptions"),
+    "balance": partial(_imported, "filters.balance", "filters.balance:BalanceOptions"),
+    "policies": partial(_imported, "policies.compare", "policies.options:PolicyOptions"),
+    "simulate": partial(_imported, "simulation.simulate", "simulation.simulate:SimulationOptions"),
 }

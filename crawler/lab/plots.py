@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.crawler.lab.report import Curve, Panel, Report, shown
+from anabranch.crawler.lab.report import Curve, LabReport, Panel, shown
 from anabranch.crawler.outcomes.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def require_plots(path: Path) -> None:
         raise UsageError(f"plots need matplotlib: pip --python {sys.executable} install matplotlib") from error
 
 
-def draw(report: Report, path: Path) -> None:
+def draw(report: LabReport, path: Path) -> None:
     """Write the report's panels as one picture of the kind that the suffix says. Raises: OSError."""
     figure_of(report).savefig(path, dpi=DPI, format=path.suffix.lower().removeprefix("."))
 
 
-def figure_of(report: Report) -> Figure:
+def figure_of(report: LabReport) -> Figure:
     """All panels, two beside each other, an odd last one as wide as both; the legends below, where they cover nothing."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and slow to load
 

@@ -1,4 +1,4 @@
-"""What an experiment answers with: tables, panels of curves, and the closing words. Data alone; others print and draw it."""
+"""The result of an experiment: tables, panels of curves, and closing sentences. Data only; the command prints and draws it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TypeAlias
 #: None is shown as an empty cell; what a source lost is the text `NOT_RECOVERABLE`.
 Cell: TypeAlias = str | int | float | None
 
-#: Stands in a "published" column where the figure was an image or is lost.
+#: In a "published" column: the figure was an image or is lost.
 NOT_RECOVERABLE = "not recoverable"
 
-#: Told of an experiment's progress: steps done, steps in all, what is being done now.
-Tell: TypeAlias = Callable[[int, int, str], None]
+#: Called with the progress of an experiment: steps done, total steps, the present step in words.
+OnProgress: TypeAlias = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LabReport:
     """One run of an experiment."""
 
     name: str  #: the command's verb, as in `anabranch lab NAME`

@@ -1,4 +1,4 @@
-"""How a run ends: why, with which exit code, and which of several errors is told. Pure."""
+"""Why a run ended, its exit code, and which of several errors is reported. Pure; the exit codes are in `errors`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 
-from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.outcomes.exits import ExitCode
-from anabranch.crawler.reporting.reports import SeedFact
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
 from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -19,10 +17,10 @@ from anabranch.frontier.errors import (
     UnknownQueue,
 )
 
-#: What may end a run without being a defect of ours.
+#: Errors that may end a run without being a defect of ours.
 FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
 
-#: What a foreseeable error of the Frontier means for the caller; the first that fits counts. Others are defects.
+#: Exit codes of the Frontier's foreseeable errors; the first match counts. Other errors are defects.
 FRONTIER_EXITS: Mapping[type[FrontierError], ExitCode] = MappingProxyType(
     {
         StoreFull: ExitCode.DISK_FULL,
@@ -36,7 +34,7 @@ FRONTIER_EXITS: Mapping[type[FrontierError], ExitCode] = MappingProxyType(
 
 
 class WhyEnded(Enum):
-    """Why a run ended; the value is said in the reports."""
+    """Why a run ended; reports show the value."""
 
     FINISHED = "finished: nothing is queued"
     RETIRED = "all that is left stands in retired queues; raise total_budget, and the same command goes on"
@@ -48,15 +46,15 @@ class WhyEnded(Enum):
     OPERATOR_NOW = "stopped at once by the operator; what was being fetched is queued again, the same command goes on"
 
 
-def told(ending: WhyEnded, *, lasts: bool) -> str:
-    """Why a run ended, in words. A queue that does not last beyond the run leaves nothing to go on with. Pure."""
+def ending_text(ending: WhyEnded, *, lasts: bool) -> str:
+    """The text for the end of a run. A job whose queue does not last cannot be continued, so nothing is promised. Pure."""
     if lasts or ending is WhyEnded.FINISHED:
         return ending.value
     why = ending.value.partition(";")[0].partition(",")[0]
     return f"{why}; its queue was in memory, so the job cannot go on"
 
 
-#: Somebody wanted the run to end, whatever is left: the exit code says so.
+#: Exit codes of runs that were asked to end, whatever is left.
 ASKED_FOR: Mapping[WhyEnded, ExitCode] = MappingProxyType(
     {
         WhyEnded.SIGNAL: ExitCode.DRAINED,
@@ -66,18 +64,17 @@ ASKED_FOR: Mapping[WhyEnded, ExitCode] = MappingProxyType(
 )
 
 
-def exit_code(ending: WhyEnded, seeds: Sequence[SeedFact]) -> ExitCode:
-    """The exit code of a run that ended in order. Pure."""
+def exit_code(ending: WhyEnded, seed_statuses: Sequence[int]) -> ExitCode:
+    """The exit code of a run that ended in order; a seed that was not tried has the status 0. Pure."""
     if ending in ASKED_FOR:
         return ASKED_FOR[ending]
-    tried = [seed for seed in seeds if seed.status]
-    if seeds and len(tried) == len(seeds) and not any(seed.is_answered for seed in tried):
+    if seed_statuses and all(seed_statuses) and max(seed_statuses) < 0:
         return ExitCode.NO_SEED_ANSWERED
     return ExitCode.DONE
 
 
 def failure_code(error: Exception) -> ExitCode:
-    """What an error means for the caller; whatever is not in the tables is told as a store's or a file's. Pure."""
+    """The exit code of an error; one that is in no table counts as that of a store or file. Pure."""
     if isinstance(error, CrawlerError):
         return error.exit_code
     return next(

@@ -1,20 +1,37 @@
-"""What ends a crawl or keeps it from starting; the docstring of a class is its meaning.
+"""Exit codes of commands, the errors for the operator that lead to them, and other ends of a process: exhaustion and signals.
 
-Each message is one line for the operator: the thing, what is wrong with it, what to do. What a site does wrong is no error of
-this kind (see `failures.py`). An `OSError` of a file becomes one of these by the table `STORAGE_ERRORS`.
+The message of an error is one line: the thing, what is wrong with it, what to do. What a site does wrong is no error of this
+kind (`failures`); why a run ended in order is in `endings`. An `OSError` of a file becomes an error of this module by the table
+`STORAGE_ERRORS`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
 
-from anabranch.crawler.outcomes.exits import ExitCode
+
+class ExitCode(IntEnum):
+    """How a command ended. The numbers are promised: they never change their meaning."""
+
+    DONE = 0  #: all is done, or a limit that the operator set was reached
+    STORE_OR_JOB_IN_USE = 1  #: a store or file failed, or another process holds the job
+    USAGE = 2  #: the command line makes no sense
+    DISK_FULL = 3  #: nothing more can be written; the job can be resumed
+    BAD_ORDER = 4  #: the crawl order is wrong, or the folder has another format
+    #: No seed got an HTTP answer, or nothing named is a seed; `add`, `frontier load`: something was left out, not all.
+    NO_SEED_ANSWERED = 5
+    DRAINED = 11  #: stopped by the first signal or by `stop`; the job can be resumed
+    FORCED = 13  #: stopped at once, by the second signal or `stop --now`; the job can be resumed
+    INTERRUPTED = 130  #: Ctrl-C where there is nothing to resume; a shell reports a program that SIGINT ended like this
+    READER_GONE = 141  #: the reader of the output is gone; a shell reports a program that SIGPIPE ended like this
 
 
 class CrawlerError(Exception):
@@ -36,37 +53,37 @@ class OrderError(CrawlerError):
 
 
 class BadArgument(OrderError):
-    """The same of what stands on the command line."""
+    """The same for a value that the command line gives."""
 
     exit_code = ExitCode.USAGE
 
 
 class NoSeeds(CrawlerError):
-    """Nothing that was named is a seed."""
+    """None of the named texts is a seed."""
 
     exit_code: ExitCode = ExitCode.NO_SEED_ANSWERED
 
 
 class StoreLost(CrawlerError):
-    """The job has seeds but its store is gone: going on would silently crawl nothing."""
+    """The job has seeds but its store is gone: continuing would silently crawl nothing."""
 
     exit_code = ExitCode.BAD_ORDER
 
 
-class QueueForgotten(StoreLost):
-    """The job's queue was in memory, and ended with its process: there is nothing to go on with."""
+class QueueLost(StoreLost):
+    """The job's queue was in memory and ended with its process: it cannot be continued."""
 
     exit_code = ExitCode.STORE_OR_JOB_IN_USE
 
 
 class NotAJobFolder(CrawlerError):
-    """The folder holds other things than a job; nothing in it was touched."""
+    """The folder has other contents than a job; nothing in it was changed."""
 
     exit_code = ExitCode.BAD_ORDER
 
 
 class HostsJob(CrawlerError):
-    """The job is that of a program that embeds the Frontier: it can be looked at, and no crawl goes on with it."""
+    """The job belongs to a program that embeds the Frontier: it can be inspected, but no crawl continues it."""
 
     exit_code = ExitCode.USAGE
 
@@ -84,24 +101,24 @@ class ForeignJobFormat(CrawlerError):
 
 
 class JobUnfinished(UsageError):
-    """An unfinished job is to be thrown away, and nobody said that this is meant."""
+    """An unfinished job would be thrown away without the operator's consent."""
 
 
 class JobInUse(CrawlerError):
-    """Another process works on the job."""
+    """Another process holds the job."""
 
     def __init__(
         self, directory: Path, pid: int | None, advice: str = "wait until it ends, or choose another --job"
     ) -> None:
         holder = "another process" if pid is None else f"process {pid}"
         super().__init__(f"{directory}: in use by {holder}; {advice}")
-        self.pid = pid  #: who holds it; None if it had no time yet to say so
+        self.pid = pid  #: the process that holds it; None if it is not known yet
 
 
 class StorageError(CrawlerError):
     """A file cannot be read or written; what was acknowledged before is safe."""
 
-    #: What to do; `{other}` is what else could be named on the command line.
+    #: What to do; `{other}` is the option or argument that could name another path.
     advice: ClassVar[str] = "see to the disk, then run the same command again"
 
 
@@ -113,13 +130,13 @@ class DiskFull(StorageError):
 
 
 class DiskReadOnly(DiskFull):
-    """The disk takes nothing at all: it is mounted read-only."""
+    """The disk is mounted read-only."""
 
     advice = "mount it writable or choose another {other}"
 
 
 class NotPermitted(DiskFull):
-    """The disk takes nothing from this user."""
+    """The user may not write there."""
 
     advice = "change the permissions or choose another {other}"
 
@@ -164,10 +181,10 @@ class JournalFull(JournalFailed, DiskFull):
     """The journal failed because the disk takes no more."""
 
 
-#: What the system says when no more files and sockets may be opened: by the process, by all of them.
+#: Errors when no more files and sockets may be opened: by the process, by the whole system.
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: What an `OSError` of a file means; all others are a plain `StorageError`.
+#: The error for an `OSError` of a file; all others are a plain `StorageError`.
 STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
     {
         errno.ENOSPC: DiskFull,
@@ -187,7 +204,7 @@ STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
 
 
 def storage_error(error: OSError, path: Path, other: str = "--job") -> StorageError:
-    """The error that tells the operator what happened to `path`; to be raised `from` the `OSError`.
+    """The operator's error for an `OSError` of `path`; raise it `from` that.
 
     `other` is the option or argument that says where `path` is.
     """
@@ -214,3 +231,72 @@ def storage_errors(path: Path, other: str = "--job") -> Iterator[None]:
 
 def _words(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
+
+
+#: Error of the system for an exhausted resource -> what to do.
+_ADVICE = {
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n) and run the same command again",
+    errno.ENFILE: "the system has too many open files; end what needs them and run the same command again",
+    errno.ENOMEM: "not enough memory; raise the limit (ulimit -v), or free some, and run the same command again",
+    errno.EAGAIN: "no thread can be started; raise the limit of memory (ulimit -v) or of threads (ulimit -u) and run "
+    "the same command again",
+}
+#: Messages of the loader for a library without enough memory.
+_NO_ROOM = ("failed to map segment", "Cannot allocate memory")
+#: Python's message for a thread without enough memory.
+_NO_THREAD = "can't start new thread"
+
+
+def exhausted(error: BaseException | None) -> str | None:
+    """The message for an exhausted resource; None for another error. The causes of the error are searched, too.
+
+    Imports nothing, since an import might fail in the same way.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if (number := _number(error)) in _ADVICE:
+            return _ADVICE[number]
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the process has no memory for an object or a thread, so that anything else would fail, too."""
+    return _number(error) in {errno.ENOMEM, errno.EAGAIN} and not isinstance(error, OSError)
+
+
+def _number(error: BaseException) -> int:
+    if isinstance(error, MemoryError) or (
+        isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM)
+    ):
+        return errno.ENOMEM
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return errno.EAGAIN
+    number = getattr(error, "errno", None)
+    return number if isinstance(number, int) and number != errno.EAGAIN else 0
+
+
+#: Signals that end a process.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def decided() -> None:
+    """The exit code is known: from now on ignore signals that would change it.
+
+    Does nothing outside the main thread, which receives no signals.
+    """
+    with suppress(ValueError):
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def deciding() -> Iterator[None]:
+    """The block decides the exit code, whether it returns or fails; see `decided`."""
+    try:
+        yield
+    finally:
+        decided()

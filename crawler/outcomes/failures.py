@@ -1,4 +1,4 @@
-"""What can go wrong between us and a site: how often and when a URL is tried again, and what it tells of the host.
+"""What can go wrong between us and a site: how often and when a URL is tried again, and what it says about the host.
 
 A `FetchError` is the site's or the network's fault. It never ends a crawl: the worker turns it into a status and asks
 `retry_after` for the URL and `TROUBLES` or `told_by` for the host, whose gate the Frontier closes for as long as its backoff
@@ -12,20 +12,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.crawler.outcomes.status import FetchStatus
-from anabranch.frontier import hosttroubles
-from anabranch.frontier.hosttroubles import HOST_BUSY
-from anabranch.frontier.models import HostTrouble
+from anabranch.frontier import completion
+from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier.records import HostTrouble
 
 if TYPE_CHECKING:
     from typing import Self
 
 
 class FetchError(Exception):
-    """No answer could be had from the site. The message is one line; subclasses say which kind."""
+    """The site gave no answer. The message is one line; subclasses are the kinds."""
 
     status: ClassVar[FetchStatus]  #: what `crawl.log` shows
 
-    annotation: str = ""  #: what `crawl.log` says beside it
+    annotation: str = ""  #: a further note in `crawl.log`
     start_s: float = 0.0  #: epoch seconds, when the fetch began; 0 outside a fetch
     end_s: float = 0.0  #: epoch seconds, when it was given up; 0 outside a fetch
 
@@ -54,13 +54,13 @@ class ConnectFailed(FetchError):
 
 
 class CertificateRefused(FetchError):
-    """The host's certificate is not valid: it will not be in a minute, and it says nothing of how the host is."""
+    """The host's certificate is not valid: it will not be in a minute, and this says nothing about the host's state."""
 
     status = FetchStatus.CONNECT_FAILED
 
 
 class ProxyFailed(FetchError):
-    """The proxy cannot be reached, or does not connect: nothing is known of the host."""
+    """The proxy cannot be reached, or does not connect: nothing is known about the host."""
 
     status = FetchStatus.CONNECT_FAILED
 
@@ -118,7 +118,7 @@ class Unfetchable(FetchError):
 
 
 class RobotsUnavailable(FetchError):
-    """robots.txt cannot be had (5xx, endless redirects), so nothing of the host may be fetched."""
+    """robots.txt is unavailable (5xx, endless redirects), so nothing of the host may be fetched."""
 
     status = FetchStatus.ROBOTS_FAILED
 
@@ -126,7 +126,7 @@ class RobotsUnavailable(FetchError):
 #: How often a URL is tried when its host says that it is busy; then the answer stands as it is.
 HOST_BUSY_TRIES = 5
 
-#: What a fetch that failed tells of its host. Other kinds tell nothing of it: they are of our name servers, or of the URL.
+#: The host trouble of a failed fetch. Other kinds say nothing about the host: they concern our name servers, or the URL.
 TROUBLES: Mapping[type[FetchError], HostTrouble] = MappingProxyType(
     dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
 )
@@ -165,4 +165,4 @@ def retry_after(failure: FetchError | int, attempts: int) -> float | None:
 
 def told_by(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
     """As `frontier.hosttroubles.told_by`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
-    return hosttroubles.told_by(status, headers.get("Retry-After", ""), now_s)
+    return completion.told_by(status, headers.get("Retry-After", ""), now_s)

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.crawler.children import child_command
 from anabranch.crawler.processes.channel import Channel, Handle, Message
 from anabranch.crawler.processes.nursery import Nursery
 from anabranch.crawler.processes.share import ENDED, FAILED, START
+from anabranch.crawler.runtime import child_command
 
 _PROGRAM = "from anabranch.crawler.processes.share import main; main()"
 

@@ -10,17 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from anabranch.crawler.controller import Outside
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.orderfile import order_file
-from anabranch.crawler.jobs.seeding import keys_of
-from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook, require_seeds
-from anabranch.crawler.operating.arguments import Arguments, Facts
-from anabranch.crawler.operating.signals import heeded
-from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.seeding import keys_of
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, require_seeds
+from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
-from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.crawler.processes.channel import Message
 from anabranch.crawler.processes.ending import Ending
 from anabranch.crawler.processes.folders import shares_of
@@ -35,19 +31,23 @@ from anabranch.crawler.processes.status import JobStatus
 from anabranch.crawler.processes.telling import JobTelling
 from anabranch.crawler.processes.verbs import JobVerbs
 from anabranch.crawler.processes.watch import QuietWatch
-from anabranch.crawler.reporting.progress_log import PROGRESS_LOG_FILE, ProgressLog
-from anabranch.crawler.reporting.reports import SEEDS_REPORT, crawl_report, opening_line, seeds_shown
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLog
+from anabranch.crawler.report.reports import SEEDS_REPORT, seeds_shown
+from anabranch.crawler.report.summary import crawl_report, opening_line
+from anabranch.crawler.run.controller import RunHooks
+from anabranch.crawler.run.signals import handle_signals
+from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.cancellation import to_the_end
-from anabranch.frontier.clocks import steady_clock
 from anabranch.frontier.composition import has_store
+from anabranch.frontier.times import steady_clock
 
 
 class Coordinator:
     """Runs one crawl of one job in several processes, once."""
 
     def __init__(
-        self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: Outside, nursery: Nursery
+        self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: RunHooks, nursery: Nursery
     ) -> None:
         self._order = order
         self._job = job
@@ -67,7 +67,7 @@ class Coordinator:
         """Crawl until nothing is left, a limit is reached or a signal comes; then report. Raises: CrawlerError."""
         with ExitStack() as opened:
             opened.enter_context(
-                heeded(self._signalled, self._status.log, self._reopen_logs, is_last=self._outside.is_last)
+                handle_signals(self._signalled, self._status.log, self._reopen_logs, is_last=self._outside.is_last)
             )
             self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
             if any(has_store(share / "state") for share in shares_of(self._job.directory)):
@@ -86,7 +86,7 @@ class Coordinator:
         self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._ending.unreported is not None:
             raise self._ending.unreported
-        return exit_code(self._ending.why, facts.seeds)
+        return exit_code(self._ending.why, [seed.status for seed in facts.seeds])
 
     def _opened_telling(self) -> JobTelling:
         log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.aio import AsyncShare
 from anabranch.frontier.division.exchange import PARCELS_AT_ONCE
-from anabranch.frontier.stores.messages import Parcel
+from anabranch.frontier.stores.contract import Parcel
 
 #: What comes within this time of a first link goes along with it, and within the longer one when something was sent just now:
 #: each sending makes both stores commit.

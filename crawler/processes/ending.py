@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.seeds import Seed
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.accounts.accounts import check_sum, sum_accounts
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeding import SeedFact
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import StorageError, storage_errors
 from anabranch.crawler.processes.folders import shares_of
@@ -14,10 +17,8 @@ from anabranch.crawler.processes.gathering import gather
 from anabranch.crawler.processes.reopening import facts_of_shares
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
-from anabranch.crawler.reporting.account_reading import AccountsView
-from anabranch.crawler.reporting.accounts import check_sum, sum_accounts
-from anabranch.crawler.reporting.reports import RunFacts, SeedFact
-from anabranch.crawler.reporting.reports.catalogue import check_folder, write_all
+from anabranch.crawler.report.reports import check_folder, write_all
+from anabranch.crawler.report.summary import RunFacts
 from anabranch.frontier.division.ownership import Division
 
 

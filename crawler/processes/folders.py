@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.jobs.durablefiles import replace_file, sync_folder
-from anabranch.crawler.jobs.forgetting import FINISHED_MARK, is_finished, note_lasting
-from anabranch.crawler.jobs.holding import until_free, who_holds
-from anabranch.crawler.jobs.job import is_job
-from anabranch.crawler.jobs.opening import division_of, has_seeds, refuse_forgotten
+from anabranch.crawler.job.folder import is_job, wait_until_free, who_holds
+from anabranch.crawler.job.frontier import refuse_lost_queue
+from anabranch.crawler.job.seeds import has_seeds
+from anabranch.crawler.job.state import FINISHED_MARK, clear_queue_in_memory, division_of, is_finished
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
+from anabranch.dedup.files.durable import replace_file, sync_folder
 from anabranch.frontier.composition import has_store
 
 SHARES = "shares"
@@ -87,20 +87,20 @@ def await_orphans(directory: Path) -> None:
         return
     for share in shares_of(directory):
         if is_job(share):
-            until_free(share)
+            wait_until_free(share)
 
 
 def settle_processes(directory: Path, processes: int) -> None:
     """Note the number of a new job; an old one keeps its own. The caller holds the job's lock.
 
-    Raises: OrderError for another number than the job's; QueueForgotten; StoreLost if a share's queue is gone; StorageError.
+    Raises: OrderError for another number than the job's; QueueLost; StoreLost if a share's queue is gone; StorageError.
     """
     state = directory / "state"
     before = processes_of(directory)
     is_begun = has_seeds(directory) or has_store(state)
     if processes != before and (is_begun or before > 1):
         if before == 1:
-            refuse_forgotten(state)  # no number of processes goes on with it
+            refuse_lost_queue(state)  # no number of processes goes on with it
         begun = (
             f"with [crawl] processes = {before}, which divides its hosts for good" if before > 1 else "in one process"
         )
@@ -112,7 +112,7 @@ def settle_processes(directory: Path, processes: int) -> None:
         if before == 1:
             with storage_errors(state):
                 replace_file(state / _NOTE, f"{processes}\n".encode())
-        note_lasting(state)  # what a run that was to have its queue in memory, and got no seed, has left
+        clear_queue_in_memory(state)  # what a run that was to have its queue in memory, and got no seed, has left
     refuse_lost(directory)
 
 

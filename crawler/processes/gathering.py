@@ -15,15 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anabranch.crawler.jobs.durablefiles import (
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
+from anabranch.dedup.files.durable import (
     AppendOnlyFile,
     checked_json,
     checked_line,
     end_of_last_line,
     replace_file,
 )
-from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
-from anabranch.crawler.outcomes.exits import ExitCode
 
 #: The job's files that shares have parts of; the first is ordered by time.
 CRAWL_LOG = "logs/crawl.log"

@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from anabranch.crawler.operating.course import Cause
-from anabranch.crawler.operating.crawl_verbs import PAUSE, RESUME
-from anabranch.crawler.orders.limits import LimitsSection
+from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.processes.channel import Message
 from anabranch.crawler.processes.metering import FETCHED, SETTLED, TICKET, BytesLimit, PageTickets
 from anabranch.crawler.processes.postoffice import VERB
 from anabranch.crawler.processes.shares import Shares
+from anabranch.crawler.run.crawl_verbs import PAUSE, RESUME
+from anabranch.crawler.run.run_state import Cause
 
 _ENDINGS = {
     Cause.PAGES: WhyEnded.PAGE_LIMIT,

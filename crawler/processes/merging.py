@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.crawler.operating.arguments import Arguments, Facts, text, whole
-from anabranch.crawler.operating.judging import ABOUT_URLS
-from anabranch.crawler.operating.verbs import gate_key
+from anabranch.crawler.run.explain import ABOUT_URLS
+from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument, whole_argument
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.division.ownership import Division
-from anabranch.frontier.operating.idleness import NOTHING_QUEUED
+from anabranch.frontier.inspect.statistics import NOTHING_QUEUED
 
 #: Columns of a queue that are sums over its parts in the shares.
 _SUMS = ("urls", "waiting", "in_flight", "spent", "gates")
@@ -24,7 +23,7 @@ def merged_listing(shares: Sequence[Facts], given: Arguments) -> Facts:
         for queue in share["queues"]:
             known = queues.get(queue["queue"])
             queues[queue["queue"]] = dict(queue) if known is None else _joined(known, queue)
-    limit = whole(given, "limit", least=0)
+    limit = whole_argument(given, "limit", least=0)
     longest = sorted(queues.values(), key=lambda queue: (-queue["urls"], queue["queue"]))[:limit]
     return {
         "now_s": max(share["now_s"] for share in shares),
@@ -41,7 +40,7 @@ def largest_part(known: Sequence[Facts]) -> Facts:
 def owner_of_subject(division: Division, verb: str, given: Arguments) -> int | None:
     """The share that owns what a verb is about; None: several may have a part of it. Raises: UsageError."""
     if verb in {"block", "unblock"}:
-        return division.owner_of(gate_key(text(given, "host")))
+        return division.owner_of(gate_key(text_argument(given, "host")))
     subject = given.get(ABOUT_URLS.get(verb, ""))
     if isinstance(subject, str) and (verb == "why" or "://" in subject):
         url = seed_url(subject)

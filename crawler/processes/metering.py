@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from anabranch.crawler.chain import Processor, Step
 from anabranch.crawler.processes.channel import Channel
-from anabranch.crawler.reporting.statistics import CrawlStatistics
-from anabranch.crawler.visit import Ending, Visit
-from anabranch.crawler.workers import Dispose
-from anabranch.frontier.models import OutcomeKind
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.visit import Chain, ChainDecision, Dispose, Step, Visit
+from anabranch.frontier.records import OutcomeKind
 
 TICKET, SETTLED, FETCHED = "ticket", "settled", "fetched"
 
@@ -30,12 +28,10 @@ class Meter:
         self._bytes = fetched_bytes
         self._over = asyncio.Event()
 
-    def metered(
-        self, chain: Sequence[Processor], dispose: Dispose, statistics: CrawlStatistics
-    ) -> tuple[Sequence[Processor], Dispose]:
+    def metered(self, chain: Chain, dispose: Dispose, statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
         """The same chain and disposition, as far as the limits have to hear of them."""
         if self._pages:
-            chain, dispose = (self._ticket, *chain), self._settling(dispose)
+            chain, dispose = (("_ticket", self._ticket), *chain), self._settling(dispose)
         if self._bytes:
             dispose = self._counting(dispose, statistics)
         return chain, dispose
@@ -56,13 +52,13 @@ class Meter:
         finally:
             asked.cancel()
             over.cancel()
-        visit.ending = Ending.RELEASED
+        visit.decide(ChainDecision.RELEASED)
         return Step.STOP
 
     def _settling(self, dispose: Dispose) -> Dispose:
         async def settled(visit: Visit) -> OutcomeKind | None:
             kind = await dispose(visit)
-            if not (visit.ending is Ending.RELEASED and self._over.is_set()):
+            if not (visit.decision is ChainDecision.RELEASED and self._over.is_set()):
                 self._channel.post(SETTLED, is_page=kind is OutcomeKind.DONE)
             return kind
 

@@ -20,7 +20,7 @@ from threading import Lock
 from types import FrameType
 from typing import NoReturn
 
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import ExitCode
 
 _PID = struct.Struct(">i")
 #: Longer than the name of any event loop.

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
-
-#: Policies whose queues have URLs of one host only, so that a queue is one share's.
-_OF_HOSTS = ("host", "surt")
 
 
 def refuse_another_round(order: CrawlOrder) -> None:
     """Raises: UsageError for a job of several processes."""
     if order.crawl.processes > 1:
         raise UsageError(f"--again is for jobs of one process; this one has {order.crawl.processes}")
-
-
-def undivided(order: CrawlOrder) -> Iterator[str]:
-    """What the order asks for that needs all hosts in one process, a line each, if it wants several."""
-    processes = order.crawl.processes
-    if processes > 1:
-        yield from (f"[crawl] processes = {processes}: {refused}" for refused in _refused(order))
-
-
-def _refused(order: CrawlOrder) -> Iterator[str]:
-    frontier, politeness = order.frontier, order.politeness
-    if politeness.group or politeness.groups:
-        yield "hosts of one group would be in several processes, each with a gate of its own; leave [politeness] group out"
-    if frontier.politeness == "queue" and frontier.policy != "host":
-        yield "a queue's hosts would be in several processes; use politeness host, or policy host"
-    if frontier.total_budget >= 0 and frontier.policy not in _OF_HOSTS:
-        yield "a queue's URLs would be in several processes, each with the whole total_budget; use policy host or surt"
-    if frontier.store:
-        yield "each process has a store of its own in the job's folder; leave [frontier] store out"
-    if order.dedup.leaves:
-        yield "each process has a filter for its own hosts; leave [dedup] leaves out"
-    if order.scope.similar:
-        yield "the similarity filter must see all URLs; leave [scope] similar out"
 
 
 def share_order(order: CrawlOrder, share: int) -> dict[str, Any]:

@@ -9,23 +9,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.crawler.jobs.scheduling import CHUNK
-from anabranch.crawler.operating.control import Answer, replied
+from anabranch.crawler.job.seeding import CHUNK
 from anabranch.crawler.processes.channel import Channel, Message
 from anabranch.crawler.processes.delivery import Delivery, Send
-from anabranch.crawler.processes.portion import Tell
 from anabranch.crawler.processes.quiescence import Quiet
 from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
 from anabranch.crawler.processes.summing import progress_facts
-from anabranch.crawler.reporting.statistics import CrawlStatistics
-from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.division.aio import AsyncShare
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.run.control import Answer, reply_to
+from anabranch.frontier.aio import AsyncFrontier, AsyncShare
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import Consigned, unpacked
 from anabranch.frontier.errors import FrontierError
 
 if TYPE_CHECKING:
-    from anabranch.crawler.composition import Parts
+    from anabranch.crawler.run.composition import ProgressSource, RunParts
 
 #: What is said between a share and its parent of the crawl.
 READY, DELIVER, PARCEL, THERE, QUIET, VERB = "ready", "deliver", "parcel", "there", "quiet", "verb"
@@ -39,9 +37,9 @@ class PostOffice:
         self._channel = channel
         self._division = division
         self._book = book
-        self._open: asyncio.Future[Parts] = asyncio.get_running_loop().create_future()
+        self._open: asyncio.Future[RunParts] = asyncio.get_running_loop().create_future()
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._tell: asyncio.Future[Tell] = asyncio.get_running_loop().create_future()
+        self._tell: asyncio.Future[ProgressSource] = asyncio.get_running_loop().create_future()
         others = [share for share in range(division.shares) if share != division.share]
         self._deliveries: dict[int, Delivery] = {}
         self._others = others
@@ -53,7 +51,7 @@ class PostOffice:
 
     # For the run
 
-    def opened(self, parts: Parts) -> None:
+    def opened(self, parts: RunParts) -> None:
         """All is open: others may send. Links that wait for them are sent from now on."""
         share = _share(parts)
         for other in self._others:
@@ -81,7 +79,7 @@ class PostOffice:
         self._answer.set_result(answer)
         yield
 
-    def telling(self, tell: Tell) -> None:
+    def telling(self, tell: ProgressSource) -> None:
         """Now there is somebody who tells how the run is."""
         self._tell.set_result(tell)
 
@@ -117,7 +115,7 @@ class PostOffice:
             case "verb":
                 return await self._answered(facts)
             case "progress":
-                return await replied(lambda *_: self.progress(), PROGRESS, {})
+                return await reply_to(lambda *_: self.progress(), PROGRESS, {})
         return {}
 
     async def _take(self, share: AsyncShare, content: bytes) -> bool:
@@ -139,7 +137,7 @@ class PostOffice:
         answer = await asyncio.shield(self._answer)
         self._stir()
         try:
-            return await replied(answer, facts["verb"], facts["arguments"])
+            return await reply_to(answer, facts["verb"], facts["arguments"])
         finally:
             self._look()
 
@@ -169,7 +167,7 @@ class PostOffice:
             self._channel.post(QUIET)
 
 
-def _share(parts: Parts) -> AsyncShare:
+def _share(parts: RunParts) -> AsyncShare:
     share = parts.frontier
     assert isinstance(share, AsyncShare)
     return share

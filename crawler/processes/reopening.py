@@ -7,18 +7,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.opening import open_job
-from anabranch.crawler.jobs.orderfile import order_file
-from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.seeding import SeedFact
+from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.processes.folders import refuse_lost, shares_of
 from anabranch.crawler.processes.summing import summed_frontier
-from anabranch.crawler.reporting.account_reading import AccountsView
-from anabranch.crawler.reporting.reports.facts import JobFacts
-from anabranch.crawler.reporting.reports.queues import LONGEST_SHOWN, QUEUES_SHOWN
-from anabranch.crawler.reporting.reports.seeds import SeedFact
-from anabranch.frontier.core import Frontier
+from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts
+from anabranch.frontier.frontier import Frontier
 
 
 @contextmanager
@@ -51,7 +50,7 @@ def facts_of_shares_open(
     directory: Path, frontiers: Sequence[Frontier], seeds: Sequence[SeedFact], accounts: AccountsView
 ) -> JobFacts:
     """The same of shares that are open (blocks)."""
-    statistics = summed_frontier([frontier.statistics() for frontier in frontiers])
+    statistics = summed_frontier([frontier.operations.statistics() for frontier in frontiers])
     left = statistics.pending + statistics.retired
     longest = [view for frontier in frontiers for view in frontier.operations.longest(LONGEST_SHOWN)]
     return JobFacts(

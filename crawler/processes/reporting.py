@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from anabranch.crawler.operating.arguments import Arguments, Facts
-from anabranch.crawler.operating.reporting import report_limit
+from anabranch.crawler.run.crawl_verbs import report_limit
+from anabranch.crawler.run.verbs import Arguments, Facts
 
 #: Reports of counts, and the columns that say what is counted: rows that are equal there are one, the others are sums.
 _COUNTED: Mapping[str, tuple[str, ...]] = MappingProxyType(

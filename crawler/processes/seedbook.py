@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.outcomes.errors import StorageError
 from anabranch.crawler.processes.channel import Channel
 

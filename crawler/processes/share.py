@@ -11,26 +11,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from anabranch.crawler.controller import CrawlController, Outside
-from anabranch.crawler.interpreter import tune_interpreter
-from anabranch.crawler.jobs.holding import until_free
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.opening import note_division
-from anabranch.crawler.loops import LoopName, loop_factory
-from anabranch.crawler.operating.signals import ignore_harmless
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.job.folder import JobFolder, wait_until_free
+from anabranch.crawler.job.state import note_division
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import FORESEEABLE, WhyEnded, failure_code
-from anabranch.crawler.outcomes.errors import storage_errors
-from anabranch.crawler.outcomes.exits import ExitCode
-from anabranch.crawler.outcomes.ownfunctions import import_first_from
+from anabranch.crawler.outcomes.errors import ExitCode, storage_errors
+from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.processes.channel import Channel, Message
 from anabranch.crawler.processes.metering import Meter
-from anabranch.crawler.processes.portion import Portion
 from anabranch.crawler.processes.postoffice import PostOffice
 from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
 from anabranch.crawler.processes.summing import run_facts, snapshot_facts
-from anabranch.crawler.reporting.logs import closing_logs, configure_logs
-from anabranch.crawler.reporting.progress import CrawlSnapshot
+from anabranch.crawler.report.logs import closing_logs, configure_logs
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.run.composition import JobShare
+from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.signals import ignore_harmless
+from anabranch.crawler.runtime import LoopName, loop_factory, tune_interpreter
 from anabranch.frontier.division.ownership import Division
 
 #: What the parent says, and what a share says of itself.
@@ -124,21 +121,26 @@ class Share:
         directory = Path(start["directory"])
         limits = start["limits"]
         meter = Meter(self._channel, pages=limits["pages"], fetched_bytes=limits["bytes"])
-        portion = Portion(
-            division=_division(start), book=book, meter=meter, opened=office.opened, telling=office.telling
+        division = _division(start)
+        share = JobShare(
+            book=book,
+            owns=lambda url: division.owner_of_url(url) == division.share,
+            metered=meter.metered,
+            on_opened=office.opened,
+            on_progress=office.telling,
         )
-        outside = Outside(
+        hooks = RunHooks(
             say=_keep_quiet,
             show=self._show,
             force_exit=lambda: os._exit(ExitCode.FORCED),
             is_last=True,
             watch=office.watch,
             control=office.control,
-            portion=portion,
+            share=share,
         )
-        with await asyncio.to_thread(_opened, directory, portion.division) as job:
+        with await asyncio.to_thread(_opened, directory, division) as job:
             job.write_warc_to(Path(start["warc"]))
-            controller = CrawlController(order, job, (), outside)
+            controller = CrawlController(order, job, (), hooks)
             self._begin_to_heed(controller, meter)
             await controller.run()
         assert controller.facts is not None
@@ -169,7 +171,7 @@ def _opened(directory: Path, division: Division) -> JobFolder:
     """The share's folder. A process of a parent that died may still be ending: its share is waited for (blocks)."""
     with storage_errors(directory):
         if (directory / "state" / "lock").exists():
-            until_free(directory)
+            wait_until_free(directory)
     job = JobFolder.open(directory)
     try:
         with storage_errors(directory):

@@ -9,15 +9,14 @@ from typing import Any
 
 import structlog
 
-from anabranch.crawler.operating.control import ControlRefused
 from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
 from anabranch.crawler.processes.channel import ChannelClosed, Message
 from anabranch.crawler.processes.children import Child
 from anabranch.crawler.processes.nursery import Nursery
 from anabranch.crawler.processes.postoffice import THERE
 from anabranch.crawler.processes.share import STOP
+from anabranch.crawler.run.control import ControlRefused
 
 log = structlog.get_logger(__name__)
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import structlog
 
-from anabranch.crawler.operating.arguments import Facts
-from anabranch.crawler.operating.course import Cause, Phase
-from anabranch.crawler.operating.status import status_facts
 from anabranch.crawler.processes.limits import JobLimits
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.summing import summed_snapshot
-from anabranch.crawler.reporting.progress import CrawlSnapshot, progress_line
-from anabranch.frontier.operating.statistics import FrontierCounts
+from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.run.run_state import Cause, Phase
+from anabranch.crawler.run.status import status_facts
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.inspect.statistics import FrontierCounts
 
 log = structlog.get_logger(__name__)
 

@@ -10,29 +10,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.orderfile import order_file
-from anabranch.crawler.jobs.seeding import keys_of
-from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.operating.arguments import Arguments, Facts
-from anabranch.crawler.operating.crawl_verbs import add_to_stopped
-from anabranch.crawler.operating.judging import ABOUT_URLS, opened_judge
-from anabranch.crawler.operating.reporting import fared_of_stopped, report_limit
-from anabranch.crawler.operating.verbs import STOPPED_ONLY, answer
-from anabranch.crawler.orders.order import CrawlOrder
-from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.accounts.accounts import sum_accounts
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.seeding import keys_of
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.processes.folders import SHARES, shares_of
 from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.processes.reopening import facts_of_shares_open, opened_shares
-from anabranch.crawler.reporting.account_reading import AccountsView
-from anabranch.crawler.reporting.accounts import sum_accounts
-from anabranch.crawler.reporting.reports.catalogue import report_kind
-from anabranch.crawler.reporting.reports.table import json_facts
+from anabranch.crawler.report.reports import report_kind
+from anabranch.crawler.report.table import json_facts
+from anabranch.crawler.run.crawl_verbs import add_to_stopped, report_limit, stopped_seed_outcomes
+from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
+from anabranch.crawler.run.verbs import STOPPED_ONLY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
-from anabranch.frontier.core import Frontier
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.frontier import Frontier
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,8 @@ class StoppedJob:
             return merged_listing([answer(share, verb, given) for share in self.shares], given)
         if verb not in ABOUT_URLS:
             return self._of_any(verb, given)
-        with opened_judge(self.directory, self.order) as judge:
-            return judge.told(verb, self._of_any(verb, judge.keyed(verb, given)))
+        with open_explainer(self.directory, self.order) as explainer:
+            return explainer.explained(verb, self._of_any(verb, explainer.with_key(verb, given)))
 
     def add(self, seeds: Sequence[Seed]) -> Facts:
         """Add seeds: into the book, then each into its owner's queue."""
@@ -80,7 +78,9 @@ class StoppedJob:
         )  # looking is no run of the crawl
         with SeedBook(state / SEED_BOOK) as book, storage_errors(state), AccountsView(state) as view:
             fared = (
-                fared_of_stopped(self.directory, list(book), self._key, self.shares) if "seeds" in kind.needs else []
+                stopped_seed_outcomes(self.directory, list(book), self._key, self.shares)
+                if "seeds" in kind.needs
+                else []
             )
             facts = facts_of_shares_open(self.directory, self.shares, fared, view)
             return json_facts(kind.make(facts), limit)

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.processes.merging import summed_totals, why_all_idle
-from anabranch.crawler.reporting.progress import CrawlSnapshot
-from anabranch.crawler.reporting.progress_log import Memory, ProgressFacts
-from anabranch.crawler.reporting.reports import RunFacts
-from anabranch.crawler.reporting.reports.seeds import SeedFact
-from anabranch.crawler.reporting.statistics import CrawlStatistics, Rates
-from anabranch.crawler.reporting.troubles import Trouble
-from anabranch.frontier.models import WaitsFor
-from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.progress_log import ProcessMemory, ProgressFacts
+from anabranch.crawler.report.statistics import CrawlStatistics, Rates
+from anabranch.crawler.report.summary import RunFacts
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.records import WaitsFor
 
 _RUN_SUMS = ("pages", "failed", "excluded", "retries", "robots", "fetched_bytes", "broken", "active")
 _FRONTIER_SUMS = (
@@ -131,7 +131,9 @@ def progress_facts(now: ProgressFacts) -> dict[str, Any]:
     }
 
 
-def summed_progress(shares: Iterable[Mapping[str, Any]], now_s: float, rates: Rates, own: Memory) -> ProgressFacts:
+def summed_progress(
+    shares: Iterable[Mapping[str, Any]], now_s: float, rates: Rates, own: ProcessMemory
+) -> ProgressFacts:
     """All shares at one moment, with the memory of the process that is none. A part of a queue counts as a queue."""
     sums: Counter[str] = Counter()
     queues: Counter[str] = Counter()
@@ -139,7 +141,7 @@ def summed_progress(shares: Iterable[Mapping[str, Any]], now_s: float, rates: Ra
     for share in shares:
         sums.update({name: share[name] for name in _PROGRESS_SUMS})
         queues.update(share["queues"])
-        memory = Memory(*(has + more for has, more in zip(memory, share["memory"], strict=True)))
+        memory = ProcessMemory(*(has + more for has, more in zip(memory, share["memory"], strict=True)))
         longest = max(longest, share["longest"])
     counts = {name: sums[name] for name in _PROGRESS_SUMS}
     return ProgressFacts(**counts, now_s=now_s, rates=rates, queues=queues, longest=longest, memory=memory)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.crawler.operating.course import Phase
-from anabranch.crawler.operating.telling import EVENTS
-from anabranch.crawler.outcomes.endings import told
+from anabranch.crawler.outcomes.endings import ending_text
 from anabranch.crawler.processes.postoffice import PROGRESS
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.status import JobStatus
 from anabranch.crawler.processes.summing import summed_progress, summed_run
-from anabranch.crawler.reporting.progress_log import CrawlEvent, ProgressFacts, ProgressLog, memory_of_process
-from anabranch.crawler.reporting.statistics import RateWindow
+from anabranch.crawler.report.progress_log import CrawlEvent, ProgressFacts, ProgressLog, memory_of_process
+from anabranch.crawler.report.statistics import RateWindow
+from anabranch.crawler.run.run_state import Phase
+from anabranch.crawler.run.status import EVENTS
 
 
 class JobTelling:
@@ -42,7 +42,7 @@ class JobTelling:
         if phase is self._told or phase not in EVENTS:
             return
         self._told = phase
-        words = self._status.paused or phase.value if ending is None else told(ending, lasts=True)
+        words = self._status.paused or phase.value if ending is None else ending_text(ending, lasts=True)
         self._log.note(EVENTS[phase], words)
 
     def end(self, words: str) -> None:

@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from anabranch.crawler.jobs.seeds import Seed
-from anabranch.crawler.operating.arguments import Arguments, Facts
-from anabranch.crawler.operating.control import ControlRefused, facts_of
-from anabranch.crawler.operating.course import Cause
-from anabranch.crawler.operating.crawl_verbs import (
-    ADD,
-    PAUSE,
-    REPORT,
-    RESUME,
-    STATUS,
-    STOP,
-    given_seeds,
-    refuse_at_the_end,
-    stop_as_asked,
-)
-from anabranch.crawler.operating.verbs import refuse_beside
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.processes.limits import JobLimits
 from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.processes.postoffice import VERB
@@ -29,6 +14,20 @@ from anabranch.crawler.processes.reporting import merged_report
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.status import JobStatus
 from anabranch.crawler.processes.watch import QuietWatch
+from anabranch.crawler.run.control import ControlRefused, facts_of
+from anabranch.crawler.run.crawl_verbs import (
+    ADD,
+    PAUSE,
+    REPORT,
+    RESUME,
+    STATUS,
+    STOP,
+    refuse_at_the_end,
+    seeds_argument,
+    stop_arguments,
+)
+from anabranch.crawler.run.run_state import Cause
+from anabranch.crawler.run.verbs import Arguments, Facts, refuse_while_running
 from anabranch.frontier.division.ownership import Division
 
 _NOT_THERE = "a process of the crawl has died and is being started again; ask again"
@@ -63,8 +62,8 @@ class JobVerbs:
         }
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
-        """The facts. Raises: UsageError, JobRuns; ControlRefused with what a share said."""
-        refuse_beside(verb)
+        """The facts. Raises: UsageError, JobIsRunning; ControlRefused with what a share said."""
+        refuse_while_running(verb)
         ask = self._verbs.get(verb)
         if ask is not None:
             return await ask(given)
@@ -112,7 +111,8 @@ class JobVerbs:
         return await self._tell(given)
 
     async def _stop(self, given: Arguments) -> Facts:
-        stop_as_asked(self._shares.stop, given)
+        ending, now = stop_arguments(given)
+        self._shares.stop(ending, at_once=now)
         return await self._tell(given)
 
     async def _tell(self, _: Arguments) -> Facts:
@@ -120,7 +120,7 @@ class JobVerbs:
 
     async def _add(self, given: Arguments) -> Facts:
         """Into the book first, which every share hears of; then each is scheduled by its owner."""
-        seeds = given_seeds(given)
+        seeds = seeds_argument(given)
         await self._add_to_book(seeds)
         parted: dict[int, list[Mapping[str, Any]]] = {}
         for seed in seeds:

@@ -1,1 +1,1 @@
-"""The steps a URL passes while a worker holds it: fetch, extract."""
+"""The processors that a URL passes while a worker holds it, and the disposition that ends its visit."""

@@ -1,4 +1,9 @@
-"""From links to candidates: what the scope lets in goes to the Frontier with the page's end."""
+"""From links to candidates: URLs in scope are given to the Frontier when the page ends.
+
+    links -> seen? -> in scope? -> key -> similar? -> surplus ahead of the page's end -> `processors.disposition`
+
+The sitemaps that a robots.txt names take the same way, but at once.
+"""
 
 from __future__ import annotations
 
@@ -8,152 +13,125 @@ from itertools import compress
 
 import structlog
 
-from anabranch.crawler.chain import Step
-from anabranch.crawler.extracting.links import MANIFEST, REDIRECT, Link
-from anabranch.crawler.extracting.sitemaps import robots_links
-from anabranch.crawler.jobs.scheduling import CHUNK, schedule_all
-from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
-from anabranch.crawler.processors.known import Known
-from anabranch.crawler.robots.cache import robots_url
-from anabranch.crawler.scope.ruling import Scope
+from anabranch.crawler.extract.links import MANIFEST, REDIRECT, Link
+from anabranch.crawler.extract.sitemaps import robots_links
+from anabranch.crawler.job.seeding import CHUNK, schedule_all
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
+from anabranch.crawler.processors.seen_urls import SeenUrls
+from anabranch.crawler.robots.retrieval import robots_url
+from anabranch.crawler.scope.scope import Scope
+from anabranch.crawler.scope.similarity import SimilarUrlFilter
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import canonical
-from anabranch.crawler.visit import LostLink, Visit
+from anabranch.crawler.visit import Dispose, LostLink, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.records import Candidate, OutcomeKind
 
 log = structlog.get_logger(__name__)
 
 #: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
 SEED_REDIRECTS = 5
-#: Links of a page that errors.jsonl names, of those that a function of the operator's own failed for.
-MAX_LOST_TOLD = 10
+#: URLs that the similarity filter has learnt before they are written to disk.
+STORED_AT = 1000
 
-#: Told of candidates that the Frontier was given.
-Given = Callable[[list[Candidate]], Awaitable[None]]
+#: Called with candidates that the Frontier has been given.
+OnScheduled = Callable[[list[Candidate]], Awaitable[None]]
 
 
-class Candidates:
+class FindCandidates:
     """Turns links and redirects into candidates in scope, each with its key for dedup.
 
-    Of a URL that is `known` no candidate is made: the Frontier would only call it seen. Those of a page that are not remembered
-    are asked for together. None if each link is to be judged, as where the operator's own functions do.
+    A URL that is `seen` gives no candidate: the Frontier would only call it seen. The others of a page are looked up in one
+    batch. With None each link is judged, as user functions require.
     """
 
     def __init__(
         self,
         scope: Scope,
         canonicalizer: Canonicalizer,
-        new_seed: Callable[[str, str], Awaitable[None]],
-        known: Known | None = None,
+        add_seed: Callable[[str, str], Awaitable[None]],
+        seen: SeenUrls | None = None,
     ) -> None:
         self._scope = scope
         self._canonicalizer = canonicalizer
-        self._new_seed = new_seed
-        self._known = known
+        self._add_seed = add_seed
+        self._seen = seen
 
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.discovered`; the target of a seed's redirect becomes a seed first.
 
-        A link that a function of the operator's own fails for is lost, the others are not. Cost: some 2 µs a link that the
-        Frontier has but nobody remembers, 5 µs a new one; the loop gets its turn after each `CHUNK`. Raises: OwnFunctionFailed
-        for the target of a seed's redirect; FrontierError.
+        A link for which a user function fails is lost, the others are not. Cost: some 2 µs for a link that the Frontier has
+        and the cache does not, 5 µs for a new one; other tasks run after each `CHUNK`. Raises: FrontierError;
+        UserFunctionFailed for the target of a seed's redirect.
         """
         hops = visit.lease.hops
         redirect = redirect_of(visit)
         if redirect is not None:
             if is_seed_redirect(hops):
-                # All that this seed leads to would be lost with it, and the seed never tried again. Nor may what cannot be
-                # keyed get into the book: every later run would fail on it.
+                # If a user function fails for it, the page fails: else all that this seed leads to would be lost, and the
+                # seed never tried again. Nor may a URL without a key get into the book of seeds: later runs would fail.
                 self._scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
                 self._canonicalizer.key(redirect)
-                await self._new_seed(redirect, visit.lease.url)
+                await self._add_seed(redirect, visit.lease.url)
             visit.links.append(Link(redirect, REDIRECT))
-        visit.discovered = await self._in_scope(visit, visit.links[:CHUNK], hops)
+        visit.discover(await self._in_scope(visit, visit.links[:CHUNK]))
         for start in range(CHUNK, len(visit.links), CHUNK):
             await asyncio.sleep(0)
-            visit.discovered += await self._in_scope(visit, visit.links[start : start + CHUNK], hops)
-        _tell_lost(visit)
+            visit.discovered.extend(await self._in_scope(visit, visit.links[start : start + CHUNK]))
+        _log_lost(visit)
         return Step.PROCEED
 
-    def announce(self, visit: Visit, lines: Sequence[str]) -> None:
+    def find_sitemaps(self, visit: Visit, lines: Sequence[str]) -> None:
         """Put the sitemaps that the host's robots.txt names into `visit.discovered`.
 
-        They are the host's: if it was asked for a sitemap when its robots.txt was fetched, they are not found behind that.
+        They belong to the host: if its robots.txt was fetched in place of a sitemap, they are not found behind that one.
         """
         links = robots_links(lines, robots_url(visit.lease.url))
-        visit.discovered += self._one_by_one(visit, links, visit.lease.hops.rstrip(MANIFEST))
-        _tell_lost(visit)
+        visit.discovered.extend(self._judge_each(visit, links, visit.lease.hops.rstrip(MANIFEST)))
+        _log_lost(visit)
 
-    async def _in_scope(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
-        if self._known is not None:
-            links = self._known.unknown(links)
-        if visit.asked.nofollow:
-            links = [link for link in links if visit.asked.may_follow(link.hop)]
-        if self._known is None:
-            return self._one_by_one(visit, links, hops)
+    async def _in_scope(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
+        hops = visit.lease.hops
+        if self._seen is not None:
+            links = self._seen.unseen(links)
+        if visit.directives.nofollow:
+            links = [link for link in links if visit.directives.may_follow(link.hop)]
+        if self._seen is None:
+            return self._judge_each(visit, links, hops)
         links = self._scope.accepted(links, hops, visit.lease.url)
-        urls = [link[0] for link in links]
+        urls = [link.url for link in links]
         keys = self._canonicalizer.keys(urls)
-        new = compress(zip(links, keys, strict=True), await self._known.are_new(urls, keys))
+        new = compress(zip(links, keys, strict=True), await self._seen.are_new(urls, keys))
         return [Candidate(link.url, key, hops + link.hop, visit.lease.payload) for link, key in new]
 
-    def _one_by_one(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
-        """So that functions of the operator's own may fail for some links, and the others are found."""
+    def _judge_each(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
+        """One by one, so that user functions may fail for some links and the others are found."""
         page, payload = visit.lease.url, visit.lease.payload
-        accepts, key = self._scope.accepts, self._canonicalizer.key
         found = []
         for link in links:
-            way = hops + link.hop
+            path = hops + link.hop
             try:
-                if accepts(link.url, way, page):
-                    found.append(Candidate(link.url, key(link.url), way, payload))
-            except OwnFunctionFailed as error:
-                _lose(visit, LostLink(link.url, way, error))
+                if self._scope.accepts(link.url, path, page):
+                    found.append(Candidate(link.url, self._canonicalizer.key(link.url), path, payload))
+            except UserFunctionFailed as error:
+                visit.lose(LostLink(link.url, path, error))
         return found
 
 
-def _lose(visit: Visit, link: LostLink) -> None:
-    visit.lost_links += 1
-    if len(visit.lost) < MAX_LOST_TOLD:
-        visit.lost.append(link)
-
-
-def _tell_lost(visit: Visit) -> None:
-    """The operator is told of the first; the logs have more."""
+def _log_lost(visit: Visit) -> None:
+    """The program's log has the first lost link; errors.jsonl has more."""
     for link in visit.lost[:1]:
-        role, name = link.error.role.words, link.error.name
         log.error(
-            f"{role} failed for links", url=visit.lease.url, function=name, links=visit.lost_links, first=link.url
+            f"{link.error.role.words} failed for links",
+            url=visit.lease.url,
+            function=link.error.name,
+            links=visit.lost_links,
+            first=link.url,
         )
 
 
-class Ahead:
-    """Sends the candidates of a page of very many ahead of its end, so that this one stays short: a sitemap has 50,000.
-
-    A crash in between does no harm: the page is fetched again, and what was sent is known. `given` is told of what was sent,
-    `known` of what the Frontier said of it.
-    """
-
-    def __init__(self, frontier: AsyncFrontier, given: Given | None = None, known: Known | None = None) -> None:
-        self._frontier = frontier
-        self._given = given
-        self._known = known
-
-    async def __call__(self, visit: Visit) -> Step:
-        """Leave at most `CHUNK` candidates to the page's end. Waits while the store is behind. Raises: StoreUnavailable."""
-        if len(visit.discovered) > CHUNK:
-            sent, visit.discovered = visit.discovered[:-CHUNK], visit.discovered[-CHUNK:]
-            verdicts = await schedule_all(self._frontier, sent, visit.lease)
-            if self._known is not None:
-                self._known.learn(sent, verdicts)
-            if self._given is not None:
-                await self._given(sent)
-        return Step.PROCEED
-
-
 def redirect_of(visit: Visit) -> str | None:
-    """The canonical target of a 3xx answer with a Location, else None."""
+    """The canonical target of a 3xx response with a Location, else None."""
     response = visit.response
     if response is None or not 300 <= response.status < 400:
         return None
@@ -164,3 +142,104 @@ def redirect_of(visit: Visit) -> str | None:
 def is_seed_redirect(hops: str) -> bool:
     """Whether a redirect met after these hops comes from a seed by redirects alone, at most 5 in all."""
     return len(hops) < SEED_REDIRECTS and set(hops) <= {REDIRECT}
+
+
+class DropSimilar:
+    """Drops candidates that resemble URLs already accepted, and teaches the similarity filter what the Frontier was given.
+
+    The filter learns a URL only when the Frontier has it: see `scope.similar`. What it has learnt is written to disk after
+    `STORED_AT` URLs and at the end; a crash makes it forget that many at most, and accept some more. `flush` makes durable
+    what the Frontier was given.
+    """
+
+    def __init__(self, similar: SimilarUrlFilter, flush: Callable[[], Awaitable[object]]) -> None:
+        self._similar = similar
+        self._flush = flush
+        self._unsaved = 0
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Keep in `visit.discovered` what is new in kind. A redirect's target stays: it is the page that was accepted."""
+        redirects = [candidate for candidate in visit.discovered if candidate.hops.endswith(REDIRECT)]
+        others = {candidate.url: candidate for candidate in visit.discovered if not candidate.hops.endswith(REDIRECT)}
+        kept = await self._similar.unlike(list(others))
+        visit.discover([*redirects, *(others[url] for url in kept)])
+        return Step.PROCEED
+
+    async def learn(self, scheduled: Sequence[Candidate]) -> None:
+        """Learn what the Frontier was given. Raises: StorageError, StoreUnavailable."""
+        await self._similar.keep([candidate.url for candidate in scheduled])
+        self._unsaved += len(scheduled)
+        if self._unsaved >= STORED_AT:
+            self._unsaved = 0
+            await self._similar.store(self._flush)
+
+    def learning_after(self, dispose: Dispose) -> Dispose:
+        """The same disposition, after which the filter learns what the page led to."""
+
+        async def disposed(visit: Visit) -> OutcomeKind | None:
+            kind = await dispose(visit)
+            if kind is not None and visit.discovered:
+                await self.learn(visit.discovered)
+            return kind
+
+        return disposed
+
+    async def close(self) -> None:
+        """Save and close the filter; the Frontier must still be open."""
+        try:
+            await self._similar.store(self._flush)
+        finally:
+            await self._similar.close()
+
+
+class ScheduleSurplus:
+    """Schedules all but the last `CHUNK` candidates ahead of the page's end, to keep that short: a sitemap has 50,000.
+
+    A crash in between does no harm: the page is fetched again, and what was scheduled is seen. `seen` learns the Frontier's
+    verdicts.
+    """
+
+    def __init__(
+        self, frontier: AsyncFrontier, on_scheduled: OnScheduled | None = None, seen: SeenUrls | None = None
+    ) -> None:
+        self._frontier = frontier
+        self._on_scheduled = on_scheduled
+        self._seen = seen
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Leave at most `CHUNK` candidates to the page's end. Waits while the store is behind. Raises: StoreUnavailable."""
+        surplus = visit.take_discovered(keep=CHUNK)
+        if surplus:
+            verdicts = await schedule_all(self._frontier, surplus, visit.lease)
+            if self._seen is not None:
+                self._seen.learn(surplus, verdicts)
+            if self._on_scheduled is not None:
+                await self._on_scheduled(surplus)
+        return Step.PROCEED
+
+
+class ScheduleSitemaps:
+    """Schedules the sitemaps that a robots.txt names at once, before its rules are cached.
+
+    At the end of the page in whose place the file was fetched they could be lost with that lease, and the file is not
+    requested again for a day. A crash loses nothing: rules are in memory only, so the file is requested again.
+    """
+
+    def __init__(
+        self, candidates: FindCandidates, frontier: AsyncFrontier, on_scheduled: OnScheduled | None = None
+    ) -> None:
+        self._candidates = candidates
+        self._frontier = frontier
+        self._on_scheduled = on_scheduled
+
+    async def __call__(self, visit: Visit, lines: Sequence[str]) -> None:
+        """Schedule the sitemaps of these lines; nothing is left to the page's end.
+
+        Waits while the store is behind. Raises: StoreUnavailable.
+        """
+        self._candidates.find_sitemaps(visit, lines)
+        sitemaps = visit.take_discovered()
+        if sitemaps:
+            await schedule_all(self._frontier, sitemaps, visit.lease)
+            if self._on_scheduled is not None:
+                await self._on_scheduled(sitemaps)

@@ -1,4 +1,7 @@
-"""How a visit ends: decided by tables, recorded, then said to the Frontier. It always runs."""
+"""How a visit ends: decided by tables, recorded, then reported to the Frontier. It runs after every chain.
+
+`recorder` makes the visit's log lines and exchange durable before the Frontier finishes the URL.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ from collections.abc import Callable
 
 import structlog
 
-from anabranch.crawler.fetching.response import Response
+from anabranch.crawler.fetch.response import Response
 from anabranch.crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, told_by
 from anabranch.crawler.outcomes.status import StatusClass, class_of
-from anabranch.crawler.processors.known import Known
 from anabranch.crawler.processors.recorder import Recorder
-from anabranch.crawler.reporting.statistics import CrawlStatistics
-from anabranch.crawler.visit import Ending, Visit
+from anabranch.crawler.processors.seen_urls import SeenUrls
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import LeaseLost
-from anabranch.frontier.models import ENDING, HostTrouble, Outcome, OutcomeKind
+from anabranch.frontier.records import ENDING, HostTrouble, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +31,7 @@ _KINDS: dict[StatusClass, OutcomeKind] = {
 
 
 class Disposition:
-    """Ends visits: has them written, counts and finishes them. `known` hears what the Frontier has of a page's links."""
+    """Ends visits: records, finishes and counts them. `seen` learns which of a page's links the Frontier has."""
 
     def __init__(
         self,
@@ -36,63 +39,59 @@ class Disposition:
         recorder: Recorder,
         statistics: CrawlStatistics,
         clock: Callable[[], float],
-        known: Known | None = None,
+        seen: SeenUrls | None = None,
     ) -> None:
         self._frontier = frontier
         self._recorder = recorder
         self._statistics = statistics
         self._clock = clock
-        self._known = known
+        self._seen = seen
 
     async def __call__(self, visit: Visit) -> OutcomeKind | None:
-        """End the visit; answers how, or None if its lease was only given back, or was lost: then the URL comes again."""
+        """End the visit and return how; None if its lease was given back or lost: then the URL comes again."""
+        outcome = decide(visit, self._clock())
         try:
-            return await self._end(visit)
+            if outcome is None:
+                self._frontier.release(visit.lease)
+                return None
+            await self._recorder.end(visit, outcome.kind)
+            verdicts = self._frontier.finish(visit.lease, outcome, visit.discovered)
         except LeaseLost:
             log.warning("lease lost: the URL is fetched again; a longer [frontier] lease helps", url=visit.lease.url)
             return None
-
-    async def _end(self, visit: Visit) -> OutcomeKind | None:
-        outcome = decide(visit, self._clock())
-        if outcome is None:
-            self._frontier.release(visit.lease)
-            return None
-        await self._recorder.end(visit, outcome.kind)
-        verdicts = self._frontier.finish(visit.lease, outcome, visit.discovered)
-        if self._known is not None:
-            self._known.learn(visit.discovered, verdicts)
+        if self._seen is not None:
+            self._seen.learn(visit.discovered, verdicts)
         self._statistics.count(visit, outcome.kind)
         now_s = self._clock()
-        again_s = None if outcome.kind in ENDING else self._again_s(visit, now_s + outcome.after_s)
+        again_s = None
+        if outcome.kind not in ENDING:  # tried again when it is due and its host's gate is open
+            opens_s = self._frontier.core.operations.opens_s(visit.lease.gate)
+            again_s = max(now_s + outcome.after_s, now_s if opens_s is None else opens_s)
         self._statistics.troubles.note(visit, outcome.kind, now_s, again_s)
         return outcome.kind
 
-    def _again_s(self, visit: Visit, due_s: float) -> float:
-        """When the URL may be tried again: when it is due, and its host's gate is open."""
-        opens_s = self._frontier.core.opens_s(visit.lease.gate)
-        return due_s if opens_s is None else max(due_s, opens_s)
-
-    async def note_robots(self, visit: Visit, url: str, response: Response) -> None:
+    async def record_robots(self, visit: Visit, url: str, response: Response) -> None:
         """A robots.txt was fetched in a page's place."""
         await self._recorder.robots(visit, url, response)
-        self._statistics.robots += 1
+        self._statistics.count_robots()
 
 
 def decide(visit: Visit, now_s: float) -> Outcome | None:
     """The outcome of a visit; None to release its lease unprocessed. Pure."""
-    if visit.ending is Ending.RELEASED:
+    if visit.decision is ChainDecision.RELEASED:
         return None
-    if visit.broken is not None and visit.fetched is None:
+    if visit.broken is not None and visit.fetch_times is None:
         times: tuple[float | None, float | None] = (visit.lease.since_s, now_s)  # a fetch may have been under way
     else:
-        times = visit.fetched or (None, None)
+        times = visit.fetch_times or (None, None)
     kind, after_s = _kind_of(visit)
-    return Outcome(kind, visit.status, *times, after_s, *_told_of_host(visit, now_s))
+    return Outcome(kind, visit.status, *times, after_s, *_host_trouble(visit, now_s))
 
 
 def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
     """How the URL ends, and for a retry after how many seconds."""
-    if visit.ending in (Ending.DEFERRED, Ending.UNRULED) or isinstance(visit.failure, KeptConnectionClosed):
+    is_deferred = visit.decision in (ChainDecision.DEFERRED, ChainDecision.NO_RULES)
+    if is_deferred or isinstance(visit.failure, KeptConnectionClosed):
         return OutcomeKind.DEFERRED, 0.0
     failure = visit.status if visit.is_busy else visit.failure
     if failure is None:
@@ -103,16 +102,17 @@ def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
     return (OutcomeKind.FAILED if visit.is_busy else _KINDS[class_of(visit.status)]), 0.0
 
 
-def _told_of_host(visit: Visit, now_s: float) -> tuple[HostTrouble, float]:
-    """What was fetched tells of the host, and the seconds that the host asks for; a visit that fetched nothing tells nothing.
+def _host_trouble(visit: Visit, now_s: float) -> tuple[HostTrouble, float]:
+    """What the fetch says about the host, and the seconds of rest that the host asks for; nothing if nothing was fetched.
 
-    A robots.txt that cannot be had is trouble whatever its status, until it has been asked for often enough.
+    A robots.txt that is not available is trouble whatever its status, until it has been requested often enough.
     """
-    if visit.ending is Ending.DEFERRED or visit.fetched is None:
+    if visit.decision is ChainDecision.DEFERRED or visit.fetch_times is None:
         return HostTrouble.NONE, 0.0
     if visit.response is None:
-        return next((told for kind, told in TROUBLES.items() if isinstance(visit.failure, kind)), HostTrouble.NONE), 0.0
-    trouble, asked_s = told_by(visit.response.status, visit.response.headers, now_s)
-    if trouble is HostTrouble.NONE and visit.ending is Ending.UNRULED:
+        troubles = (trouble for kind, trouble in TROUBLES.items() if isinstance(visit.failure, kind))
+        return next(troubles, HostTrouble.NONE), 0.0
+    trouble, rest_s = told_by(visit.response.status, visit.response.headers, now_s)
+    if trouble is HostTrouble.NONE and visit.decision is ChainDecision.NO_RULES:
         trouble = HostTrouble.UNAVAILABLE
-    return trouble, asked_s
+    return trouble, rest_s

@@ -1,4 +1,7 @@
-"""The two steps every page takes: fetch it, read its links."""
+"""The two processors that every page passes: fetch it, then extract its links.
+
+Before them are the preconditions; behind them the user's processors, the archive and the candidates.
+"""
 
 from __future__ import annotations
 
@@ -7,84 +10,82 @@ from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Protocol
 
-from anabranch.crawler.chain import Step
-from anabranch.crawler.extracting.dispatch import Extractor
-from anabranch.crawler.fetching.options import Validators
-from anabranch.crawler.fetching.response import Cut, Response
+from anabranch.crawler.extract.extractor import Extractor
+from anabranch.crawler.fetch.options import Validators
+from anabranch.crawler.fetch.response import Cut, Response
 from anabranch.crawler.outcomes.failures import BodyBroken, retry_after
 from anabranch.crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
-from anabranch.crawler.visit import Ending, Visit
+from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.cancellation import to_the_end
 
-#: URLs that come again to be fetched anew, and are remembered; one forgotten costs its host another 304.
-MAX_ANEW = 100_000
+#: URLs remembered to be fetched without a condition when they come again; a forgotten one costs its host another 304.
+MAX_UNCONDITIONAL = 100_000
 
-#: An answer, and what its robots `meta` elements say -> what the page asks of us.
-Heed = Callable[[Response, Iterable[str]], Directives]
+#: A response and the contents of its robots `meta` elements -> what the page asks of us.
+ReadDirectives = Callable[[Response, Iterable[str]], Directives]
 
 
-class Get(Protocol):
+class FetchUrl(Protocol):
     """A fetch, as `Fetcher.get`."""
 
     def __call__(
         self, url: str, *, conditional: Validators | None = None, via: str | None = None, keep_broken: bool = False
     ) -> Awaitable[Response]:
-        """The answer."""
+        """The response."""
 
 
-class Earlier(Protocol):
-    """What the job has of earlier fetches; see `archiving.recalling.Archive`."""
+class EarlierResponses(Protocol):
+    """What the job has archived of earlier fetches; see `archive.replay.ArchivedResponses`."""
 
     async def validators(self, url: str) -> Validators | None:
-        """What to ask with, if the earlier answer is at hand."""
+        """The validators of a conditional request, if the earlier response is at hand."""
 
     async def answer(self, url: str) -> Response | None:
-        """The earlier answer, if it can be read after all."""
+        """The earlier response, if it can be read after all."""
 
 
 class FetchPage:
-    """Fetch the URL of the visit; with `earlier`, one that the job has an answer of only if it has changed.
+    """Fetches the URL of the visit; with `archive`, one that was fetched before only if it has changed.
 
-    If it has not, and the earlier answer cannot be read, nobody has the page: the URL goes back to its old place, since another
-    fetch has to wait at the host's gate like any other, and is asked for without a condition when it comes again.
+    If it has not changed and the archived response cannot be read, the URL goes back to its place in the queue, since another
+    fetch has to wait at the host's gate like any other; it is requested without a condition when it comes again.
     """
 
-    def __init__(self, get: Get, earlier: Earlier | None = None) -> None:
-        self._get = get
-        self._earlier = earlier
-        self._anew: OrderedDict[int, None] = OrderedDict()  #: by the URL's 64-bit hash: it may be long
+    def __init__(self, fetch: FetchUrl, archive: EarlierResponses | None = None) -> None:
+        self._fetch = fetch
+        self._archive = archive
+        self._unconditional: OrderedDict[int, None] = OrderedDict()  #: by the URL's 64-bit hash: a URL may be long
 
     async def __call__(self, visit: Visit) -> Step:
-        """Keep the answer, whatever its status. Raises: FetchError; BodyBroken while a broken body is worth another try."""
-        url, earlier = visit.lease.url, self._earlier
-        validators = None if earlier is None or self._is_anew(url) else await earlier.validators(url)
-        visit.response = await self._get(url, conditional=validators, via=visit.lease.via, keep_broken=True)
-        _check_whole(visit.response, visit)
-        if earlier is None or validators is None or visit.response.status != HTTPStatus.NOT_MODIFIED:
+        """Keep the response, whatever its status. Raises: FetchError; BodyBroken while another try is worth it."""
+        url, archive = visit.lease.url, self._archive
+        validators = None if archive is None or self._take_unconditional(url) else await archive.validators(url)
+        response = await self._fetch(url, conditional=validators, via=visit.lease.via, keep_broken=True)
+        visit.received(response)
+        _check_complete(response, visit)
+        if archive is None or validators is None or response.status != HTTPStatus.NOT_MODIFIED:
             return Step.PROCEED
-        await to_the_end(_recall(visit, earlier))
-        if visit.earlier is not None:
+        # Not to be cancelled: the response may hold a file, which the visit closes.
+        await to_the_end(_recall(visit, archive))
+        if visit.archived is not None:
             return Step.PROCEED
-        self._fetch_anew(url)
-        visit.ending = Ending.DEFERRED
+        self._unconditional[hash(url)] = None
+        if len(self._unconditional) > MAX_UNCONDITIONAL:
+            self._unconditional.popitem(last=False)
+        visit.decide(ChainDecision.DEFERRED)
         return Step.STOP
 
-    def _is_anew(self, url: str) -> bool:
-        """Whether the URL came again to be fetched anew; true once."""
-        is_anew = hash(url) in self._anew
-        self._anew.pop(hash(url), None)
-        return is_anew
-
-    def _fetch_anew(self, url: str) -> None:
-        self._anew[hash(url)] = None
-        if len(self._anew) > MAX_ANEW:
-            self._anew.popitem(last=False)
+    def _take_unconditional(self, url: str) -> bool:
+        """Whether the URL has come again to be fetched without a condition; true once."""
+        is_unconditional = hash(url) in self._unconditional
+        self._unconditional.pop(hash(url), None)
+        return is_unconditional
 
 
-def _check_whole(response: Response, visit: Visit) -> None:
-    """What came of a body that broke off is kept after the last try; a host that is busy has tries of its own.
+def _check_complete(response: Response, visit: Visit) -> None:
+    """Of a body that broke off, keep what came after the last try; a busy host has tries of its own.
 
-    Raises: BodyBroken if there is another try, or nothing came of the body.
+    Raises: BodyBroken if there is another try, or if nothing came of the body.
     """
     if Cut.DISCONNECT not in response.cuts or visit.is_busy:
         return
@@ -94,44 +95,41 @@ def _check_whole(response: Response, visit: Visit) -> None:
         raise broken
 
 
-async def _recall(visit: Visit, earlier: Earlier) -> None:
-    """Give the visit the earlier answer. It may hold a file, which is the visit's to close: never cancel this."""
-    visit.earlier = await earlier.answer(visit.lease.url)
+async def _recall(visit: Visit, archive: EarlierResponses) -> None:
+    visit.recalled(await archive.answer(visit.lease.url))
 
 
-def heeding(product: str, clock: Callable[[], float]) -> Heed:
-    """Take what a page asks of everybody, and what it asks of our product, in its header and in its `meta` elements."""
+def directives_for(product: str, clock: Callable[[], float]) -> ReadDirectives:
+    """Read what a page asks of all robots and of our product, in its header and in its `meta` elements."""
 
-    def heed(response: Response, metas: Iterable[str]) -> Directives:
+    def read(response: Response, metas: Iterable[str]) -> Directives:
         fields = response.headers.getall("X-Robots-Tag", ())
-        said = [("robots", content) for content in metas]  # the reader has picked those that are for us
-        if not fields and not said:
+        contents = [("robots", content) for content in metas]  # the parser has picked those for us
+        if not fields and not contents:
             return NOTHING
         now_s = clock()
-        return header_directives(fields, product, now_s) | meta_directives(said, product, now_s)
+        return header_directives(fields, product, now_s) | meta_directives(contents, product, now_s)
 
-    return heed
+    return read
 
 
 class ExtractPage:
-    """Read the links of pages that were answered with 2xx, now or before a 304; other answers have none of interest.
+    """Extracts the links of pages that were answered with 2xx, now or before a 304; other responses are not parsed.
 
-    Without `heed` nothing that a page says to robots is obeyed.
+    Without `directives` nothing that a page says to robots is obeyed.
     """
 
-    def __init__(self, extract: Extractor, heed: Heed | None = None) -> None:
+    def __init__(self, extract: Extractor, directives: ReadDirectives | None = None) -> None:
         self._extract = extract
-        self._heed = heed
+        self._directives = directives
 
     async def __call__(self, visit: Visit) -> Step:
-        """Fill `visit.links`, `visit.dropped_links`, `visit.notes` and `visit.asked`."""
-        response = visit.earlier or visit.response
+        """Fill in the visit's links, notes and directives."""
+        response = visit.archived or visit.response
         if response is None or not response.is_success:
             return Step.PROCEED
         found = await self._extract(response, visit.lease.url, visit.lease.hops)
-        visit.links, visit.dropped_links, visit.notes = found.links, found.dropped, found.notes
-        if self._heed is not None:
-            visit.asked = self._heed(response, found.robots)
-            if visit.asked is not NOTHING:
-                visit.notes += visit.asked.annotations
+        directives = NOTHING if self._directives is None else self._directives(response, found.robots)
+        notes = found.notes if directives is NOTHING else found.notes + directives.annotations
+        visit.extracted(found.links, notes, dropped=found.dropped, directives=directives)
         return Step.PROCEED

@@ -1,8 +1,9 @@
-"""What must be known before a page may be fetched: its host's robots.txt (RFC 9309).
+"""What must be known before a page is fetched: its host's addresses, and the host's robots.txt (RFC 9309).
 
-The first lease on an origin fetches it under the slot that the lease holds, and goes back deferred to its old place; other
-leases that are already out on that origin wait for the same answer and go on. So a robots.txt costs a slot and a rest like
-any other fetch. Whoever goes back has been judged by the answer already, and needs no rules when it comes again.
+A host without an address is not asked for its robots.txt. The first lease on an origin fetches robots.txt in the page's
+place, under the slot that the lease holds, and goes back to the queue deferred. Other leases on the origin that are already
+out wait for the same answer and go on. So a robots.txt costs a slot and a rest like any other fetch. A URL that goes back
+is judged by the rules at once, so it needs no rules when it comes again.
 """
 
 from __future__ import annotations
@@ -12,50 +13,100 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from anabranch.crawler.chain import Step
-from anabranch.crawler.fetching.fetcher import Fetcher
-from anabranch.crawler.fetching.response import Response
-from anabranch.crawler.outcomes.failures import HOST_BUSY_TRIES, TROUBLES, BadHttp, FetchError, RobotsUnavailable
-from anabranch.crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, robots_url, rules_of
-from anabranch.crawler.robots.delays import CrawlDelays
-from anabranch.crawler.robots.explaining import kept_words
-from anabranch.crawler.robots.parsing import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
-from anabranch.crawler.robots.redirects import Followed, follow_redirects
-from anabranch.crawler.robots.verdicts import Verdict, Verdicts, verdict_of
-from anabranch.crawler.visit import Ending, Visit
-from anabranch.frontier.models import GateKey
+from anabranch.crawler.fetch.addresses import Lookup
+from anabranch.crawler.fetch.dns import Resolver
+from anabranch.crawler.fetch.fetcher import Fetcher
+from anabranch.crawler.fetch.response import Response
+from anabranch.crawler.outcomes.failures import (
+    HOST_BUSY_TRIES,
+    TROUBLES,
+    BadHttp,
+    FetchError,
+    NameNotFound,
+    NameTimeout,
+    RobotsUnavailable,
+)
+from anabranch.crawler.robots.cache import (
+    LIFETIME_S,
+    UNREACHABLE_LIFETIME_S,
+    CrawlDelays,
+    PendingVerdicts,
+    RobotsCache,
+    RobotsVerdict,
+    describe_cached,
+    verdict_of,
+)
+from anabranch.crawler.robots.retrieval import Followed, follow_redirects, robots_url, rules_of
+from anabranch.crawler.robots.rules import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
+from anabranch.crawler.urls.parsing import host_of
+from anabranch.crawler.visit import ChainDecision, Step, Visit
+from anabranch.frontier.records import GateKey
 
-#: Larger files are read in a thread of their own: the worst one takes 300 ms.
+#: Larger files are parsed in a thread: the worst one takes 300 ms.
 LARGE_BYTES = 64 * 1024
-#: Gates that are remembered as freed where robots.txt is ignored.
+#: Gates remembered as freed where robots.txt is ignored.
 MAX_GATES = 10_000
-#: What the rules of other hosts, that redirects led to, may take in memory.
-MAX_ELSEWHERE_BYTES = 8 << 20
+#: Memory for the rules of other hosts that redirects led to.
+MAX_REDIRECTED_BYTES = 8 << 20
 
-NoteRobots = Callable[[Visit, str, Response], Awaitable[None]]
-Announce = Callable[[Visit, Sequence[str]], Awaitable[None]]
+RecordLookup = Callable[[Visit, Lookup], Awaitable[None]]
+RecordRobots = Callable[[Visit, str, Response], Awaitable[None]]
+ScheduleSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
+
+
+class DnsPrecondition:
+    """Lets a visit pass if its host has an address, or if a proxy fetches its URL: the proxy resolves names itself.
+
+    `record` makes the log line of a lookup durable (hop P, as Heritrix's `dns:` URLs). An address from the cache or the
+    order's table, or one written in the URL, is no lookup.
+    """
+
+    def __init__(
+        self, resolver: Resolver, record: RecordLookup, uses_proxy: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        self._resolver = resolver
+        self._record = record
+        self._uses_proxy = uses_proxy
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Look the host up. Raises: NameNotFound, NameTimeout, both without times: no slot of the host was used."""
+        if self._uses_proxy(visit.lease.url):
+            return Step.PROCEED
+        host = host_of(visit.lease.url)
+        try:
+            await self._resolver.resolve(host)
+        except (NameNotFound, NameTimeout):
+            await self._record_lookup(visit, host)
+            raise
+        await self._record_lookup(visit, host)
+        return Step.PROCEED
+
+    async def _record_lookup(self, visit: Visit, host: str) -> None:
+        lookup = self._resolver.take_lookup(host)
+        if lookup is not None:
+            await self._record(visit, lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotsOptions:
-    """How robots.txt is taken."""
+    """How robots.txt is fetched and obeyed."""
 
-    product: str  #: the product token, as groups name it
-    max_crawl_delay_s: float = 300.0  #: a longer Crawl-delay is cut
-    cache_s: float = LIFETIME_S  #: rules are asked for again after so long
-    unreachable_s: float = UNREACHABLE_LIFETIME_S  #: a host whose rules cannot be had is given up for so long
-    timeout_s: float = 60.0  #: for one robots.txt, all its redirects together
+    product: str  #: the product token that groups name
+    max_crawl_delay_s: float = 300.0  #: a longer Crawl-delay is cut to this
+    cache_s: float = LIFETIME_S  #: how long rules are valid
+    unreachable_s: float = UNREACHABLE_LIFETIME_S  #: how long a host without available rules is given up
+    timeout_s: float = 60.0  #: for one robots.txt including all redirects
 
 
-class NoRobots:
-    """Lets every visit pass, and takes back the Crawl-delays that an earlier run of the job had learnt."""
+class IgnoreRobots:
+    """Lets every visit pass, and removes Crawl-delays that an earlier run of the job has learnt."""
 
     def __init__(self, set_delay: Callable[[GateKey, float], None]) -> None:
         self._set_delay = set_delay
         self._freed: OrderedDict[GateKey, None] = OrderedDict()
 
     async def __call__(self, visit: Visit) -> Step:
-        """Free the gate at its first visit, or at a later one of a crawl of very many."""
+        """Free the gate at its first visit, or again when `MAX_GATES` others came in between."""
         if visit.lease.gate not in self._freed:
             self._freed[visit.lease.gate] = None
             if len(self._freed) > MAX_GATES:
@@ -65,10 +116,10 @@ class NoRobots:
 
 
 class RobotsPrecondition:
-    """Lets a visit pass if robots.txt allows its URL. Single flight per origin; answers are cached.
+    """Lets a visit pass if robots.txt allows its URL. One fetch per origin at a time; rules are cached.
 
-    `note` makes the line of a fetched robots.txt durable. `announce` is told the sitemaps that it names, before the rules are
-    kept: if it fails, or the visit is broken off, the file is asked for again, and they are told again.
+    `record` makes the log line of a fetched robots.txt durable. `schedule_sitemaps` gets the sitemaps that it names before
+    the rules are cached: if that fails, or the visit is cancelled, the file is fetched again and they are scheduled again.
     """
 
     def __init__(
@@ -78,21 +129,21 @@ class RobotsPrecondition:
         *,
         clock: Callable[[], float],
         set_delay: Callable[[GateKey, float], None],
-        note: NoteRobots,
-        announce: Announce | None = None,
+        record: RecordRobots,
+        schedule_sitemaps: ScheduleSitemaps | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._options = options
         self._clock = clock
         self._set_delay = set_delay
-        self._note = note
-        self._announce = announce
+        self._record = record
+        self._schedule_sitemaps = schedule_sitemaps
         self._cache = RobotsCache(options.cache_s, options.unreachable_s)
-        self._elsewhere = RobotsCache(options.cache_s, options.unreachable_s, max_bytes=MAX_ELSEWHERE_BYTES)
-        self._verdicts = Verdicts()
-        self._reading = asyncio.Lock()  #: large files are read one after the other: each may need 10 MB meanwhile
+        self._redirected = RobotsCache(options.cache_s, options.unreachable_s, max_bytes=MAX_REDIRECTED_BYTES)
+        self._verdicts = PendingVerdicts()
+        self._parsing = asyncio.Lock()  #: large files are parsed one at a time: each may need 10 MB
         self._delays = CrawlDelays()
-        self._under_way: dict[str, asyncio.Future[RobotsRules | None]] = {}
+        self._in_flight: dict[str, asyncio.Future[RobotsRules | None]] = {}
 
     async def __call__(self, visit: Visit) -> Step:
         """Fetch the rules if they are not known, then judge the URL. Raises: FetchError."""
@@ -103,116 +154,102 @@ class RobotsPrecondition:
             verdict = verdict_of(rules, url)
         if verdict is None:
             verdict = await self._wait_for_rules(robots_url(url), visit)
-        return _ended(visit, verdict)
+        if verdict is RobotsVerdict.UNKNOWN:
+            raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
+        if verdict is RobotsVerdict.EXCLUDED:
+            visit.decide(ChainDecision.EXCLUDED)
+        return Step.PROCEED if verdict is RobotsVerdict.ALLOWED else Step.STOP
 
     def words(self, url: str, now_s: float) -> str:
         """What is known of the robots.txt of this URL's origin, for the operator."""
-        if robots_url(url) in self._under_way:
+        if robots_url(url) in self._in_flight:
             return "it is being fetched now"
-        return kept_words(self._cache.look(url), now_s)
+        return describe_cached(self._cache.look(url), now_s)
 
-    async def _wait_for_rules(self, origin: str, visit: Visit) -> Verdict | None:
-        """Fetch the rules, or have another visit's answer; None: the visit has to come again."""
-        if origin not in self._under_way:
+    async def _wait_for_rules(self, origin: str, visit: Visit) -> RobotsVerdict | None:
+        """Fetch the rules, or wait for another visit's fetch; None: the visit's URL goes back to the queue."""
+        if origin not in self._in_flight:
             await self._fetch_rules(origin, visit)
             return None
-        rules = await _answer_of(self._under_way[origin])
+        try:
+            rules = await asyncio.shield(self._in_flight[origin])
+        except FetchError as error:  # an error of its own, without times: this visit fetched nothing
+            raise type(error)(*error.args) from error
         if rules is None or rules.crawl_delay_s:
-            visit.ending = Ending.RELEASED  # the host is busy or wants its distance: wait at its gate
+            visit.decide(ChainDecision.RELEASED)  # the host is busy or wants a delay: wait at its gate
             if rules is not None:
-                self._judge_ahead(rules, visit)
+                self._keep_verdict(rules, visit)
             return None
         return verdict_of(rules, visit.lease.url)
 
-    def _judge_ahead(self, rules: RobotsRules, visit: Visit) -> None:
-        """The visit's URL comes again, when these rules may have made room for others."""
+    def _keep_verdict(self, rules: RobotsRules, visit: Visit) -> None:
+        """Judge the URL for the next time it comes: the cache may have dropped the rules by then."""
         lifetime_s = self._options.unreachable_s if rules is DISALLOW_ALL else self._options.cache_s
         self._verdicts.keep(visit.lease.url, verdict_of(rules, visit.lease.url), self._clock() + lifetime_s)
 
     async def _fetch_rules(self, origin: str, visit: Visit) -> None:
-        """Fetch robots.txt in the page's place; what comes of it is shared with all who wait."""
-        waiters = self._under_way[origin] = asyncio.get_running_loop().create_future()
+        """Fetch robots.txt in the page's place; all visits that wait share the result."""
+        waiters = self._in_flight[origin] = asyncio.get_running_loop().create_future()
         try:
             found = await follow_redirects(self._fetcher.get, origin, self._options.timeout_s, self._known)
-            visit.response = found.response
-            await self._note(visit, origin, found.response)
+            visit.received(found.response)
+            await self._record(visit, origin, found.response)
             rules = await self._rules_of(found)
-            if self._announce is not None and rules.sitemaps:
-                await self._announce(visit, rules.sitemaps)
+            if self._schedule_sitemaps is not None and rules.sitemaps:
+                await self._schedule_sitemaps(visit, rules.sitemaps)
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
-            self._count_failure(origin, error)
+            # A host whose answers cannot be read is given up like one that refuses. An unknown name is no host.
+            if isinstance(error, (*TROUBLES, BadHttp)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
+                self._cache.put(origin, DISALLOW_ALL, self._clock())
             waiters.set_exception(error)
-            waiters.exception()  # it is raised here too, so nobody need have waited
+            waiters.exception()  # marks it as retrieved: it is raised here, too
             raise
         finally:
-            del self._under_way[origin]
+            del self._in_flight[origin]
             if not waiters.done():
-                waiters.set_result(None)  # cancelled or broken: who waits goes back to the gate and asks again
+                waiters.set_result(None)  # cancelled or broken: those that wait go back to the gate and ask again
 
     def _known(self, url: str) -> RobotsRules | None:
-        """The rules at a URL, if it is a robots.txt that was fetched lately: for its own host, or for one that leads there."""
+        """The cached rules at a URL, if it is a robots.txt: of its own host, or of one that redirects there."""
         if url != robots_url(url):
             return None
         now_s = self._clock()
-        return self._cache.get(url, now_s) or self._elsewhere.get(url, now_s)
+        return self._cache.get(url, now_s) or self._redirected.get(url, now_s)
 
     async def _rules_of(self, found: Followed) -> RobotsRules:
-        """The rules at the end of all redirects; those of another host are remembered for others that lead there."""
+        """The rules at the end of all redirects; another host's rules are cached for others that redirect there."""
         if found.is_lost:
             return DISALLOW_ALL
         if found.rules is not None:
             return found.rules
-        rules = await self._read(found.response)
+        rules = await self._parse(found.response)
         if found.is_redirected and found.url == robots_url(found.url) and rules is not DISALLOW_ALL:
-            self._elsewhere.put(found.url, rules, self._clock())
+            self._redirected.put(found.url, rules, self._clock())
         return rules
 
-    async def _read(self, response: Response) -> RobotsRules:
-        """The rules out of an answer; a large one does not hold up the others."""
+    async def _parse(self, response: Response) -> RobotsRules:
         product = self._options.product
         body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
         is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
-            async with self._reading:
+            async with self._parsing:
                 return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
         return rules_of(response.status, body, product, is_cut=is_cut)
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
-        """Take in what the fetch brought and end the visit; None if there were no rules to be had this time.
+        """Cache what the fetch brought and decide the visit; None if no rules were available this time.
 
-        Rules are kept, by origin and as the gate's Crawl-delay, and the visit goes back with the verdict on its URL. Without
-        any, RFC 9309 lets nothing be fetched: the host rests and is asked again. After `HOST_BUSY_TRIES` such times in a row
-        that is its answer for `unreachable_s`, and its URLs fail.
+        Rules are cached by origin, their Crawl-delay is set on the gate, and the URL goes back with its verdict. Without
+        rules RFC 9309 lets nothing be fetched: the host rests and is asked again. After `HOST_BUSY_TRIES` such times in a
+        row it is given up for `unreachable_s`, and its URLs fail.
         """
-        visit.ending = Ending.DEFERRED
         if rules is DISALLOW_ALL and self._cache.refused(origin) < HOST_BUSY_TRIES:
-            visit.ending = Ending.UNRULED
+            visit.decide(ChainDecision.NO_RULES)
             return None
+        visit.decide(ChainDecision.DEFERRED)
         self._cache.put(origin, rules, self._clock())
-        self._judge_ahead(rules, visit)
+        self._keep_verdict(rules, visit)
         delay_s = min(rules.crawl_delay_s or 0.0, self._options.max_crawl_delay_s)
         self._set_delay(visit.lease.gate, self._delays.learn(visit.lease.gate, origin, delay_s))
         return rules
-
-    def _count_failure(self, origin: str, error: FetchError) -> None:
-        """A host that gives no answer that can be read is given up like one that refuses; a name of no use is no host."""
-        if isinstance(error, (*TROUBLES, BadHttp)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
-            self._cache.put(origin, DISALLOW_ALL, self._clock())
-
-
-def _ended(visit: Visit, verdict: Verdict | None) -> Step:
-    """Go on if the URL may be fetched. Raises: RobotsUnavailable."""
-    if verdict is Verdict.UNKNOWN:
-        raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
-    if verdict is Verdict.EXCLUDED:
-        visit.ending = Ending.EXCLUDED
-    return Step.PROCEED if verdict is Verdict.ALLOWED else Step.STOP
-
-
-async def _answer_of(under_way: asyncio.Future[RobotsRules | None]) -> RobotsRules | None:
-    """What the fetch under way brings; its failure as an error of one's own, without times: nothing was fetched here."""
-    try:
-        return await asyncio.shield(under_way)
-    except FetchError as error:
-        raise type(error)(*error.args) from error

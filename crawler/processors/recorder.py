@@ -1,26 +1,107 @@
 """What the job keeps of a visit: the lines of its logs and the exchange for its WARC files, written together.
 
-All of it is durable before the URL is finished: after a crash a line may stand twice, but no finished URL is without one.
+`ArchivePage`, behind the extraction, makes the exchange and writes nothing. `Recorder.end`, called by the disposition, gives
+it to the journal with the visit's lines. All is durable before the URL is finished: after a crash a line may be there twice,
+but every finished URL has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Protocol
 
-from anabranch.crawler.archiving.records import digest_text, response_head
-from anabranch.crawler.fetching.bodies import Body
-from anabranch.crawler.fetching.response import Response
-from anabranch.crawler.jobs.journal import Entry, Journal
-from anabranch.crawler.network.lookups import MIME, Lookup
+from anabranch.crawler.accounts.crawl_log import (
+    DUPLICATE_DIGEST,
+    CrawlLogEntry,
+    Noted,
+    annotations_of,
+    crawl_log_line,
+    links_line,
+    page_line,
+    round_note,
+)
+from anabranch.crawler.accounts.crawl_log import NOT_MODIFIED as SERVER_NOT_MODIFIED
+from anabranch.crawler.archive.history import Fetched
+from anabranch.crawler.archive.records import (
+    NOT_MODIFIED,
+    SAME_PAYLOAD,
+    Exchange,
+    Original,
+    Outlink,
+    Revisit,
+    digest_text,
+    response_head,
+)
+from anabranch.crawler.fetch.addresses import MIME, Lookup
+from anabranch.crawler.fetch.response import Body, Response
+from anabranch.crawler.job.journal import Entry, Journal
 from anabranch.crawler.outcomes.status import FetchStatus
-from anabranch.crawler.processors.write import Archivist, notes_of
-from anabranch.crawler.reporting.annotations import Noted, round_note
-from anabranch.crawler.reporting.annotations import annotations_of as listed
-from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line, page_line
-from anabranch.crawler.reporting.error_log import Failure, error_line
-from anabranch.crawler.reporting.links import links_line
-from anabranch.crawler.visit import Ending, LostLink, Visit
-from anabranch.frontier.models import ENDING, OutcomeKind
+from anabranch.crawler.report.troubles import Failure, error_line
+from anabranch.crawler.visit import ChainDecision, LostLink, Step, Visit
+from anabranch.frontier.records import ENDING, OutcomeKind
+
+#: What crawl.log notes of a payload that is not written again: why, and the profile of its record (Heritrix's words).
+REVISIT_NOTES = {
+    SAME_PAYLOAD: (DUPLICATE_DIGEST, "digest"),
+    NOT_MODIFIED: (SERVER_NOT_MODIFIED, "notModified"),
+}
+
+
+class PayloadIndex(Protocol):
+    """What was fetched before; see `archiving.payloads.Payloads`."""
+
+    async def original(self, digest: bytes) -> Original | None:
+        """The record that has this payload."""
+
+    async def fetched(self, url: str) -> Fetched | None:
+        """The last fetch of the URL."""
+
+
+class ExchangeMaker:
+    """Makes exchanges. With `revisit` a payload that is archived already is not written again, except for a redirect's."""
+
+    def __init__(self, payloads: PayloadIndex, *, revisit: bool) -> None:
+        self._payloads = payloads
+        self._revisit = revisit
+
+    async def exchange(
+        self, url: str, response: Response, *, hops: str, via: str | None, outlinks: Sequence[Outlink] = ()
+    ) -> Exchange:
+        """What is archived of a response. Cost: one look-up in the index of payloads."""
+        new = Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks)
+        revisit = await self._revisit_of(new)
+        return new if revisit is None else replace(new, revisit=revisit)
+
+    async def _revisit_of(self, new: Exchange) -> Revisit | None:
+        """Why the payload need not be written; None if it must be."""
+        response = new.response
+        if response.status == HTTPStatus.NOT_MODIFIED:
+            known = await self._payloads.fetched(new.url)
+            return None if known is None else Revisit(NOT_MODIFIED, known.original)
+        if not self._revisit or not new.may_be_original:
+            return None
+        original = await self._payloads.original(response.body.digest)
+        return None if original is None else Revisit(SAME_PAYLOAD, original)
+
+
+class ArchivePage:
+    """The processor behind the extraction: makes what is archived of an answered visit."""
+
+    def __init__(self, exchanges: ExchangeMaker) -> None:
+        self._exchanges = exchanges
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Fill `visit.exchange`; a visit without a response has none."""
+        lease, response = visit.lease, visit.response
+        if response is not None and visit.status > 0:
+            visit.archive(
+                await self._exchanges.exchange(
+                    lease.url, response, hops=lease.hops, via=lease.via, outlinks=visit.links
+                )
+            )
+        return Step.PROCEED
 
 
 class Recorder:
@@ -31,7 +112,7 @@ class Recorder:
         journal: Journal,
         clock: Callable[[], float],
         *,
-        archivist: Archivist | None = None,
+        exchanges: ExchangeMaker | None = None,
         source_of: Callable[[bytes | None], str | None] = lambda _: None,
         links: bool = False,
         extra_info: bool = False,
@@ -39,7 +120,7 @@ class Recorder:
     ) -> None:
         self._journal = journal
         self._clock = clock
-        self._archivist = archivist
+        self._exchanges = exchanges
         self._source_of = source_of
         self._links = links
         self._extra_info = extra_info
@@ -47,17 +128,18 @@ class Recorder:
         self._round_note = (round_note(round_number),)
 
     async def end(self, visit: Visit, kind: OutcomeKind) -> None:
-        """What is kept of a try: an ended URL has its lines, and one that failed a line of errors.
+        """Record a try: an ended URL has its lines, one that failed a line in errors.jsonl.
 
-        Of a page that the operator's own processor stopped only the lines of `crawl.log` and errors.
+        A page that a user's processor stopped has its lines in crawl.log and errors.jsonl only.
         """
         errors = self._error_lines(visit, kind)
         if kind in ENDING:
             digest = None if visit.response is None else digest_text(visit.response.body.digest)
+            has_links = self._links and visit.links and visit.response is not None and not visit.stopped_by
             entry = Entry(
                 crawl_log=self._log_line(visit, digest),
-                pages=page_line_of(visit, digest, self._round_number),
-                links=links_line(visit.lease.url, visit.lease.hops, visit.links) if self._has_links(visit) else None,
+                pages=self._page_line(visit, digest),
+                links=links_line(visit.lease.url, visit.lease.hops, visit.links) if has_links else None,
                 errors=errors,
                 exchange=visit.exchange,
             )
@@ -68,7 +150,7 @@ class Recorder:
         await self._journal.write(entry)
 
     async def robots(self, visit: Visit, url: str, response: Response) -> None:
-        """A robots.txt that was fetched in a page's place (hop P)."""
+        """Record a robots.txt that was fetched in a page's place (hop P)."""
         hops, via = visit.lease.hops + "P", visit.lease.url
         entry = CrawlLogEntry(
             logged_s=self._clock(),
@@ -82,17 +164,17 @@ class Recorder:
             start_s=response.start_s,
             end_s=response.end_s,
             digest=digest_text(response.body.digest),
-            source=self._source(visit),
+            source=self._source_of(visit.lease.payload),
             annotations=self._round_note,
             extra=self._extra(response),
         )
         exchange = None
-        if self._archivist is not None:
-            exchange = await self._archivist.exchange(url, response, hops=hops, via=via)
+        if self._exchanges is not None:
+            exchange = await self._exchanges.exchange(url, response, hops=hops, via=via)
         await self._journal.write(Entry(crawl_log=crawl_log_line(entry), exchange=exchange))
 
     async def lookup(self, visit: Visit, made: Lookup) -> None:
-        """A name that was looked up for a page (hop P)."""
+        """Record a name that was looked up for a page (hop P)."""
         entry = CrawlLogEntry(
             logged_s=self._clock(),
             status=made.status,
@@ -105,14 +187,14 @@ class Recorder:
             start_s=made.start_s,
             end_s=made.end_s,
             digest=digest_text(Body.of(made.body).digest) if made.records else None,
-            source=self._source(visit),
+            source=self._source_of(visit.lease.payload),
             annotations=self._round_note,
             extra=self._extra(None),
         )
         await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
 
     def _log_line(self, visit: Visit, digest: str | None) -> bytes:
-        start_s, end_s = visit.fetched or (None, None)
+        start_s, end_s = visit.fetch_times or (None, None)
         entry = CrawlLogEntry(
             logged_s=self._clock(),
             status=visit.status,
@@ -125,26 +207,56 @@ class Recorder:
             start_s=start_s,
             end_s=end_s,
             digest=digest,
-            source=self._source(visit),
-            annotations=annotations_of(visit) + self._round_note,
+            source=self._source_of(visit.lease.payload),
+            annotations=visit_annotations(visit) + self._round_note,
             extra=self._extra(visit.response),
         )
         return crawl_log_line(entry)
 
-    def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
-        """That of the page, then those of its links that were lost; None if all is well."""
-        own = self._error_line(visit, kind)
-        if not visit.lost:
-            return own
-        return (own or b"") + b"".join(error_line(self._lost(visit, link)) for link in visit.lost)
+    def _page_line(self, visit: Visit, digest: str | None) -> bytes | None:
+        """The line of pages.jsonl; None for a URL without a response, or a page that a user's processor stopped."""
+        response = visit.response
+        if response is None or visit.status <= 0 or visit.stopped_by:
+            return None
+        return page_line(
+            url=visit.lease.url,
+            status=response.status,
+            mime=visit.mime,
+            size_bytes=response.body.size,
+            hops=visit.lease.hops,
+            via=visit.lease.via,
+            fetched_s=response.start_s,
+            digest=digest,
+            round_number=self._round_number,
+        )
 
-    def _lost(self, visit: Visit, link: LostLink) -> Failure:
+    def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
+        """The page's line if its try failed or a processor broke, then those of its lost links; None if all is well."""
+        lines = []
+        if kind in (OutcomeKind.RETRY, OutcomeKind.FAILED) or visit.broken is not None:
+            failure = Failure(
+                time_s=self._clock(),
+                url=visit.lease.url,
+                status=visit.status,
+                attempt=visit.lease.attempts + 1,
+                is_final=kind in ENDING,
+                error=visit.broken or visit.failure,
+                is_ours=visit.broken is not None,
+                hops=visit.lease.hops,
+                via=visit.lease.via,
+                worker=visit.worker,
+            )
+            lines.append(error_line(failure))
+        lines += [error_line(self._lost_link(visit, link)) for link in visit.lost]
+        return b"".join(lines) or None
+
+    def _lost_link(self, visit: Visit, link: LostLink) -> Failure:
         return Failure(
             time_s=self._clock(),
             url=link.url,
             status=FetchStatus.PROCESSOR_FAILED,
             attempt=0,
-            is_final=False,  # it is judged anew where it is met again
+            is_final=False,  # it is judged again where it is found again
             error=link.error,
             is_ours=True,
             hops=link.hops,
@@ -152,64 +264,24 @@ class Recorder:
             worker=visit.worker,
         )
 
-    def _error_line(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
-        """A line if the try failed, or a processor of ours broke; None if all is well."""
-        if kind not in (OutcomeKind.RETRY, OutcomeKind.FAILED) and visit.broken is None:
-            return None
-        failure = Failure(
-            time_s=self._clock(),
-            url=visit.lease.url,
-            status=visit.status,
-            attempt=visit.lease.attempts + 1,
-            is_final=kind in ENDING,
-            error=visit.broken or visit.failure,
-            is_ours=visit.broken is not None,
-            hops=visit.lease.hops,
-            via=visit.lease.via,
-            worker=visit.worker,
-        )
-        return error_line(failure)
-
     def _extra(self, response: Response | None) -> dict[str, str | int] | None:
-        """The thirteenth field of crawl.log, if it is wanted; the WARC files add their part."""
+        """The thirteenth field of crawl.log, if the order wants it; the WARC files add their part."""
         if not self._extra_info:
             return None
         return {} if response is None else {"contentSize": len(response_head(response)) + response.body.size}
 
-    def _has_links(self, visit: Visit) -> bool:
-        return self._links and not visit.stopped_by and visit.response is not None and bool(visit.links)
 
-    def _source(self, visit: Visit) -> str | None:
-        return self._source_of(visit.lease.payload)
-
-
-def page_line_of(visit: Visit, digest: str | None, round_number: int) -> bytes | None:
-    """The line of `pages.jsonl`; None for a URL that was not answered, or that the operator's own processor stopped."""
-    response = visit.response
-    if response is None or visit.status <= 0 or visit.stopped_by:
-        return None
-    return page_line(
-        url=visit.lease.url,
-        status=response.status,
-        mime=visit.mime,
-        size_bytes=response.body.size,
-        hops=visit.lease.hops,
-        via=visit.lease.via,
-        fetched_s=response.start_s,
-        digest=digest,
-        round_number=round_number,
-    )
-
-
-def annotations_of(visit: Visit) -> tuple[str, ...]:
-    """The twelfth field of `crawl.log`, but for the round, which is its last note."""
-    failure = visit.failure
-    duplicate, revisit = notes_of(visit.exchange)
+def visit_annotations(visit: Visit) -> tuple[str, ...]:
+    """The twelfth field of crawl.log, except for the round, which is its last note."""
+    failure, exchange = visit.failure, visit.exchange
+    duplicate, revisit = "", ""
+    if exchange is not None and exchange.revisit is not None:
+        duplicate, revisit = REVISIT_NOTES[exchange.revisit.profile]
     noted = Noted(
         attempts=visit.lease.attempts,
         cuts=tuple(cut.value for cut in visit.response.cuts) if visit.response and visit.response.cuts else (),
         has_surplus=visit.response is not None and visit.response.has_surplus,
-        robots_excluded=visit.ending is Ending.EXCLUDED,
+        robots_excluded=visit.decision is ChainDecision.EXCLUDED,
         duplicate=duplicate,
         revisit=revisit,
         dropped_links=visit.dropped_links,
@@ -218,4 +290,4 @@ def annotations_of(visit: Visit) -> tuple[str, ...]:
         stopped_by=visit.stopped_by,
         more=visit.notes if failure is None else (failure.annotation, *visit.notes),
     )
-    return listed(noted)
+    return annotations_of(noted)

@@ -1,10 +1,8 @@
-"""What a host asks of robots: robots.txt, and what its pages say themselves. The fetching is the precondition's.
+"""The robots exclusion protocol: robots.txt (RFC 9309), and the directives of pages. `processors.preconditions` fetches it.
 
-body ─▶ parsing (lines, groups) ─▶ RobotsRules over patterns (what a rule's path matches) ─▶ allows(url)
-status and body ─▶ cache (RFC 9309's reading of an answer; rules by origin, for a day)
-rules and URL ─▶ verdicts (what was decided of URLs that had to wait)
-Crawl-delay ─▶ delays (what the gate of several origins has to keep)
-a fetch ─▶ redirects (where a robots.txt leads, within one time)
-X-Robots-Tag, meta robots ─▶ directives (what follows for a page's links)
-a person's question ─▶ explaining (which group, which line decided)
+retrieval     where a robots.txt is, its redirects, and what an answer means
+rules         the lines and groups of a robots.txt -> `RobotsRules`, which decide about URLs and explain their decision
+patterns      which URLs the path of a rule matches
+cache         rules by origin for a day; verdicts of URLs that had to wait; Crawl-delays by gate
+directives    X-Robots-Tag and meta robots, and what they mean for a page's links
 """

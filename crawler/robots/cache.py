@@ -1,56 +1,43 @@
-"""What an answer to a robots.txt fetch means (RFC 9309, 2.3.1), and the rules of many origins, for as long as they hold.
+"""What is kept of robots.txt: the rules of origins, verdicts of URLs that had to wait, and the Crawl-delays of gates.
 
-| answer | meaning | kept for |
-|---|---|---|
-| 2xx | the rules that stand in it | `lifetime_s` |
-| 4xx; 3xx that leads nowhere or too far | there are no rules: all is allowed | `lifetime_s` |
-| 429, 5xx, no answer | the rules are not known: nothing is allowed | `unreachable_s`, after several tries |
-
-Rules that are too old are not used for a host that cannot be asked any more, nor is such a host ever taken for one without
-rules, however long that lasts (the RFC permits both after a long time, 30 days say): it is asked again and again instead.
+`retrieval` says what an answer means and for which time. Expired rules are never used for a host that cannot be reached any
+more, nor is such a host ever treated as one without rules, however long that lasts (the RFC permits both after a long time,
+such as 30 days): its robots.txt is requested again and again.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
-from anabranch.crawler.urls.parsing import authority_of
+from anabranch.crawler.robots.retrieval import robots_url
+from anabranch.crawler.robots.rules import ALLOW_ALL, DISALLOW_ALL, RobotsRules, shown
+from anabranch.frontier.times import duration_words
+
+if TYPE_CHECKING:
+    from anabranch.frontier.records import GateKey
 
 #: RFC 9309 section 2.4: rules should not be used for longer than a day.
 LIFETIME_S = 24 * 3600.0
-#: A host that could not be asked is asked again soon.
+#: An unreachable host is asked again soon.
 UNREACHABLE_LIFETIME_S = 3600.0
 
-#: Origins that a cache holds, and what their rules may take in memory together. A hostile file takes up to 12 MB.
+#: The most origins in a cache, and the memory that their rules may take together. A hostile file takes up to 12 MB.
 MAX_ORIGINS = 10_000
 MAX_BYTES = 64 << 20
-#: Rules of so many bytes and more are large: where memory is short they make room for each other before others do for them.
+#: Rules of at least this size are large: where memory is short they make room for each other before small ones go.
 LARGE_BYTES = 64 << 10
 
-_TOO_MANY_REQUESTS = 429
+#: The most URLs that wait for their verdict's use, one for each host that was just asked; one more drops the oldest, which then
+#: costs its host another robots.txt. 20 MB at most.
+MAX_WAITING = 100_000
+#: The most origins of one gate that are kept: those with the longest delays.
+MAX_OF_GATE = 100
 
 
-def rules_of(status: int, body: bytes, product: str, *, is_cut: bool = False) -> RobotsRules:
-    """The rules out of the answer at the end of all redirects; `status` below 0: there was none. `is_cut`: see `parse_robots`.
-
-    Never raises. Cost: O(body).
-    """
-    if 200 <= status <= 299:
-        return parse_robots(body, product, is_cut=is_cut)
-    if 300 <= status <= 499 and status != _TOO_MANY_REQUESTS:
-        return ALLOW_ALL
-    return DISALLOW_ALL
-
-
-def robots_url(url: str) -> str:
-    """Where the rules for a canonical http(s) URL stand: "https://a.test:8443/robots.txt". It names the origin as well."""
-    return f"{url.partition('://')[0]}://{authority_of(url)}/robots.txt"
-
-
-class Kept(NamedTuple):
-    """Rules, and when they were learnt and are too old (epoch seconds)."""
+class CachedRules(NamedTuple):
+    """Rules, and when they were fetched and expire (epoch seconds)."""
 
     rules: RobotsRules
     since_s: float
@@ -58,10 +45,10 @@ class Kept(NamedTuple):
 
 
 class RobotsCache:
-    """Rules by origin (scheme, host, port); DISALLOW_ALL for a time of its own.
+    """Rules by origin (scheme, host, port); DISALLOW_ALL expires sooner than others.
 
-    A parsed "Disallow: /" is an answer and stays as long as any. Bounded in origins and in memory; the one that was asked for
-    longest ago goes first, for memory a large one. Times are epoch seconds. All calls O(1), amortised.
+    A parsed "Disallow: /" is an answer and lives as long as any. Bounded in origins and in memory: the least recently used goes
+    first, for memory a large one. Times are epoch seconds. All calls O(1), amortised.
     """
 
     def __init__(
@@ -76,60 +63,151 @@ class RobotsCache:
         self._unreachable_s = unreachable_s
         self._max_origins = max_origins
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._cached: OrderedDict[str, CachedRules] = OrderedDict()
         self._large: OrderedDict[str, None] = OrderedDict()
         self._refusals: OrderedDict[str, int] = OrderedDict()
-        self.size_bytes = 0  #: what the rules take in memory, about
+        self.size_bytes = 0  #: memory that the rules take, about
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached)
 
     def get(self, url: str, now_s: float) -> RobotsRules | None:
-        """The rules for the URL's origin; None if they are not known or too old."""
+        """The rules for the URL's origin; None if they are unknown or have expired."""
         origin = robots_url(url)
-        kept = self._kept.get(origin)
-        if kept is None:
+        cached = self._cached.get(origin)
+        if cached is None:
             return None
-        if now_s >= kept.until_s:
+        if now_s >= cached.until_s:
             self._drop(origin)
             return None
-        self._kept.move_to_end(origin)
+        self._cached.move_to_end(origin)
         if origin in self._large:
             self._large.move_to_end(origin)
-        return kept.rules
+        return cached.rules
 
     def put(self, url: str, rules: RobotsRules, now_s: float) -> None:
-        """Keep the rules for the URL's origin, from now on. A row of refusals ends with that."""
+        """Cache the rules of the URL's origin from now on, and reset its count of refusals."""
         origin = robots_url(url)
         self._refusals.pop(origin, None)
         self._drop(origin)
         lifetime_s = self._unreachable_s if rules is DISALLOW_ALL else self._lifetime_s
-        while self._large and self.size_bytes + rules.size_bytes > self._max_bytes:
+        room_bytes = self._max_bytes - rules.size_bytes
+        while self._large and self.size_bytes > room_bytes:
             self._drop(next(iter(self._large)))
-        while self._kept and not self._has_room(rules):
-            self._drop(next(iter(self._kept)))
-        self._kept[origin] = Kept(rules, now_s, now_s + lifetime_s)
+        while self._cached and (len(self._cached) >= self._max_origins or self.size_bytes > room_bytes):
+            self._drop(next(iter(self._cached)))
+        self._cached[origin] = CachedRules(rules, now_s, now_s + lifetime_s)
         if rules.size_bytes >= LARGE_BYTES:
             self._large[origin] = None
         self.size_bytes += rules.size_bytes
 
-    def look(self, url: str) -> Kept | None:
-        """What is kept for the URL's origin, too old or not; a look makes no use of it."""
-        return self._kept.get(robots_url(url))
+    def look(self, url: str) -> CachedRules | None:
+        """What is cached for the URL's origin, expired or not; does not count as a use."""
+        return self._cached.get(robots_url(url))
 
     def refused(self, url: str) -> int:
-        """The rules could not be had once more: how often in a row that is."""
+        """Count a failure to get the rules of the URL's origin; returns how many there were in a row."""
         origin = robots_url(url)
         self._refusals[origin] = self._refusals.pop(origin, 0) + 1
         if len(self._refusals) > self._max_origins:
             self._refusals.popitem(last=False)
         return self._refusals.get(origin, 1)
 
-    def _has_room(self, rules: RobotsRules) -> bool:
-        return len(self._kept) < self._max_origins and self.size_bytes + rules.size_bytes <= self._max_bytes
-
     def _drop(self, origin: str) -> None:
-        kept = self._kept.pop(origin, None)
+        cached = self._cached.pop(origin, None)
         self._large.pop(origin, None)
-        if kept is not None:
-            self.size_bytes -= kept.rules.size_bytes
+        if cached is not None:
+            self.size_bytes -= cached.rules.size_bytes
+
+
+def describe_cached(cached: CachedRules | None, now_s: float) -> str:
+    """What a crawl knows about an origin's robots.txt, for the operator; None = nothing. Pure."""
+    if cached is None or cached.until_s <= now_s:
+        return "its rules are unknown or have expired: the next page of its host requests it"
+    asked = f"requested {duration_words(now_s - cached.since_s)} ago"
+    left = duration_words(cached.until_s - now_s)
+    rules = cached.rules
+    if rules is DISALLOW_ALL:
+        return f"{asked}, without success: nothing of its host is fetched for another {left}"
+    if rules is ALLOW_ALL:
+        return f"{asked}, it does not exist: everything is allowed for another {left}"
+    group = f"its rules for {shown(rules.group)} apply" if rules.group else "none of its groups applies to us,"
+    delay = f", Crawl-delay {rules.crawl_delay_s:g} s" if rules.crawl_delay_s else ""
+    return f"{asked}: {group} for another {left}{delay}"
+
+
+class RobotsVerdict(Enum):
+    """Whether a URL may be fetched."""
+
+    ALLOWED = auto()
+    EXCLUDED = auto()
+    UNKNOWN = auto()  #: robots.txt cannot be fetched
+
+
+def verdict_of(rules: RobotsRules, url: str) -> RobotsVerdict:
+    """The rules' verdict about a canonical URL. Cost: as `RobotsRules.allows`."""
+    if rules is DISALLOW_ALL:
+        return RobotsVerdict.UNKNOWN
+    return RobotsVerdict.ALLOWED if rules.allows(url) else RobotsVerdict.EXCLUDED
+
+
+class PendingVerdicts:
+    """Verdicts of URLs that wait, each for one use. Times are epoch seconds. All calls O(1).
+
+    A URL that waits while its robots.txt is fetched is judged by the very answer that it waited for. So it needs no rules when
+    it is leased again, and a crawl advances even if its hosts have more rules than the memory holds.
+    """
+
+    def __init__(self, most: int = MAX_WAITING) -> None:
+        self._most = most
+        self._pending: OrderedDict[int, tuple[RobotsVerdict, float]] = OrderedDict()  #: by the 64-bit hash of the URL
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def keep(self, url: str, verdict: RobotsVerdict, until_s: float) -> None:
+        """The URL has to wait; its verdict is valid until then."""
+        key = hash(url)
+        self._pending.pop(key, None)
+        self._pending[key] = (verdict, until_s)
+        if len(self._pending) > self._most:
+            self._pending.popitem(last=False)
+
+    def take(self, url: str, now_s: float) -> RobotsVerdict | None:
+        """Remove and return the verdict of a URL that has waited; None if there is none, or it has expired."""
+        verdict, until_s = self._pending.pop(hash(url), (None, 0.0))
+        return verdict if now_s < until_s else None
+
+
+class CrawlDelays:
+    """The Crawl-delay of each gate: the longest of its origins, since all ports of a host, http and https, share a gate.
+
+    Bounded in origins, of all gates together; the least recently updated gate is dropped first. A dropped gate keeps its delay
+    until one of its origins is fetched again, which then decides alone. Seconds. Cost: O(origins of the gate).
+    """
+
+    def __init__(self, most: int = MAX_ORIGINS) -> None:
+        self._most = most
+        self._gates: OrderedDict[GateKey, dict[str, float]] = OrderedDict()
+        self._origins = 0
+
+    def __len__(self) -> int:
+        """The number of origins."""
+        return self._origins
+
+    def learn(self, gate: GateKey, origin: str, delay_s: float) -> float:
+        """Note the delay of an origin, 0 for none; returns the delay of its gate."""
+        delays = self._gates.pop(gate, {})
+        self._origins -= len(delays)
+        delays[origin] = delay_s
+        longest_s = max(delays.values())
+        if not delay_s:
+            del delays[origin]  # takes no memory
+        elif len(delays) > MAX_OF_GATE:
+            del delays[min(delays, key=delays.__getitem__)]
+        if delays:
+            self._gates[gate] = delays
+            self._origins += len(delays)
+        while self._origins > self._most:
+            self._origins -= len(self._gates.popitem(last=False)[1])
+        return longest_s

@@ -1,8 +1,8 @@
-"""What a page itself asks of robots: the header `X-Robots-Tag` and `<meta name="robots">`. Pure.
+"""The robots directives of a page: the header `X-Robots-Tag` and `<meta name="robots">`. Pure.
 
 There is no standard; this is what search engines publish (developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
-What is said to everybody and what is said to our product both hold, and of two words the stricter one. `nofollow` closes the
-page's links to us; the other words are for whoever indexes the archive, so they become annotations and change nothing here.
+Directives for all robots and for our product both apply, and the stricter one wins. `nofollow` forbids the page's links; the
+other directives are for whoever indexes the archive, so they only become annotations.
 """
 
 from __future__ import annotations
@@ -13,49 +13,49 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-#: Words that are noted, and what they stand for. `all`, `index` and `follow` say nothing: they are the default.
-_WORDS: dict[str, frozenset[str]] = {
+#: Directive -> its meaning. `all`, `index` and `follow` are the default.
+_MEANINGS: dict[str, frozenset[str]] = {
     "nofollow": frozenset({"nofollow"}),
     "noindex": frozenset({"noindex"}),
     "none": frozenset({"nofollow", "noindex"}),
     "noarchive": frozenset({"noarchive"}),
     "nocache": frozenset({"noarchive"}),  # the same for Bing
 }
-#: Words with a value: what stands before their colon is no agent.
+#: Directives with a value: the text before their colon is no agent.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
-#: Hops that `nofollow` leaves open: what belongs to the page (embeds, inferred), and where the page went (redirects).
+#: Hops that `nofollow` permits: parts of the page (embeds, inferred), and its redirects.
 OPEN_HOPS = frozenset("EIR")
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
-#: A weekday in front of a date; it may stand in a piece of its own, since pieces end at commas.
+#: A weekday in front of a date; it may be a piece of its own, since pieces end at commas.
 _WEEKDAY = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s*", re.IGNORECASE)
 
-#: Words of one page that are read.
-MAX_WORDS = 1000
+#: The most directives of one page that are read.
+MAX_DIRECTIVES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """What a page asks of us."""
+    """The directives that apply to us."""
 
     nofollow: bool = False
     noindex: bool = False
     noarchive: bool = False
 
     def __or__(self, other: Directives) -> Directives:
-        """What both ask together."""
+        """Both together."""
         return Directives(
             self.nofollow or other.nofollow, self.noindex or other.noindex, self.noarchive or other.noarchive
         )
 
     @property
     def annotations(self) -> tuple[str, ...]:
-        """The words for the twelfth field of crawl.log."""
+        """The annotations for the twelfth field of crawl.log."""
         asked = (("nofollow", self.nofollow), ("noindex", self.noindex), ("noarchive", self.noarchive))
         return tuple(word for word, is_asked in asked if is_asked)
 
     def may_follow(self, hop: str) -> bool:
-        """Whether a link with this hop letter may be scheduled: with nofollow only what the page itself needs."""
+        """Whether a link with this hop letter may be scheduled: with nofollow only what the page needs."""
         return not self.nofollow or hop in OPEN_HOPS
 
 
@@ -63,13 +63,13 @@ NOTHING = Directives()
 
 
 def header_directives(values: Iterable[str], product: str, now_s: float) -> Directives:
-    """What the `X-Robots-Tag` fields ask, each value one field: "noindex, nofollow", "anabranch: nofollow".
+    """The directives of `X-Robots-Tag` fields, each value one field: "noindex, nofollow", "anabranch: nofollow".
 
-    An agent holds to the end of its field. `unavailable_after` is `noindex` once its date has passed (`now_s`, epoch seconds).
-    Never raises. Linear; of a page at most `MAX_WORDS` words are read.
+    An agent applies up to the end of its field. `unavailable_after` is `noindex` after its date (`now_s`, epoch seconds).
+    Never raises. Linear; at most `MAX_DIRECTIVES` are read.
     """
     asked: set[str] = set()
-    left = MAX_WORDS
+    left = MAX_DIRECTIVES
     for value in values:
         pieces = value.split(",", left)[:left]
         left -= len(pieces)
@@ -85,9 +85,9 @@ def header_directives(values: Iterable[str], product: str, now_s: float) -> Dire
 
 
 def meta_directives(metas: Iterable[tuple[str, str]], product: str, now_s: float) -> Directives:
-    """What the meta elements ask: pairs of name and content, of which those named `robots` or as our product count."""
+    """The directives of meta elements, given as name and content; those named `robots` or as our product apply."""
     asked: set[str] = set()
-    left = MAX_WORDS
+    left = MAX_DIRECTIVES
     for name, content in metas:
         if name.strip().lower() not in {"robots", product.lower()}:
             continue
@@ -101,7 +101,7 @@ def meta_directives(metas: Iterable[tuple[str, str]], product: str, now_s: float
 
 
 def _agent_and_word(piece: str) -> tuple[str | None, str]:
-    """An agent in front of the word, if there is one, in lower case like the word."""
+    """The agent in front of a directive, if there is one, and the directive, in lower case."""
     word = piece.strip().lower()
     name, colon, rest = word.partition(":")
     name = name.rstrip()
@@ -113,14 +113,14 @@ def _agent_and_word(piece: str) -> tuple[str | None, str]:
 def _meaning(word: str, following: list[str], now_s: float) -> frozenset[str]:
     name, colon, value = word.partition(":")
     if not colon:
-        return _WORDS.get(word, frozenset())
+        return _MEANINGS.get(word, frozenset())
     if name.strip() == "unavailable_after" and _has_passed(value, following, now_s):
         return frozenset({"noindex"})
     return frozenset()
 
 
 def _has_passed(value: str, following: Iterable[str], now_s: float) -> bool:
-    """Whether the date lies before now; a weekday's comma has cut it in two. What is no date never passes."""
+    """Whether the date is past; a weekday's comma may have split it. What is no date never passes."""
     text = value.strip()
     if _WEEKDAY.fullmatch(text):
         text = " ".join(following)

@@ -1,12 +1,12 @@
-"""What the path of a robots.txt rule matches, decided for tens of thousands of rules at once (RFC 9309, 2.2.2 and 2.2.3).
+"""Matches a path against the patterns of robots.txt rules, tens of thousands at once (RFC 9309, 2.2.2 and 2.2.3).
 
-A pattern matches from the start of a URL's path and query; `*` stands for any characters, `$` at the end for the end. Both
-sides are normalised first, so that every way to percent-encode a character is one. The rule with the most octets decides, and
-of equals the one that allows.
+A pattern matches from the start of a URL's path and query; `*` matches any characters, `$` at the end matches the end. Patterns
+and paths are normalised first, so that it does not matter how a character is percent-encoded. The rule with the most octets
+decides; of equal ones the one that allows.
 
-Rules and URLs both come from the site, so the worst case is what counts: rules without `*` are looked up in tables; those with
-`*` are found by a piece of text that the URL must contain, and are matched piece by piece, without going back. What is still
-too much work for one URL ends in a refusal.
+Rules and URLs both come from the site, so the worst case counts: rules without `*` are looked up in tables; those with `*` are
+found by a piece of text that the URL must contain, and are matched piece by piece without backtracking. A URL that still costs
+too much is refused.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: What one URL may cost: each rule with `*` that is tried costs this much, each of its pieces and each character of the
-#: path something too. Enough for 2,500 such rules at a path of 100 characters; a millisecond, about.
+#: The most that one URL may cost: each rule with `*` that is tried costs `_COST_OF_TRY`, each piece `_COST_OF_PIECE`, each
+#: character of the path 1. Enough for 2,500 such rules at a path of 100 characters; a millisecond, about.
 BUDGET = 500_000
 _COST_OF_TRY = 100
 _COST_OF_PIECE = 16
 
-#: Characters of the piece by which a rule with `*` is found.
+#: Characters of the text by which a rule with `*` is found, and how many such texts are searched for one by one.
 _GRAM = 3
 _FEW = 32
 
-#: An octet that is not written as it stands: an escape, or a character that is neither unreserved nor reserved (RFC 3986,
-#: section 2). `*` and `$` of a URL are no signs but characters, so they are escaped there.
+#: An octet to be escaped: one that is already, or a character that is neither unreserved nor reserved (RFC 3986, section 2). In
+#: a URL `*` and `$` have no meaning, so they are escaped there.
 _KEPT = r"A-Za-z0-9\-._~:/?#\[\]@!&'()+,;="
 _ODD_IN_PATH = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{_KEPT}%]")
 _ODD_IN_PATTERN = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{_KEPT}%*]")
@@ -36,7 +36,7 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 
 def rank(octets: int, line: int, *, allows: bool) -> int:
-    """The weight of a rule; of several that match, the greatest decides."""
+    """The weight of a rule; of several that match, the heaviest decides."""
     return octets << 33 | allows << 32 | line
 
 
@@ -46,19 +46,19 @@ def allows_by(weight: int) -> bool:
 
 
 def line_of(weight: int) -> int:
-    """The line that the rule of this weight stands on, from 1."""
+    """The line of the rule of this weight, from 1."""
     return weight & 0xFFFF_FFFF
 
 
 def normalised_path(path: str) -> str:
-    """Path and query of a URL as patterns are compared with it. Not ASCII: its UTF-8. Linear."""
+    """Path and query of a URL, normalised for matching; non-ASCII as UTF-8. Linear."""
     if not path.isascii():
         path = path.encode("utf-8", "surrogateescape").decode("latin-1")
     return _ODD_IN_PATH.sub(_escaped, path)
 
 
 def normalised_pattern(pattern: str) -> str:
-    """The pattern, one character per octet (Latin-1), as it is compared; `*` and a last `$` keep their meaning. Linear."""
+    """A pattern, one character per octet (Latin-1), normalised for matching, except `*` and a final `$`. Linear."""
     if pattern.endswith("$"):
         return _ODD_IN_PATTERN.sub(_escaped, pattern[:-1]) + "$"
     return _ODD_IN_PATTERN.sub(_escaped, pattern)
@@ -73,15 +73,15 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class _Pieces(NamedTuple):
-    """A pattern with `*`, cut at them."""
+    """A pattern with `*`, split at them."""
 
     weight: int
-    start: str  #: the path begins with it
+    start: str  #: the path starts with it
     between: tuple[str, ...]  #: then come these, in this order
-    end: str | None  #: and the path ends with it; None: it may end anyhow
+    end: str | None  #: and the path ends with it; None: any end
 
     def matches(self, path: str) -> bool:
-        """Each piece is taken at its first place: if any choice of places works, this one does. Never goes back."""
+        """Takes each piece at its first place: if any choice of places matches, this one does. No backtracking."""
         last = len(path) - len(self.end or "")
         if not path.startswith(self.start) or len(self.start) > last or not path.endswith(self.end or ""):
             return False
@@ -98,7 +98,7 @@ class _Pieces(NamedTuple):
 
 
 class _Hashed:
-    """Texts and their weights in 16 bytes each: of a text its 64-bit hash is kept, keyed anew in each process. O(log texts)."""
+    """Texts and their weights in 16 bytes each: a text is kept as its 64-bit hash, salted in each process. O(log texts)."""
 
     __slots__ = ("_hashes", "_weights")
 
@@ -117,23 +117,23 @@ class _Hashed:
 
 
 class PatternIndex:
-    """The rules of one group, for one question: which of them decides about a path?
+    """The rules of one group: finds the one that decides about a path.
 
-    Memory: a rule without `*` takes 16 bytes once all are there (`compact`), any other 200 to 400 and its text.
+    Memory: a rule without `*` takes 16 bytes after `compact`, any other 200 to 400 and its text.
     """
 
     __slots__ = ("_by_gram", "_exact", "_gram_sizes", "_lengths", "_prefixes", "_starred_bytes")
 
     def __init__(self) -> None:
         self._prefixes: dict[str, int] | _Hashed = {}
-        self._lengths: list[int] | None = []  #: of the prefixes, ascending; None: not known yet
+        self._lengths: list[int] | None = []  #: of the prefixes, ascending; None: not computed yet
         self._exact: dict[str, int] | _Hashed = {}
         self._by_gram: dict[str, list[_Pieces]] = {}
         self._gram_sizes: set[int] = set()
         self._starred_bytes = 0
 
     def add(self, pattern: str, line: int, *, allows: bool) -> None:
-        """Take in a rule: its normalised pattern, not empty, and the line it stands on. O(pattern)."""
+        """Add a rule: its normalised pattern, not empty, and its line. O(pattern)."""
         weight = rank(len(pattern), line, allows=allows)
         if "*" in pattern:
             self._add_pieces(pattern, weight)
@@ -150,7 +150,7 @@ class PatternIndex:
         between = tuple(filter(None, rest))
         if not between and not end:
             self._lengths = None
-            _keep_heaviest(self._prefixes, start, weight)  # "/fish*" says what "/fish" says, but weighs more
+            _keep_heaviest(self._prefixes, start, weight)  # "/fish*" matches what "/fish" matches, but weighs more
             return
         pieces = _Pieces(weight, start, between, end or None)
         gram = max((start, *between, end), key=len)[:_GRAM]
@@ -160,13 +160,13 @@ class PatternIndex:
         others.append(pieces)
 
     def compact(self) -> None:
-        """All rules are there: keep them in little memory. O(rules log rules)."""
+        """All rules have been added: reduce their memory. O(rules log rules)."""
         self._prefix_lengths()
         self._prefixes, self._exact = _hashed(self._prefixes), _hashed(self._exact)
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about, once it is compact."""
+        """Memory that it takes after `compact`, about."""
         return 16 * (len(self._prefixes) + len(self._exact)) + self._starred_bytes
 
     def heaviest(self, path: str) -> int | None:
@@ -202,7 +202,7 @@ class PatternIndex:
         return self._lengths
 
     def _grams_in(self, path: str) -> list[str]:
-        """Of the texts by which rules are found, those that the path contains; few are looked for one by one."""
+        """The texts by which rules are found that the path contains; few are searched for one by one."""
         known = self._by_gram
         if len(known) <= _FEW:
             return [gram for gram in known if gram in path]
@@ -212,7 +212,7 @@ class PatternIndex:
         return sorted(found)
 
     def __len__(self) -> int:
-        """Rules that can decide; those that weigh less than another for the same paths are not kept."""
+        """Rules that can decide; one that weighs less than another for the same paths is dropped."""
         return len(self._prefixes) + len(self._exact) + sum(map(len, self._by_gram.values()))
 
 

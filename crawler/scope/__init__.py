@@ -1,9 +1,9 @@
-"""Which URLs belong to the crawl: a link becomes a candidate if the scope takes it, and is judged again before it is fetched.
+"""Decides which URLs belong to the crawl. A link is judged when it is found, and again before it is fetched.
 
-`places` says what a seed opens, `rules` has the kinds of rules, `ruling` asks them in order: the last that decides wins, and a
-trace says which it was (`explaining` puts it in words). `opening` makes the rules out of the order's section. `surts` holds
-long lists of prefixes. Beside the scope stand two things that are no rules, since they remember or count: `similar` drops URLs
-like those taken before, `quotas` says what is used up.
+`scope` builds the rules of the order's section and asks them in order: the last rule that decides wins, and a trace says which
+one it was. `rules` has the kinds of rules, `seeds` the part of the web that a seed opens and large sets of SURT prefixes.
+Two filters are not rules, because they remember or count: `similarity` drops URLs that resemble URLs already accepted, and the
+quotas in `scope` stop a host that has used up its share.
 
-All is pure, but for functions of the operator's own and the table of `similar`.
+All is pure, except the operator's user functions and the table of `similarity`.
 """

@@ -1,7 +1,7 @@
-"""The kinds of rules that a scope is made of. Each looks at a URL and how it was found, and accepts, rejects or says nothing.
+"""The kinds of rules of a scope. A rule looks at a URL and how it was found, and accepts it, rejects it or says nothing.
 
-Pure, apart from what a function of the operator's own does. The time is bounded whatever URLs a site makes up, except for what
-the operator's patterns take.
+Rules are pure, except the operator's user functions. Their time is bounded for any URL that a site can invent, except for the
+operator's own patterns. `scope.py` builds rules from the order and asks them.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from anabranch.crawler.outcomes.ownfunctions import RULE, own_function, shown
-from anabranch.crawler.scope.places import Everywhere, Place
-from anabranch.crawler.scope.surts import SurtSet
-from anabranch.frontier.policies.surt import parse_surt
+from anabranch.crawler.outcomes.userfunctions import RULE, shown, user_function
+from anabranch.crawler.scope.seeds import AnyScope, SeedScope, SurtSet
+from anabranch.frontier.policies.hosts import parse_surt
 
 #: Hops by which a URL belongs to the page that shows it: embedded, redirected to, guessed in a script.
 TRANSCLUDED = "ERX"
 SPECULATIVE = "X"
 
-#: What canonical URLs are of.
+#: The schemes of canonical URLs.
 WEB_SCHEMES = frozenset({"http", "https"})
 
 #: Slashes of http://, and of http://host/.
 _SCHEME_SLASHES = 2
 _HOST_SLASHES = 3
 
-#: Folders whose verdicts are remembered, some MB; longer ones are not.
+#: Folders for which the decision is remembered (some MB), and the longest of them.
 _MAX_FOLDERS = 10_000
 _LONGEST_FOLDER = 256
 
-#: Groups of more path segments are not looked for: 20 segments, the depth that is allowed, hold three of six.
+#: The longest group of path segments that is looked for. 20 segments, the depth that is allowed, hold three groups of six.
 LONGEST_GROUP = 16
 
 
 class Target(NamedTuple):
-    """What is judged."""
+    """A URL to judge, and how it was found."""
 
     url: str  #: canonical
     hops: str = ""  #: the path from the seed, one letter a hop; a seed has none
@@ -51,52 +50,48 @@ class Decision(Enum):
     REJECT = "reject"
 
 
-#: Url, hops and via -> what the rule says; None = nothing.
+#: URL, hops and via -> the rule's decision; None: it does not decide.
 Ask = Callable[[str, str, str | None], Decision | None]
 
 
-def _no_detail(url: str) -> str:  # noqa: ARG001 - one of several
-    return ""
-
-
-class Quiet(NamedTuple):
-    """A rule says nothing of URLs that have both fewer characters and fewer slashes; infinity: its own limit is the other."""
+class Threshold(NamedTuple):
+    """A rule says nothing of a URL that has fewer characters and fewer slashes than these."""
 
     chars: float = math.inf
     slashes: float = math.inf
 
 
-class Rule(NamedTuple):
-    """One rule of a scope. What it promises of itself (`quiet`, `by_hops`) spares asking it for most links."""
+class DecideRule(NamedTuple):
+    """One rule of a scope. `threshold` and `by_hops` are promises that spare asking it for most links."""
 
     name: str  #: its kind, or the function's name
     words: str  #: what it does, for the operator
     ask: Ask
-    detail: Callable[[str], str] = _no_detail  #: URL -> which of its entries decides; empty if it has none
-    quiet: Quiet | None = None  #: URLs that it says nothing of; None: none are known
+    detail: Callable[[str], str] = lambda _url: ""  #: URL -> the entry of the rule that decides; empty if it has none
+    threshold: Threshold | None = None  #: it says nothing of URLs below it; None: no such URLs are known
     by_hops: bool = False  #: it looks at the hops alone
 
 
-def reject_all() -> Rule:
-    """What no later rule accepts is out."""
-    return Rule("all", "reject everything", lambda _url, _hops, _via: Decision.REJECT, by_hops=True)
+def reject_all() -> DecideRule:
+    """Reject everything that no later rule accepts."""
+    return DecideRule("all", "reject everything", lambda _url, _hops, _via: Decision.REJECT, by_hops=True)
 
 
-def seeds(place: Place) -> Rule:
-    """Accept what lies in a place that a seed opened."""
+def seeds(place: SeedScope) -> DecideRule:
+    """Accept what a seed has opened."""
     holds, words = place.holds, f"accept {place.words}"
-    if isinstance(place, Everywhere):
-        return Rule("seeds", words, lambda _url, _hops, _via: Decision.ACCEPT, by_hops=True)
-    return Rule("seeds", words, lambda url, _hops, _via: Decision.ACCEPT if holds(url) else None)
+    if isinstance(place, AnyScope):
+        return DecideRule("seeds", words, lambda _url, _hops, _via: Decision.ACCEPT, by_hops=True)
+    return DecideRule("seeds", words, lambda url, _hops, _via: Decision.ACCEPT if holds(url) else None)
 
 
-def surt(prefixes: Sequence[str], decision: Decision) -> Rule:
-    """Accept or reject what one of the prefixes covers. Raises: PolicyError for what is no SURT prefix."""
+def surt(prefixes: Sequence[str], decision: Decision) -> DecideRule:
+    """Accept or reject what one of the prefixes covers. Raises: PolicyError for a text that is no SURT prefix."""
     table = SurtSet()
     for prefix in prefixes:
         table.add(parse_surt(prefix))
     covering = table.covering
-    return Rule(
+    return DecideRule(
         "surt",
         f"{decision.value} what {_counted(prefixes, 'SURT prefix', 'SURT prefixes')} covers",
         lambda url, _hops, _via: None if covering(url) is None else decision,
@@ -104,7 +99,7 @@ def surt(prefixes: Sequence[str], decision: Decision) -> Rule:
     )
 
 
-def regex(patterns: Sequence[str], decision: Decision) -> Rule:
+def regex(patterns: Sequence[str], decision: Decision) -> DecideRule:
     """Accept or reject URLs in which one of the patterns is found. Raises: re.error."""
     searches = tuple(re.compile(pattern).search for pattern in patterns)
 
@@ -118,12 +113,14 @@ def regex(patterns: Sequence[str], decision: Decision) -> Rule:
         found = (pattern for pattern, search in zip(patterns, searches, strict=True) if search(url) is not None)
         return next(found, "")
 
-    return Rule("regex", f"{decision.value} what matches {_counted(patterns, 'pattern', 'patterns')}", ask, detail)
+    return DecideRule(
+        "regex", f"{decision.value} what matches {_counted(patterns, 'pattern', 'patterns')}", ask, detail
+    )
 
 
-def max_hops(most: int) -> Rule:
-    """Reject what is more hops away from a seed, of whatever kind: embeds and redirects count, as in Heritrix."""
-    return Rule(
+def max_hops(most: int) -> DecideRule:
+    """Reject what is more hops away from a seed. Hops of every kind count, also embeds and redirects, as in Heritrix."""
+    return DecideRule(
         "max_hops",
         f"reject what is more than {most} hops from a seed",
         lambda _url, hops, _via: Decision.REJECT if len(hops) > most else None,
@@ -131,8 +128,8 @@ def max_hops(most: int) -> Rule:
     )
 
 
-def embeds(most: int, most_speculative: int = 1) -> Rule:
-    """Accept what a page shows, wherever it lies: the last hops are one to `most` of E, R and X, with a limit for X."""
+def embeds(most: int, most_speculative: int = 1) -> DecideRule:
+    """Accept what a page shows, on any host: the last hops are one to `most` of E, R and X, with a limit for X."""
 
     def ask(_url: str, hops: str, _via: str | None) -> Decision | None:
         if not hops or hops[-1] not in TRANSCLUDED:
@@ -143,15 +140,15 @@ def embeds(most: int, most_speculative: int = 1) -> Rule:
         return Decision.ACCEPT
 
     words = f"accept embeds and redirects: at most {most} hops of E, R or X, {most_speculative} of X"
-    return Rule("embeds", words, ask, by_hops=True)
+    return DecideRule("embeds", words, ask, by_hops=True)
 
 
-def path_repeats(most: int) -> Rule:
-    """Reject URLs in which one segment, or one group of segments, stands more than `most` times in a row: a/b/a/b/a/b/.
+def path_repeats(most: int) -> DecideRule:
+    """Reject URLs in which one segment, or one group of segments, occurs more than `most` times in a row: a/b/a/b/a/b/.
 
-    What stands behind the last slash is no segment; the query is looked at, too. Groups have at most 16 segments. Source:
-    Heritrix's PathologicalPathDecideRule, whose pattern takes cubic time; this takes linear time, and next to
-    none for a folder met lately: the links of a page lie in few.
+    The text after the last slash is not a segment; the query counts. Groups have at most 16 segments. Source: Heritrix's
+    PathologicalPathDecideRule, whose pattern takes cubic time. This one takes linear time, and hardly any for a folder that was
+    judged recently: the links of a page share few folders.
     """
     known: dict[str, Decision | None] = {}
 
@@ -168,11 +165,11 @@ def path_repeats(most: int) -> Rule:
             return said
 
     words = f"reject more than {most} repeats of a path segment or group in a row"
-    return Rule("path_repeats", words, ask, quiet=Quiet(slashes=_HOST_SLASHES + most + 1))
+    return DecideRule("path_repeats", words, ask, threshold=Threshold(slashes=_HOST_SLASHES + most + 1))
 
 
 def has_repeats(segments: Sequence[str], most: int) -> bool:
-    """Whether a group of segments stands more than `most` times in a row."""
+    """Whether a group of segments occurs more than `most` times in a row."""
     if len(segments) - len(set(segments)) < most:
         return False
     for size in range(1, min(LONGEST_GROUP, len(segments) // (most + 1)) + 1):
@@ -184,44 +181,44 @@ def has_repeats(segments: Sequence[str], most: int) -> bool:
     return False
 
 
-def path_depth(most: int) -> Rule:
-    """Reject paths with more slashes; those of the query do not count."""
+def path_depth(most: int) -> DecideRule:
+    """Reject paths with more slashes. Slashes of the query do not count."""
     limit = most + _SCHEME_SLASHES
 
     def ask(url: str, _hops: str, _via: str | None) -> Decision | None:
         return Decision.REJECT if url.partition("?")[0].count("/") > limit else None
 
     words = f"reject paths of more than {most} segments"
-    return Rule("path_depth", words, ask, quiet=Quiet(slashes=limit + 1))
+    return DecideRule("path_depth", words, ask, threshold=Threshold(slashes=limit + 1))
 
 
-def url_length(most: int) -> Rule:
+def url_length(most: int) -> DecideRule:
     """Reject longer URLs."""
-    return Rule(
+    return DecideRule(
         "url_length",
         f"reject URLs of more than {most} characters",
         lambda url, _hops, _via: Decision.REJECT if len(url) > most else None,
-        quiet=Quiet(chars=most + 1),
+        threshold=Threshold(chars=most + 1),
     )
 
 
-def schemes(names: Sequence[str]) -> Rule:
+def schemes(names: Sequence[str]) -> DecideRule:
     """Reject URLs of other schemes."""
     begins = tuple(f"{name}:" for name in names)
-    return Rule(
+    return DecideRule(
         "schemes",
         f"reject schemes other than {', '.join(names)}",
         lambda url, _hops, _via: None if url.startswith(begins) else Decision.REJECT,
-        quiet=Quiet() if {*names} >= WEB_SCHEMES else None,
+        threshold=Threshold() if {*names} >= WEB_SCHEMES else None,
     )
 
 
-def own(name: str) -> Rule:
-    """The operator's `package.module:function`, from a `Target` to True (accept), False (reject) or None.
+def user_rule(name: str) -> DecideRule:
+    """A user function `package.module:function`, from a `Target` to True (accept), False (reject) or None.
 
-    Raises: OrderError if it cannot be imported, or is async. Asking raises OwnFunctionFailed if the function fails.
+    Raises: OrderError if it cannot be imported, or is async. Asking raises UserFunctionFailed if the function fails.
     """
-    own_rule = own_function(name, RULE)
+    own_rule = user_function(name, RULE)
 
     def ask(url: str, hops: str, via: str | None) -> Decision | None:
         answer = own_rule(Target(url, hops, via))
@@ -231,7 +228,7 @@ def own(name: str) -> Rule:
             raise own_rule.answered(answer, "True, False or None")
         return Decision.ACCEPT if answer else Decision.REJECT
 
-    return Rule(name, "the operator's own", ask)
+    return DecideRule(name, "the operator's own", ask)
 
 
 def _counted(entries: Sequence[str], one: str, many: str) -> str:

@@ -1,1 +1,1 @@
-"""URLs: one spelling each (`parsing`), and what dedup takes for one (`canonicalization`). Pure."""
+"""URLs: their one canonical form (`parsing`), and the key by which the seen filter knows them (`canonicalization`). Pure."""

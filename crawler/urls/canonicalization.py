@@ -1,23 +1,23 @@
-"""What dedup takes for one URL: an ordered list of named rules that make the key of a URL out of it.
+"""Canonicalization: the key by which the seen filter knows a URL, made by an ordered list of named rules.
 
-The key decides only whether a URL was seen; what is fetched and logged is the URL itself. The rules:
+The key only decides whether a URL was seen; the URL itself is fetched and logged. The rules:
 
-    userinfo        user:password@ goes
-    default-port    :80 of http and :443 of https go
-    fragment        #… goes
-    session-ids     ids of sessions go: ;jsessionid=… of the path, and of the query jsessionid, phpsessid (16 characters and
-                    more), sid (32 letters and digits: it means other things, too), aspsessionid + 8 letters (24 letters), and
-                    cfid together with cftoken
-    www             www., www2. … before a host go, unless path and query are only /: a site may answer under one name alone
-    query-sort      the parameters of the query in the order of their bytes
-    query-fixup     empty parameters (?&, &&, a & at the end) go, and a ? with nothing behind it
-    slashes         several slashes in a row in the path become one
-    lowercase-host  scheme and host in small letters
-    package.module:function   the operator's own: text in, text out
+    userinfo        removes user:password@
+    default-port    removes :80 of http and :443 of https
+    fragment        removes #…
+    session-ids     removes session ids: ;jsessionid=… from the path; from the query jsessionid, phpsessid (at least 16
+                    characters), sid (32 letters and digits, since it has other meanings), aspsessionid + 8 letters (24
+                    letters), and cfid together with cftoken
+    www             removes www., www2. … from the host, unless path and query are only /: a site may answer under one name only
+    query-sort      sorts the parameters of the query by their bytes
+    query-fixup     removes empty parameters (?&, &&, a final &), and a ? with nothing behind it
+    slashes         merges successive slashes of the path
+    lowercase-host  lowers the case of scheme and host
+    package.module:function   a function of the user: text in, text out
 
-The path keeps its case. The first three have nothing to do for canonical URLs (`parsing` has done it), they are for keys that
-embedders give. Source: what Heritrix documents of its canonicalization rules (StripUserinfo, StripSessionIDs,
-StripSessionCFIDs, StripWWWN, FixupQueryString, StripExtraSlashes), without its LowercaseRule, which takes /A and /a for one.
+The path keeps its case. The first three change no canonical URL (`parsing` has done it); they are for keys that embedders give.
+Source: what Heritrix documents of its canonicalization rules (StripUserinfo, StripSessionIDs, StripSessionCFIDs, StripWWWN,
+FixupQueryString, StripExtraSlashes), without its LowercaseRule, which does not distinguish /A from /a.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.crawler.outcomes.errors import OrderError
-from anabranch.crawler.outcomes.ownfunctions import KEY, is_own, own_function, shown
+from anabranch.crawler.outcomes.userfunctions import KEY, is_user_function, shown, user_function
 
-#: The rules that hold if the order names none.
+#: The rules if the order names none.
 DEFAULT: tuple[str, ...] = ("userinfo", "default-port", "fragment", "session-ids")
 
-#: The rules are repeated until nothing changes, since one may make work for another before it; a function of the operator's own
-#: may never come to rest.
+#: The rules are repeated until nothing changes, since one may enable another; a user function may change forever.
 MAX_PASSES = 8
 
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
-#: Where the authority of a web URL may begin: what stands before has no sign.
+#: The authority of a web URL begins here or one character later; nothing before it matters to a rule.
 _AUTHORITY = len("http://")
 _ORIGIN = re.compile(r"https?://[^/?#]*(?=/)")
 _PORTS = {"http": 80, "https": 443}
@@ -56,37 +55,37 @@ _SESSION = re.compile(
 _COLD_FUSION = {"cfid", "cftoken"}
 
 
-#: URL -> the bytes by which dedup knows it; None = the URL itself. As `Canonicalizer.key`.
+#: URL -> its key; None = the URL itself. As `Canonicalizer.key`.
 KeyOf = Callable[[str], bytes | None]
 
 
-class Parts(NamedTuple):
-    """An absolute URL in its parts; put together they are the URL."""
+class UrlParts(NamedTuple):
+    """The parts of an absolute URL; `str` joins them."""
 
     scheme: str
     authority: str
     path: str
-    query: str = ""  #: with its question mark
-    fragment: str = ""  #: with its hash
+    query: str = ""  #: with the question mark
+    fragment: str = ""  #: with the hash
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}{self.query}{self.fragment}"
 
 
-class Rule(NamedTuple):
-    """A rule that stands in the table."""
+class CanonicalizationRule(NamedTuple):
+    """A built-in rule, and which URLs it cannot change."""
 
-    signs: str  #: it changes no web URL that has none of these characters behind its scheme
-    change: Callable[[Parts], Parts]
-    #: Nor any of some URLs, a line each, of which this is false from that place on; None: the signs say enough.
+    signs: str  #: it changes only web URLs with one of these characters behind the scheme
+    change: Callable[[UrlParts], UrlParts]
+    #: It changes none of some URLs, one a line, if this is false for them from that position; None: `signs` is precise enough.
     hint: Callable[[str, int], object] | None = None
 
 
-def _without_userinfo(url: Parts) -> Parts:
+def _without_userinfo(url: UrlParts) -> UrlParts:
     return url._replace(authority=url.authority.rpartition("@")[2])
 
 
-def _without_default_port(url: Parts) -> Parts:
+def _without_default_port(url: UrlParts) -> UrlParts:
     port = _PORT.search(url.authority)
     default = _PORTS.get(url.scheme.lower())
     if port is None or default is None or int(port[1] or default) != default:
@@ -94,18 +93,18 @@ def _without_default_port(url: Parts) -> Parts:
     return url._replace(authority=url.authority[: port.start()])
 
 
-def _without_fragment(url: Parts) -> Parts:
+def _without_fragment(url: UrlParts) -> UrlParts:
     return url._replace(fragment="")
 
 
 def _may_hold_session_id(urls: str, start: int = 0) -> bool:
     if "?" not in urls and ";" not in urls:
         return False
-    small = urls[start:].lower()
-    return "sid=" in small or "sessionid" in small or "cfid=" in small
+    lowered = urls[start:].lower()
+    return "sid=" in lowered or "sessionid" in lowered or "cfid=" in lowered
 
 
-def _without_session_ids(url: Parts) -> Parts:
+def _without_session_ids(url: UrlParts) -> UrlParts:
     if ";" in url.path:
         url = url._replace(path=_PATH_SESSION.sub("", url.path))
     if not _may_hold_session_id(url.query):
@@ -117,57 +116,57 @@ def _without_session_ids(url: Parts) -> Parts:
     return url._replace(query="?" + "&".join(kept) if kept else "")
 
 
-def _without_www(url: Parts) -> Parts:
+def _without_www(url: UrlParts) -> UrlParts:
     host = _WWW.fullmatch(url.authority)
     if host is None or url.scheme.lower() not in _PORTS or (url.path in {"", "/"} and not url.query):
         return url
     return url._replace(authority=host[1])
 
 
-def _with_sorted_query(url: Parts) -> Parts:
+def _with_sorted_query(url: UrlParts) -> UrlParts:
     return url._replace(query="?" + "&".join(sorted(url.query[1:].split("&")))) if url.query else url
 
 
-def _with_mended_query(url: Parts) -> Parts:
+def _with_fixed_query(url: UrlParts) -> UrlParts:
     kept = "&".join(filter(None, url.query[1:].split("&")))
     return url._replace(query=f"?{kept}" if kept else "")
 
 
-def _with_single_slashes(url: Parts) -> Parts:
+def _with_single_slashes(url: UrlParts) -> UrlParts:
     return url._replace(path=_SLASHES.sub("/", url.path))
 
 
-def _with_small_host(url: Parts) -> Parts:
+def _with_lowercase_host(url: UrlParts) -> UrlParts:
     userinfo, at, host = url.authority.rpartition("@")
     return url._replace(scheme=url.scheme.lower(), authority=userinfo + at + host.lower())
 
 
 #: The rules by name.
-RULES: Mapping[str, Rule] = MappingProxyType(
+RULES: Mapping[str, CanonicalizationRule] = MappingProxyType(
     {
-        "userinfo": Rule("@", _without_userinfo),
-        "default-port": Rule(":", _without_default_port, _PORT_HINT.search),
-        "fragment": Rule("#", _without_fragment),
-        "session-ids": Rule("?;", _without_session_ids, _may_hold_session_id),
-        "www": Rule("wW", _without_www),
-        "query-sort": Rule("&", _with_sorted_query),
-        "query-fixup": Rule("?", _with_mended_query),
-        "slashes": Rule("/", _with_single_slashes),
-        "lowercase-host": Rule(ascii_uppercase, _with_small_host),
+        "userinfo": CanonicalizationRule("@", _without_userinfo),
+        "default-port": CanonicalizationRule(":", _without_default_port, _PORT_HINT.search),
+        "fragment": CanonicalizationRule("#", _without_fragment),
+        "session-ids": CanonicalizationRule("?;", _without_session_ids, _may_hold_session_id),
+        "www": CanonicalizationRule("wW", _without_www),
+        "query-sort": CanonicalizationRule("&", _with_sorted_query),
+        "query-fixup": CanonicalizationRule("?", _with_fixed_query),
+        "slashes": CanonicalizationRule("/", _with_single_slashes),
+        "lowercase-host": CanonicalizationRule(ascii_uppercase, _with_lowercase_host),
     }
 )
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises: ValueError, one line that names the rule nobody knows and those there are."""
+    """Raises: ValueError, one line with the unknown rule and the known ones."""
     for name in names:
-        if name not in RULES and not is_own(name):
+        if name not in RULES and not is_user_function(name):
             known = ", ".join([*RULES, "package.module:function"])
             raise ValueError(f"rule {shown(name)!r} is unknown; choose of {known}")
 
 
 class Canonicalizer:
-    """The keys of URLs, by rules in their order; pure. Raises: OrderError for an unknown rule, one that cannot be imported."""
+    """Makes the keys of URLs by rules, in their order; pure. Raises: OrderError for an unknown rule or a failed import."""
 
     def __init__(self, names: Sequence[str] = DEFAULT) -> None:
         try:
@@ -176,7 +175,7 @@ class Canonicalizer:
             raise OrderError(f"[urls] canonicalization: {error}") from error
         self._changes = tuple(RULES[name].change if name in RULES else _own(name) for name in names)
         rules = [RULES[name] for name in names if name in RULES]
-        may_all = len(rules) < len(names)  # who knows what a function of one's own has to do
+        may_all = len(rules) < len(names)  # a user function may change any URL
         sure = [rule for rule in rules if rule.hint is None]
         self._sign = _finder(rules, may_all=may_all)
         self._sure_sign = _finder(sure, may_all=may_all)
@@ -184,10 +183,10 @@ class Canonicalizer:
         self._hints = tuple(rule.hint for rule in rules if rule.hint is not None)
 
     def key(self, url: str) -> bytes | None:
-        """The bytes by which an absolute URL is known to dedup; None if they are the URL itself.
+        """The key of an absolute URL; None if it is the URL itself.
 
-        The key of a key is the key (with a function of one's own: if it comes to rest). What is no absolute URL is its own key.
-        Cost: 0.3 µs for a URL in which no rule can have anything to do, else 4 µs and more. Raises: OwnFunctionFailed.
+        The key of a key is the key (with a user function: if it stops changing). Text that is no absolute URL is its own key.
+        Cost: 0.3 µs for a URL that no rule can change, else at least 4 µs. Raises: UserFunctionFailed.
         """
         if url.startswith("http"):
             if self._sign(url, _AUTHORITY) is None:
@@ -198,13 +197,13 @@ class Canonicalizer:
         return None if key == url else key.encode()
 
     def keys(self, urls: Sequence[str]) -> list[bytes | None]:
-        """`key` of each. Cost: a quarter of that, if no rule can have anything to do with any of them."""
+        """`key` of each. Cost: a quarter of that, if no rule can change any of them."""
         return [None] * len(urls) if self._keeps_all(urls) else list(map(self.key, urls))
 
     def _keeps_all(self, urls: Sequence[str]) -> bool:
-        """No rule can have anything to do: all are searched at once, a line each, without their schemes.
+        """Whether no rule can change any of them: all are searched at once, one a line, without their schemes.
 
-        The origin of the first URL, mostly that of all, is looked at once.
+        The origin of the first URL, mostly that of all, is searched once.
         """
         if self._sure_signs is None:
             return False
@@ -220,18 +219,15 @@ class Canonicalizer:
         return not any(sign in bare for sign in self._sure_signs) and not self._is_hinted(bare, 0)
 
     def _is_hinted(self, urls: str, start: int) -> bool:
-        for hint in self._hints:  # noqa: SIM110 - any() takes twice as long
-            if hint(urls, start):
-                return True
-        return False
+        return any(hint(urls, start) for hint in self._hints)
 
     def canonical(self, url: str) -> str:
-        """The same as text. Raises: OwnFunctionFailed."""
+        """The key as text. Raises: UserFunctionFailed."""
         for _ in range(MAX_PASSES):
             match = _PARTS.fullmatch(url)
             if match is None:
                 return url
-            before = parts = Parts(*match.groups(default=""))
+            before = parts = UrlParts(*match.groups(default=""))
             for change in self._changes:
                 parts = change(parts)
             if parts == before:
@@ -240,22 +236,22 @@ class Canonicalizer:
         return url
 
 
-def _finder(rules: Sequence[Rule], *, may_all: bool) -> Callable[[str, int], re.Match[str] | None]:
-    """Finds a sign of one of the rules from a place on; always something if it `may_all`."""
+def _finder(rules: Sequence[CanonicalizationRule], *, may_all: bool) -> Callable[[str, int], re.Match[str] | None]:
+    """A search, from a position on, for a character that a rule may act on; with `may_all` it always finds something."""
     if may_all:
         return re.compile("").search
     signs = "".join(rule.signs for rule in rules)
     return re.compile(f"[{re.escape(signs)}]" if signs else "(?!)").search
 
 
-def _own(name: str) -> Callable[[Parts], Parts]:
-    own_key = own_function(name, KEY)
+def _own(name: str) -> Callable[[UrlParts], UrlParts]:
+    own_key = user_function(name, KEY)
 
-    def change(url: Parts) -> Parts:
+    def change(url: UrlParts) -> UrlParts:
         answer = own_key(str(url))
         match = _PARTS.fullmatch(answer) if isinstance(answer, str) else None
-        if match is None or _SURROGATE.search(answer) is not None:  # which no key can be made of
+        if match is None or _SURROGATE.search(answer) is not None:  # cannot be encoded as a key
             raise own_key.answered(answer, "an absolute URL")
-        return Parts(*match.groups(default=""))
+        return UrlParts(*match.groups(default=""))
 
     return change

@@ -1,10 +1,11 @@
-"""URLs: one spelling each, and the parts of them that the crawl decides by.
+"""Parsing URLs: one canonical form for each, and the parts by which the crawl decides.
 
-The canonical form is the `href` of the WHATWG URL Standard without fragment and userinfo, and nothing else: what browsers take
-for two URLs stays two. Parsing is ada's, which is exact; this file adds what the crawl leaves out.
+The canonical form is the `href` of the WHATWG URL Standard without fragment and userinfo, and nothing else: URLs that browsers
+distinguish stay distinct. The library ada parses exactly; this module removes what the crawl does not use. `canonicalization`
+makes the key by which the seen filter knows a URL.
 
-Limit: a query is always encoded in UTF-8. The standard encodes it in the encoding of the document it was found in, so a
-non-ASCII query of, say, a GBK page that is not percent-encoded by its author gets another spelling than in a browser.
+Limit: a query is always encoded in UTF-8. The standard uses the encoding of the document that has the link, so a non-ASCII
+query of, say, a GBK page that its author did not percent-encode gets another form than in a browser.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import re
 
 import ada_url
 
-#: Longer URLs are no URLs to us, before parsing and after it (servers refuse them; traps make them).
+#: Longer URLs are refused, before parsing and after it (servers refuse them; traps make them).
 MAX_URL_CHARS = 8192
-#: What the standard strips from both ends of a URL before parsing: C0 controls and space.
+#: The standard strips these from both ends of a URL: C0 controls and space.
 C0_AND_SPACE = "".join(map(chr, range(0x21)))
 
-#: What canonical URLs begin with.
+#: The beginnings of canonical URLs.
 WEB = ("http://", "https://")
-#: A name before a port is a host, but for those that pages are full of.
+#: A scheme, unless a port follows: then the name is a host. Common schemes of pages are always schemes.
 _HAS_SCHEME = re.compile(
     r"(javascript|mailto|data|tel|sms):|([a-z][a-z0-9+.-]*):(?!\d{1,5}(?:[/?#\\]|$))", re.IGNORECASE
 )
 _HOST_START = re.compile(r"//|\[|[^\W_]")
-#: Tab and newlines: the standard takes them out of a URL wherever they stand.
+#: Tab and newlines: the standard removes them anywhere in a URL.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
 
 
@@ -33,7 +34,7 @@ def canonical(raw: str, base: str | None = None) -> str | None:
     """The canonical form of a URL, resolved against `base` if one is given.
 
     None if it does not parse, is not http or https, or is longer than `MAX_URL_CHARS`. Canonical URLs are their own canonical
-    form. Cost: about 2 µs; see `extracting/resolving.py` for those of a page. Source: https://url.spec.whatwg.org/.
+    form. Cost: about 2 µs; see `extract/resolver.py` for the URLs of a page. Source: https://url.spec.whatwg.org/.
     """
     if len(raw) > MAX_URL_CHARS:
         return None
@@ -48,7 +49,7 @@ def canonical(raw: str, base: str | None = None) -> str | None:
 
 
 def _without_userinfo(href: str) -> str:
-    """The parsed URL without `user:password@`. An `@` of the userinfo itself is written %40 by the parser."""
+    """The parsed URL without `user:password@`. The parser encodes an `@` within the userinfo as %40."""
     if "@" not in href:
         return href
     scheme, _, rest = href.partition("//")
@@ -57,7 +58,7 @@ def _without_userinfo(href: str) -> str:
 
 
 def authority_of(url: str) -> str:
-    """host[:port] of a canonical URL; the default port is not written in it."""
+    """host[:port] of a canonical URL; it has no default port."""
     return url.split("/", 3)[2]
 
 
@@ -69,9 +70,9 @@ def host_of(url: str) -> str:
 
 
 def seed_url(raw: str) -> str | None:
-    """The canonical form of what an operator typed; a missing scheme means http.
+    """The canonical form of what an operator typed; http if there is no scheme.
 
-    `localhost:8080` is a host and a port, not a scheme. None if it is no http(s) URL even so: another scheme, a path
+    `localhost:8080` is a host and a port, not a scheme. None if it is no http(s) URL: another scheme, a path
     (`/etc/seeds`, `./seeds`), a SURT directive (`+http://(com,`).
     """
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
@@ -83,7 +84,7 @@ def seed_url(raw: str) -> str | None:
 
 
 def refusal(raw: str) -> str:
-    """Why what looks like a link is never a URL of a crawl, in words; empty if it is one, or looks like none."""
+    """Why text that looks like a link cannot be crawled, for people; empty if it can, or does not look like a link."""
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
     scheme = _HAS_SCHEME.match(text)
     name = "" if scheme is None else (scheme[1] or scheme[2]).lower()

@@ -1,1 +1,1 @@
-"""URLs out of network traffic: frames (`pcapfile`) → segments (`packets`) → flows (`tcpflows`) → requests (`httprequests`)."""
+"""URLs out of network traffic (`urls.py`): frames → segments (`frames.py`) → flows → requests (`requests.py`)."""

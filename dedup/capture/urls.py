@@ -1,7 +1,7 @@
 """URLs out of captured network traffic: every plain HTTP/1 request seen in a capture file or on an interface.
 
-Frames become TCP segments (`packets`), segments become ordered bytes per flow (`tcpflows`), bytes become requests
-(`httprequests`). What is encrypted (https, HTTP/3) shows no URL.
+Frames become TCP segments (`frames.py`), segments become ordered bytes per flow and then requests (`requests.py`).
+Encrypted traffic (https, HTTP/3) shows no URL. `captured_lines` turns the URLs into a stream of lines.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from anabranch.dedup.capture.packets import segment_of_frame, segment_of_packet
-from anabranch.dedup.capture.pcapfile import frames
-from anabranch.dedup.capture.statistics import CaptureStatistics
-from anabranch.dedup.capture.tcpflows import TcpFlows
+from anabranch.dedup.capture.frames import CaptureStatistics, frames, segment_of_frame, segment_of_packet
+from anabranch.dedup.capture.requests import TcpFlows
 from anabranch.dedup.errors import DedupError
 
 #: the stop condition of a live capture is asked after every packet, and so often when none comes
@@ -102,3 +102,47 @@ def _live_urls(tap: socket.socket, name: str, stop: Callable[[], bool], counts: 
             if segment is not None:
                 yield from flows.take(segment)
     yield from flows.finish()
+
+
+class CapturedLines:
+    """The reading end of a pipe that a thread fills with one URL per line."""
+
+    def __init__(self, urls: Iterable[bytes]) -> None:
+        self.fd, self._writing = os.pipe()
+        self._urls = urls
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._fill, name="capture", daemon=True)
+        self._thread.start()
+
+    def require_whole(self) -> None:
+        """After the end of the lines: raise what ended the capture, if that was an error."""
+        self._thread.join()  # it closes the pipe a moment before it ends
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Let go of the pipe; the thread ends with its next URL. A second call does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _fill(self) -> None:
+        try:
+            with open(self._writing, "wb") as pipe:  # noqa: PTH123 - it is a descriptor
+                for url in self._urls:
+                    pipe.write(url + b"\n")
+                    pipe.flush()
+        except BrokenPipeError:
+            pass  # the reader has closed the pipe
+        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that reads
+            self._error = error
+
+
+@contextmanager
+def captured_lines(urls: Iterable[bytes]) -> Iterator[CapturedLines]:
+    """Read the URLs in a thread of their own; the thread waits while no line is read."""
+    lines = CapturedLines(urls)
+    try:
+        yield lines
+    finally:
+        lines.close()

@@ -1,10 +1,10 @@
 """An exact set of keys on disk: their 128-bit fingerprints in sorted runs, the newest ones in a tail.
 
 Two of n keys share a fingerprint with a probability of n^2 / 2^129, 10^-25 for 10 million: that is what "exact" means
-here. Each element is in one place only: the tail (`taillog.py`), a dictionary and its log, or one run (`sortedruns.py`),
-an immutable file that is searched where it lies. A tail that has become long is written as a run, and runs are
-merged, a part at a time (`runmerge.py`), so that each one is larger than all newer ones together: their number is
-logarithmic. `runfolder.py` keeps the files.
+here. Each element is in one place only: the tail (`tail.py`), a dictionary and its log, or one run (`runs.py`),
+an immutable file that is searched in place. A tail that has become long is written as a run, and runs are
+merged, a part at a time (`runfolder.py`), so that each one is larger than all newer ones together: their number is
+logarithmic.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from typing import Self
 
 import numpy as np
 
-from anabranch.dedup.batch import BoolArray, Fingerprints, first_of_each
-from anabranch.dedup.durablefiles import FolderLock
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.exact.runfolder import RunFolder
-from anabranch.dedup.exact.sortedruns import SortedRun
-from anabranch.dedup.exact.taillog import TailLog
-from anabranch.dedup.fingerprint import fingerprint, fingerprints
+from anabranch.dedup.exact.runs import SortedRun
+from anabranch.dedup.exact.tail import TailLog
+from anabranch.dedup.files.locks import FolderLock
+from anabranch.dedup.keys import BoolArray, Fingerprints, fingerprint, fingerprints, first_of_each
 
 #: Elements of the tail: the dictionary takes some 10 MiB.
 TAIL_ELEMENTS = 1 << 16
@@ -138,7 +137,7 @@ class ExactIndex:
         return not any(run.knows_one(high, low) for run in self._files.runs)
 
     def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """`mark` of the keys that have these fingerprints; `is_first` says which stand first in the batch."""
+        """`mark` of the keys that have these fingerprints; `is_first`: which of them come first in the batch."""
         self._require_open()
         for start in range(0, len(elements), self._tail_elements):  # the tail is never longer than two of these
             part = elements[start : start + self._tail_elements]
@@ -172,7 +171,7 @@ class ExactIndex:
         )
 
     def check(self) -> None:
-        """Read all: each file is what it says, and no element is in two places.
+        """Read all files: each agrees with its header, and no element is in two places.
 
         Cost: some searches per element. Raises: InvariantBroken, FormatMismatch, OSError.
         """
@@ -189,7 +188,7 @@ class ExactIndex:
                         raise InvariantBroken(f"{run.path} and {other.path} have an element in common")
 
     def close(self) -> None:
-        """Sync and let go of the folder; a second call does nothing. Raises: OSError, with the folder let go."""
+        """Sync and unlock the folder; a second call does nothing. Raises: OSError, with the folder unlocked."""
         if self.is_closed:
             return
         try:

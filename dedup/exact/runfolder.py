@@ -1,9 +1,10 @@
-"""The files of an exact index: runs, the log of the tail, and the manifest that says which of them count.
+"""The files of an exact index: runs and their merging, the log of the tail, and the manifest that says which of them count.
 
 MANIFEST is JSON: `magic`, `version`, `parameters`, `runs` and `log` (the numbers of files), and `seal` (bytes and CRC-32
 that the log started with when the manifest was written; null or missing: not known). `sync` writes it if other files
 count than before, and the end writes it if anything changed; all other files are removed at the next opening. So a crash
-at any moment leaves what was synced, and a log that was cut off or changed is noticed.
+at any moment leaves what was synced, and a log that was cut off or changed is noticed. `runs.py` has the format of a run,
+`tail.py` that of the log.
 """
 
 from __future__ import annotations
@@ -15,12 +16,56 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-from anabranch.dedup.durablefiles import UNFINISHED, replace_file, sync_folder, sync_path
+import numpy as np
+
 from anabranch.dedup.errors import FormatMismatch
-from anabranch.dedup.exact.runmerge import RunMerge
-from anabranch.dedup.exact.sortedruns import SortedRun, write_run
-from anabranch.dedup.exact.taillog import HEADER_BYTES, Seal, TailLog
-from anabranch.dedup.folderformat import Format, read_record
+from anabranch.dedup.exact.runs import RunWriter, SortedRun, ranked, write_run
+from anabranch.dedup.exact.tail import HEADER_BYTES, Seal, TailLog
+from anabranch.dedup.files.durable import UNFINISHED, replace_file, store_full_errors, sync_folder, sync_path
+from anabranch.dedup.files.formatfile import Format, read_record
+
+
+class RunMerge:
+    """The merge of some runs, which have no element in common and serve until it is done."""
+
+    def __init__(self, sources: Sequence[SortedRun], path: Path, number: int) -> None:
+        self.sources = tuple(sources)
+        self._places = [0] * len(sources)
+        #: Elements that are still to be moved.
+        self.remaining = sum(run.count for run in sources)
+        self._writer = RunWriter(path, number, self.remaining)
+
+    def step(self, elements: int) -> int:
+        """Move about so many elements, 1 or more; returns how many.
+
+        Elements that share their high half move together, so only forged ones make a step longer than asked for.
+        Raises: StoreFull (an OSError), with nothing moved; it may be repeated.
+        """
+        stops = self._stops(max(1, elements // len(self.sources)))
+        stretches = zip(self.sources, self._places, stops, strict=True)
+        parts = [run.part(start, stop) for run, start, stop in stretches if start < stop]
+        highs, lows = (np.concatenate(halves) for halves in zip(*parts, strict=True))
+        self._writer.append(*ranked(highs, lows))
+        self._places = stops
+        self.remaining -= len(highs)
+        return len(highs)
+
+    def finish(self) -> SortedRun:
+        """The run of all elements, once none remains. Raises: StoreFull, OSError; it may be repeated."""
+        return self._writer.finish()
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self._writer.abandon()
+
+    def _stops(self, each: int) -> list[int]:
+        """Where the next part ends in each run: no run gives more than `each`, and no high half is divided."""
+        stretches = list(zip(self.sources, self._places, strict=True))
+        bounds = [run.high(start + each - 1) for run, start in stretches if start + each < run.count]
+        if not bounds:
+            return [run.count for run in self.sources]
+        return [run.place_above(min(bounds), start) for run, start in stretches]
+
 
 MANIFEST = "MANIFEST"
 #: Elements that a merge moves for each one that is marked. An element is moved at most log2(n / tail) times in all, so
@@ -53,8 +98,8 @@ class RunFolder:
         self.runs = tuple(SortedRun(self._run_path(number), number) for number in found[0])
         self.tail = TailLog.reopen(self._log_path(found[1]), found[1], found[2])
         self._next_number = max((*found[0], found[1])) + 1
-        for run in self.runs:
-            run.is_named = run.is_synced = True
+        #: Numbers of runs that a manifest may name, so that only another manifest sets them free; and of runs on the medium.
+        self._named, self._synced = {*found[0]}, {*found[0]}
         self._remove_strangers()
 
     @property
@@ -85,8 +130,7 @@ class RunFolder:
             with self._lock:
                 runs, tail = self.runs, self.tail
                 tail.flush()
-                for run in runs:
-                    run.is_named = True
+                self._named.update(run.number for run in runs)
                 obsolete, self._obsolete = self._obsolete, []
             try:
                 self._make_durable(runs, tail, at_end=at_end)
@@ -106,9 +150,10 @@ class RunFolder:
     def _make_durable(self, runs: Sequence[SortedRun], tail: TailLog, *, at_end: bool) -> None:
         """Files first, then the manifest that names them; one that only has a newer seal would cost each sync three."""
         for run in runs:
-            if not run.is_synced:
-                sync_path(run.path)
-                run.is_synced = True
+            if run.number not in self._synced:
+                with store_full_errors(run.path):
+                    sync_path(run.path)
+                self._synced.add(run.number)
         seal = tail.seal
         tail.sync()
         found = ([run.number for run in runs], tail.number, seal)
@@ -147,10 +192,10 @@ class RunFolder:
         first = self.runs.index(merge.sources[0])
         with self._lock:
             self.runs = (*self.runs[:first], merged, *self.runs[first + len(merge.sources) :])
-            self._obsolete += [run.path for run in merge.sources if run.is_named]
+            self._obsolete += [run.path for run in merge.sources if run.number in self._named]
         self._merge = None
         for run in merge.sources:
-            if not run.is_named:  # no manifest knows it, so nothing is lost without it
+            if run.number not in self._named:  # no manifest names it, so nothing is lost without it
                 run.path.unlink(missing_ok=True)
 
     def _take_number(self) -> int:
@@ -176,7 +221,8 @@ class RunFolder:
 
     def _write_manifest(self, runs: list[int], log: int, seal: Seal | None) -> None:
         record = _FORMAT.record() | {"runs": runs, "log": log, "seal": seal}
-        replace_file(self._folder / MANIFEST, json.dumps(record).encode() + b"\n")
+        with store_full_errors(self._folder / MANIFEST):
+            replace_file(self._folder / MANIFEST, json.dumps(record).encode() + b"\n", names_first=True)
 
     def _read_manifest(self) -> _Named | None:
         path = self._folder / MANIFEST

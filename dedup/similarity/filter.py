@@ -1,15 +1,15 @@
-"""The similarity filter: a URL whose features are all known, each by itself, is similar to what was seen; drop it.
+"""The similarity filter: drops a URL if each of its features, by itself, was seen before.
 
-A URL is `u1/u2/…/un`. Each feature of it (the site u1, the depth n, the first directory u2, the tail page un) is one
-bit in the bit array of its own type: the feature's MD5 mod N, or the number itself mod N. All bits 1: similar. Any
-bit 0: new; the URL goes to the table URL_DB, and then the bits are set. The arrays lie in memory and are built again
-from URL_DB at opening.
+A URL is `u1/u2/…/un`. Each feature of it (the site u1, the depth n, the first directory u2, the tail page un; source: the
+patent on similarity-based URL deduplication) is one bit in the bit array of its own type: the feature's MD5 mod N, or the
+number itself mod N. All bits 1: similar. Any bit 0: new; the URL goes to the table URL_DB (`url_db.py`), and then the bits
+are set. The arrays are in memory and are rebuilt from URL_DB at opening.
 
 Known limit of the published mode: features of different URLs combine. A known site, depth, directory and tail that
 were never seen together still count as similar. The site-bound mode hashes each feature together with its site, so
 only features of one site can combine.
 
-Any bytes are accepted. Without a slash they are a site alone (n = 1), so bytes that are no URL are compared as a whole.
+Any bytes are accepted. Without a slash they are a site alone (n = 1), so bytes that are not a URL are compared as a whole.
 """
 
 from __future__ import annotations
@@ -17,20 +17,80 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import compress
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 
-from anabranch.dedup import folderformat
-from anabranch.dedup.batch import BoolArray
 from anabranch.dedup.errors import BadParameters, FormatMismatch
-from anabranch.dedup.similarity.features import FEATURES, Parts, feature_named, parts_of
+from anabranch.dedup.files import formatfile
+from anabranch.dedup.keys import BoolArray
 from anabranch.dedup.similarity.url_db import UrlDb
+from anabranch.dedup.userfunctions import imported
+
+#: (u1, …, un) of a URL; never empty.
+Parts: TypeAlias = tuple[bytes, ...]
+#: Bytes are hashed; a number is taken as it is. One feature gives one of the two for all URLs, and always the same.
+Feature: TypeAlias = Callable[[Parts], bytes | int]
+
+_SCHEME = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
+_AFTER_PATH = re.compile(rb"[?#]")
+
+
+def parts_of(url: bytes, *, drop_query: bool = False) -> Parts:
+    """Split a URL at the slashes of its path, bytes as they are; the scheme is dropped.
+
+    The query (and a fragment, if there is one) belongs to un, with its slashes, unless it is dropped. A query right
+    after the site follows an empty path `/`.
+    """
+    scheme = _SCHEME.match(url)
+    rest = url[scheme.end() :] if scheme else url
+    after = _AFTER_PATH.search(rest)
+    if after is None:
+        return tuple(rest.split(b"/"))
+    path, query = rest[: after.start()], b"" if drop_query else rest[after.start() :]
+    *parts, last = (path if b"/" in path else path + b"/").split(b"/")
+    return (*parts, last + query)
+
+
+def site(parts: Parts) -> bytes:
+    """The first part, u1."""
+    return parts[0]
+
+
+def depth(parts: Parts) -> int:
+    """The number n of parts."""
+    return len(parts)
+
+
+def directory(parts: Parts) -> bytes:
+    """u2, empty if there is none."""
+    return parts[1] if len(parts) > 1 else b""
+
+
+def tail(parts: Parts) -> bytes:
+    """un, empty if the URL ends in a slash or is a site alone."""
+    return parts[-1] if len(parts) > 1 else b""
+
+
+#: By name. A user function is named `package.module:function`.
+FEATURES: dict[str, Feature] = {"site": site, "depth": depth, "directory": directory, "tail": tail}
+
+
+def feature_named(name: str) -> Feature:
+    """The feature of that name, from the table or imported.
+
+    Raises: BadParameters if there is none. So does an imported one that fails for a URL.
+    """
+    if name in FEATURES:
+        return FEATURES[name]
+    feature: Feature = imported(name, "feature", FEATURES)
+    return feature
+
 
 MAGIC = "anabranch similarity filter"
 VERSION = 1
@@ -159,7 +219,7 @@ def _number(value: bytes | int, prefix: bytes | None) -> int:
 
 
 class SimilarityFilter:
-    """Is this URL, or one like it, known? `SimilarityFilter.open` gives a lasting one. It belongs to one thread."""
+    """Is this URL, or a similar one, known? `SimilarityFilter.open` gives a lasting one. It belongs to one thread."""
 
     def __init__(self, url_db: UrlDb, parameters: SimilarityParameters) -> None:
         self._url_db = url_db
@@ -178,8 +238,8 @@ class SimilarityFilter:
         """
         given = parameters or SimilarityParameters()
         Comparison(given)  # features that cannot be had leave no folder behind
-        wanted = folderformat.Format(magic=MAGIC, version=VERSION, parameters=given.record())
-        is_complete = folderformat.adopt(folder, wanted)
+        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=given.record())
+        is_complete = formatfile.adopt(folder, wanted)
         path = folder / URL_DB_NAME
         if is_complete and not path.exists():
             raise FormatMismatch(f"{path} is missing: the filter is damaged")
@@ -187,7 +247,7 @@ class SimilarityFilter:
         try:
             made = cls(url_db, given)
             if not is_complete:
-                folderformat.complete(folder, wanted)
+                formatfile.complete(folder, wanted)
         except BaseException:
             url_db.close()
             raise
@@ -230,9 +290,9 @@ class SimilarityFilter:
     def store(self, urls: Sequence[bytes]) -> None:
         """The second half: URLs that `mark` found new, to the disk; they are there when it returns.
 
-        In the thread that opened the filter; calls that look at the arrays alone (`is_similar`, `are_similar`, `mark`) may go
-        on beside it in another. Cost: one transaction. Raises: StoreFull (an OSError), OSError, FilterClosed; then give them
-        to it again.
+        In the thread that opened the filter; calls that use the arrays alone (`is_similar`, `are_similar`, `mark`) may run
+        in another thread meanwhile. Cost: one transaction. Raises: StoreFull (an OSError), OSError, FilterClosed; the call
+        may be repeated.
         """
         self._url_db.append(urls, " ".join(self._names))
 

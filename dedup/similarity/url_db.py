@@ -35,7 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
-from anabranch.dedup.folderformat import Format, Parameters
+from anabranch.dedup.files.formatfile import Format, Parameters
 
 MAGIC = "anabranch URL_DB"
 VERSION = 1
@@ -110,10 +110,12 @@ class UrlDb:
         Raises: FormatMismatch if the file is not ours, is damaged or was made with other parameters (it is left as
         it was); FilterInUse; StoreFull, OSError.
         """
+        # Without an isolation level the driver begins no transaction of its own: `_begin` does.
         engine = create_engine(
-            URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_S}
+            URL.create("sqlite", database=str(path)),
+            poolclass=NullPool,
+            connect_args={"timeout": BUSY_S, "isolation_level": None},
         )
-        event.listen(engine, "connect", _leave_transactions_to_us)
         event.listen(engine, "begin", _begin)
         wanted = Format(magic=MAGIC, version=VERSION, parameters=parameters)
         with _translating(path):
@@ -188,10 +190,6 @@ def _translating(path: Path) -> Iterator[None]:
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
         raise _MEANINGS.get(code, _UNKNOWN)(path) from error
-
-
-def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> None:
-    driver.isolation_level = None
 
 
 def _begin(connection: Connection) -> None:

@@ -1,6 +1,5 @@
-"""The shared signature store: one bit per key, in mapped files.
+"""The shared memory-mapped signature store (SMM): one bit per key, in mapped files.
 
-`signature.py` makes an address of a key, `fileindex.py` says which bit of which file it is. `store.py` is the face; below it
-`bitfiles.py` sets and asks bits in files that are mapped at once (`wholefiles.py`) or on demand (`lazyfiles.py`), in pages
-that have blocks (`pagetable.py`, `sparse.py`). Processes take turns (`sharing.py`) and keep one account (`ledger.py`).
+`store.py` opens it. `addresses.py` makes an address of a key and names the file and bit, `bitfiles.py` asks and sets bits
+in the files of `mapping.py`. Processes that share a store agree by `sharing.py`.
 """

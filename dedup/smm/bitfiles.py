@@ -1,9 +1,8 @@
 """A set of addresses on disk, one bit each, in sparse files of full size that are mapped shared.
 
-`fileindex.py` says which bit of which file an address is. Files are mapped all at once (`wholefiles.py`) or when they
-are asked for (`lazyfiles.py`). The set outlives the process; other processes that map the files see a bit as soon as
-it is set, and they set bits in turns (`sharing.py`). Bits are set only in pages that have blocks on the disk
-(`pagetable.py`).
+`addresses.py` says which bit of which file an address is; `mapping.py` maps the files, all at once or on demand. The set
+outlives the process. Other processes that map the files see a bit as soon as it is set; only one at a time sets bits
+(`sharing.py`), and only in pages that have blocks on the disk.
 """
 
 from __future__ import annotations
@@ -15,16 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.dedup.batch import BoolArray, ByteArray, IntArray, first_of_each
-from anabranch.dedup.durablefiles import sync_path
 from anabranch.dedup.errors import InvariantBroken
-from anabranch.dedup.smm.fileindex import FileIndex
-from anabranch.dedup.smm.filesystemsync import sync_file_system
-from anabranch.dedup.smm.lazyfiles import LazyFiles
-from anabranch.dedup.smm.pagetable import PAGE_BYTES, PAGE_SHIFT, allocate_pages
+from anabranch.dedup.files.durable import store_full_errors, sync_file_system, sync_path
+from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
+from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each
+from anabranch.dedup.smm.addresses import FileIndex
+from anabranch.dedup.smm.mapping import ALL, LazyFiles, WholeFiles
 from anabranch.dedup.smm.sharing import Sharing
-from anabranch.dedup.smm.sparse import count_bits
-from anabranch.dedup.smm.wholefiles import ALL, WholeFiles
 
 #: More files than this are synced by one call for the whole file system: a call for each takes 2 ms [measured on ext4].
 _MOST_SINGLE_SYNCS = 256
@@ -98,7 +94,7 @@ class BitFiles:
             clear = addresses[self.are_clear(addresses)]
             self._set(clear)
         if len(clear) < len(addresses):
-            # What another process set is synced by this one too, if this one says that it is marked.
+            # Bits that another process set are synced here too, since this call reports them as marked.
             self._note_unsynced(addresses)
 
     def mark_one(self, address: int) -> None:
@@ -146,9 +142,9 @@ class BitFiles:
                 raise InvariantBroken(f"{self._folder}: {counted} bits are set, {kept} were counted")
 
     def close(self) -> None:
-        """Sync and unmap; call it once. Raises: OSError from the sync, with the files let go."""
+        """Sync and unmap; call it once. Raises: OSError from the sync, with the files closed."""
         try:
-            if self._sharing.is_own:
+            if self._sharing.is_user_function:
                 self.sync()
                 with self._sharing:
                     self._ledger.end()
@@ -191,7 +187,8 @@ class BitFiles:
             return
         folders = set[Path]()
         for path in paths:
-            sync_path(path)
+            with store_full_errors(path):
+                sync_path(path)
             folders.add(path.parent)
         self._files.sync_folders(folders)
 

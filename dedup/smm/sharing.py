@@ -1,26 +1,40 @@
-"""Several processes, one folder: who has it open, and whose turn it is to change it.
+"""Several processes, one store: which of them has it open, who may change it now, and the ledger that they share.
 
-Two advisory locks (flock), which the kernel frees when a process ends, however it ends. The lock on the folder is one
-turn: to open, to change a batch of bits, to close. The lock on a file in it is held for as long as the folder is open:
-shared by all, or exclusive by one. No file of its own is needed, and none is left behind.
+`Sharing` uses two advisory locks (flock), which the kernel frees when a process ends, however it ends. The lock on the
+folder serialises opening, changing a batch of bits, and closing. The lock on the file PAGES is held for as long as the
+store is open: shared by all, or exclusive by one. The processes must be on one machine. A forked process does not share
+the lock of its parent: each process opens the folder itself.
 
-The processes must be on one machine. A process does not share a lock with the one that it was forked from: each opens
-the folder itself.
+`Ledger` is the file PAGES, mapped by all processes: a header, and a body whose meaning depends on the files
+(`mapping.py`). Header, eight 64-bit numbers in the machine's order (little-endian): magic; version; writers that have
+begun and not ended well; bits set in the store; 1 while a batch is being set; 1 if the number of set bits may be wrong.
+
+A writer counts itself, durably, before its first bit, and again, after its last sync, as ended. So after a power loss,
+or the death of any one of several writers, the number of writers does not go back to 0, and the next process that opens
+the store alone knows that the number of set bits may be wrong. If a writer dies in the middle of a batch, the next
+writer finds the batch unfinished and records the same at once.
 """
 
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 from pathlib import Path
 
-from anabranch.dedup.errors import FilterClosed, FilterInUse
+import numpy as np
+
+from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch
+from anabranch.dedup.files.durable import store_full_errors, sync_path, write_file
+from anabranch.dedup.files.locks import try_lock, wait_lock
+from anabranch.dedup.files.mapped import MappedFiles
+from anabranch.dedup.keys import ByteArray
 
 
 class Sharing:
-    """One opening of a folder. `with sharing:` is a turn, in which no other process has one.
+    """One opening of a folder. `with sharing:` is a turn: no other process has one meanwhile.
 
-    A turn costs 1.3 µs if nobody waits, and nothing once the folder is held `alone`. Turns do not nest, and belong to
+    A turn costs 1.3 µs if no other process waits, and nothing once the folder is held `alone`. Turns do not nest, and belong to
     one thread.
     """
 
@@ -33,17 +47,17 @@ class Sharing:
         self._process = os.getpid()
 
     def attend(self, path: Path, *, alone: bool) -> bool:
-        """Have the folder open from now on, by a lock on `path`; in a turn. True if nobody else has it open.
+        """Register as a user of the folder by a lock on `path`; in a turn. True if no other process has it open.
 
         Raises: FilterInUse if another has it open alone, or if another has it open and this one wants it alone.
         """
         self._presence = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        if self._locks(fcntl.LOCK_EX):
-            # Between the two locks nobody comes in: all openings are turns, and this is one.
-            is_first = alone or self._locks(fcntl.LOCK_SH)
+        if try_lock(self._presence):
+            # No other process comes between the two locks: all openings are turns, and this is one.
+            is_first = alone or try_lock(self._presence, shared=True)
             assert is_first
             return True
-        if alone or not self._locks(fcntl.LOCK_SH):
+        if alone or not try_lock(self._presence, shared=True):
             raise FilterInUse(f"{self._folder} is open elsewhere; end the process that uses it first")
         return False
 
@@ -55,12 +69,12 @@ class Sharing:
         """True if no other process has the folder open; in a turn."""
         if not self._has_turns:
             return True
-        is_alone = self._locks(fcntl.LOCK_EX)
-        fcntl.flock(self._presence, fcntl.LOCK_SH)  # a failed upgrade may have lost it
+        is_alone = try_lock(self._presence)
+        wait_lock(self._presence, shared=True)  # a failed upgrade may have lost it
         return is_alone
 
     @property
-    def is_own(self) -> bool:
+    def is_user_function(self) -> bool:
         """False in a process that was forked off after the opening."""
         return self._process == os.getpid()
 
@@ -81,9 +95,100 @@ class Sharing:
                 os.close(fd)
         self._presence = self._turn = -1
 
-    def _locks(self, kind: int) -> bool:
+
+LEDGER_FILE = "PAGES"
+
+_HEADER_BYTES = 64
+_MAGIC = int.from_bytes(b"ANASMMPG", "little")
+_VERSION = 2
+_WRITERS, _BITS_SET, _IN_BATCH, _IS_ROUGH = 2, 3, 4, 5
+
+
+class Ledger:
+    """The PAGES file of a folder, with `body_bytes` after its header. Changes are made in a turn (`sharing.py`)."""
+
+    def __init__(self, folder: Path, body_bytes: int) -> None:
+        self.path = folder / LEDGER_FILE
+        self._file = MappedFiles([self.path], _HEADER_BYTES + body_bytes, mmap.PAGESIZE)
+        self._header = self._file.data[:_HEADER_BYTES].data.cast("Q")
+        self.body: ByteArray = self._file.data[_HEADER_BYTES : _HEADER_BYTES + body_bytes]
+        self._has_begun = False
+        if self._header[0] != _MAGIC or self._header[1] != _VERSION:
+            self.close()
+            raise FormatMismatch(
+                f"{self.path} is damaged: it does not start as a {LEDGER_FILE} file of version {_VERSION}"
+            )
+
+    @staticmethod
+    def create(folder: Path, body_bytes: int) -> None:
+        """Write the ledger of a store without bits; not sparse, so that it can be mapped without fear."""
+        header = np.zeros(_HEADER_BYTES // 8, dtype="<u8")
+        header[:2] = _MAGIC, _VERSION
+        with store_full_errors(folder / LEDGER_FILE):
+            write_file(folder / LEDGER_FILE, header.tobytes() + bytes(body_bytes))
+
+    @property
+    def bits_set(self) -> int:
+        """Number of set bits in the store."""
+        return self._header[_BITS_SET]
+
+    @property
+    def count_is_rough(self) -> bool:
+        """The number of set bits may be off by what a crash interrupted; exact in a turn."""
+        return bool(self._header[_IS_ROUGH] or self._header[_IN_BATCH])
+
+    def open_first(self) -> None:
+        """No other process has the store open: writers that never ended died."""
+        if self._header[_WRITERS]:
+            self._header[_IS_ROUGH] = 1
+
+    def begin(self) -> None:
+        """Record durably that this writer is at work. Raises: OSError."""
+        self._header[_WRITERS] += 1
         try:
-            fcntl.flock(self._presence, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            self.sync()
+        except OSError:
+            self._header[_WRITERS] -= 1
+            raise
+        self._has_begun = True
+
+    def begin_batch(self) -> None:
+        """Bits will be set now."""
+        if not self._has_begun:
+            self.begin()
+        if self._header[_IN_BATCH]:
+            self._header[_IS_ROUGH] = 1
+        self._header[_IN_BATCH] = 1
+
+    def end_batch(self, bits: int) -> None:
+        """So many bits were set that had been clear."""
+        self._header[_BITS_SET] += bits
+        self._header[_IN_BATCH] = 0
+
+    def correct(self, bits: int, *, is_alone: bool) -> None:
+        """The bits were counted, and synced, after a crash: from now on their number is exact."""
+        if not self._has_begun:
+            self.begin()
+        self._header[_BITS_SET] = bits
+        self._header[_IN_BATCH] = self._header[_IS_ROUGH] = 0
+        if is_alone:
+            self._header[_WRITERS] = 1
+        self.sync()
+
+    def end(self) -> None:
+        """Record durably that this writer ended well, all its bits being synced. Raises: OSError."""
+        if self._has_begun and not self.count_is_rough:
+            self._has_begun = False
+            self._header[_WRITERS] -= 1
+            self.sync()
+
+    def sync(self) -> None:
+        """Make the ledger durable."""
+        with store_full_errors(self.path):
+            sync_path(self.path)
+
+    def close(self) -> None:
+        """Unmap the file; a second call does nothing. No view of `body` may be in use."""
+        self._header.release()
+        self.body = np.zeros(0, dtype=np.uint8)
+        self._file.close()

@@ -1,10 +1,10 @@
 """SMM: the shared memory-mapped signature store, one bit per URL.
 
-A key's signature (`signature.py`) is an address in the store's files (`bitfiles.py`). A bit that is 0 proves that the key
+A key's signature (`addresses.py`) is an address in the store's files (`bitfiles.py`). A bit that is 0 proves that the key
 was never marked; a bit that is 1 may be another key's of the same address.
 
 Which levels? Two suffice for CRC-32: 2^32 bits, all files mapped. A longer signature and three or more levels make
-collisions rare, but every key then lies in a page, and mostly in a file, of its own: see `lazyfiles.py` for the cost.
+collisions rare, but every key then lies in a page, and mostly in a file, of its own: see `mapping.py` for the cost.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from anabranch.dedup import folderformat
-from anabranch.dedup.batch import BoolArray, IntArray
 from anabranch.dedup.errors import BadParameters, FilterClosed
+from anabranch.dedup.files import formatfile
+from anabranch.dedup.files.mapped import PAGE_BYTES
+from anabranch.dedup.keys import BoolArray, IntArray
+from anabranch.dedup.smm.addresses import FileIndex, Signature, check_value, signature_named
 from anabranch.dedup.smm.bitfiles import BitFiles
-from anabranch.dedup.smm.fileindex import FileIndex
-from anabranch.dedup.smm.pagetable import PAGE_BYTES
 from anabranch.dedup.smm.sharing import Sharing
-from anabranch.dedup.smm.signature import Signature, check_value, signature_named
 
 MAGIC = "anabranch smm"
 VERSION = 2
@@ -40,7 +39,7 @@ class Smm:
 
     Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and what
     one marks the others see at once. If one is killed in the middle of a batch, the others go on; bits of that batch
-    may be set though no one was told that their keys are new.
+    may be set although no process got True for their keys.
 
     Within a process marking and asking belong to one thread, and `sync` may run in another one at the same time. Other
     threads, and processes forked off, open the store themselves.
@@ -69,14 +68,14 @@ class Smm:
         StoreFull.
         """
         index, chosen = shape(signature, levels)
-        wanted = folderformat.Format(magic=MAGIC, version=VERSION, parameters=_parameters(signature, chosen, levels))
+        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=_parameters(signature, chosen, levels))
         with ExitStack() as undo:
             sharing = Sharing(folder)
             undo.callback(sharing.close)
             with sharing:
-                if not folderformat.adopt(folder, wanted):
+                if not formatfile.adopt(folder, wanted):
                     BitFiles.create(folder, index)
-                    folderformat.complete(folder, wanted)
+                    formatfile.complete(folder, wanted)
                 files = BitFiles(folder, index, sharing, alone=alone)
             if alone:
                 sharing.end_turns()
@@ -159,7 +158,7 @@ class Smm:
         self._files.check()
 
     def close(self) -> None:
-        """Sync and unmap; a second call does nothing. Raises: OSError from the sync, with the files let go."""
+        """Sync and unmap; a second call does nothing. Raises: OSError from the sync, with the files closed."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -183,7 +182,7 @@ class Smm:
             raise FilterClosed(f"the store {self._folder} is closed")
 
 
-def _parameters(name: str, signature: Signature, levels: tuple[int, ...]) -> folderformat.Parameters:
+def _parameters(name: str, signature: Signature, levels: tuple[int, ...]) -> formatfile.Parameters:
     return {
         "signature": name,
         "signature_of_123456789": check_value(signature),

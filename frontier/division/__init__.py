@@ -5,7 +5,7 @@ What a page links to elsewhere is put into parcels (`consigning`), one for each 
 `parcels` says how they are written. Who runs the shares brings a parcel to its owner, which takes what is in it as it takes
 links of its own pages (`exchange`), and has it taken away when the owner has it durably.
 
-    intake ─▶ consigning ─▶ stores (parcel) ─▶ [who runs the shares] ─▶ exchange of the owner ─▶ intake
+    admission ─▶ consigning ─▶ stores (parcel) ─▶ [who runs the shares] ─▶ exchange of the owner ─▶ admission
 
 So a parcel arrives at least once; since the owner enqueues no URL twice, nothing is lost and nothing done twice, whichever
 of them dies when.

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.frontier.division.lately import BesideLately, Lately
+from anabranch.dedup.recent import RecentKeys
+from anabranch.frontier.admission import Fresh
+from anabranch.frontier.division.lately import GENERATION, BesideLately
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import packed
-from anabranch.frontier.intake import Fresh
-from anabranch.frontier.models import Candidate
-from anabranch.frontier.outbox import Outbox
+from anabranch.frontier.records import Candidate
+from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.stores.messages import Exchanged, Parcel
+from anabranch.frontier.stores.contract import Exchanged, Parcel
 
 
 class Consigning:
@@ -24,7 +25,8 @@ class Consigning:
     def __init__(self, division: Division, outbox: Outbox) -> None:
         self.division = division
         self._outbox = outbox
-        self._lately = Lately()
+        #: What was sent elsewhere lately; forgetting it costs a link that is sent again: its owner knows it.
+        self._lately = RecentKeys[bytes](GENERATION)
         self.last: dict[int, int] = {}  #: share -> number of the last parcel for it, of this run
         self.tell: Callable[[int], None] = lambda _: None  #: hears of a share for which there is a parcel
 

@@ -8,21 +8,21 @@ from anabranch.frontier.division.consigning import Consigning, exchanged_in
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import Consigned, unpacked
 from anabranch.frontier.parts import Parts
-from anabranch.frontier.stores.base import FrontierStore
-from anabranch.frontier.stores.messages import Parcel
+from anabranch.frontier.stores.contract import FrontierStore, Parcel
 
 #: Parcels that are read at a time, some 128 KB each.
 PARCELS_AT_ONCE = 4
 
 
-class Exchange:
+class LinkExchange:
     """Parcels out and in. `waiting` and `under_way` block, in any thread; the rest is for the core's, and does not wait."""
 
     def __init__(self, consigning: Consigning, store: FrontierStore, parts: Parts) -> None:
         self.division: Division = consigning.division
         self._consigning = consigning
         self._store = store
-        self._books = parts.books
+        self._store_link = parts.store_link
+        self._admission = parts.admission
         self._outbox = parts.outbox
 
     def on_parcel(self, tell: Callable[[int], None]) -> None:
@@ -50,29 +50,29 @@ class Exchange:
     def delivered(self, share: int, number: int) -> None:
         """The share has all parcels up to this one, durably: they are taken away."""
         exchanged_in(self._outbox).delivered.append((share, number))
-        self._books.drain()
-        self._books.say()
+        self._store_link.drain()
+        self._store_link.say()
 
     def receive(self, consigned: Iterable[Consigned]) -> bool:
         """Take what another share has sent; False while the store is behind: nothing was taken, send it again later.
 
         It is durable when the call's number is (`Frontier.said`, `durable`); only then may the other be told.
         """
-        self._books.drain()
-        if self._books.backlog.is_full:
+        self._store_link.drain()
+        if self._store_link.unacknowledged.is_full:
             return False
         for page, candidates in consigned:
             number = self._outbox.number()
             new = self._outbox.batch.new
             before = len(new)
-            self._books.accept(candidates, -number, page)
+            self._admission.accept(candidates, -number, page)
             if page is not None and len(new) > before:
                 exchanged_in(self._outbox).pages.append((number, page))
-        self._books.say()
+        self._store_link.say()
         return True
 
 
-def exchange_of(store: FrontierStore, parts: Parts) -> Exchange | None:
+def exchange_of(store: FrontierStore, parts: Parts) -> LinkExchange | None:
     """The exchange of a Frontier that is a share; None for one that is all of its crawl."""
-    elsewhere = parts.intake.elsewhere
-    return Exchange(elsewhere, store, parts) if isinstance(elsewhere, Consigning) else None
+    elsewhere = parts.admission.elsewhere
+    return LinkExchange(elsewhere, store, parts) if isinstance(elsewhere, Consigning) else None

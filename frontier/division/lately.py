@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from anabranch.dedup.recent import RecentKeys
 from anabranch.frontier.seen import SeenFilter
 
 #: Keys of a generation; two are remembered, some 25 MB of URLs at most.
 GENERATION: Final = 50_000
 
 
-class Lately:
-    """A bounded set of keys: the latest are in it, older ones are forgotten by the generation. Every operation is O(1).
-
-    Forgetting costs a link that is sent again, no more: its owner knows it.
-    """
-
-    def __init__(self, generation: int = GENERATION) -> None:
-        self._generation = generation
-        self._young: set[bytes] = set()
-        self._old: set[bytes] = set()
-
-    def __contains__(self, key: bytes) -> bool:
-        if key in self._young:
-            return True
-        if key not in self._old:
-            return False
-        self.add((key,))  # what is met again and again is never forgotten
-        return True
-
-    def __bool__(self) -> bool:
-        return bool(self._young or self._old)
-
-    def add(self, keys: Iterable[bytes]) -> None:
-        """Remember them."""
-        self._young.update(keys)
-        if len(self._young) >= self._generation:
-            self._young, self._old = set(), self._young
-
-
 class BesideLately:
     """A share's filter, which knows its own URLs only, with what was sent to others lately: that is seen, too."""
 
-    def __init__(self, own: SeenFilter, lately: Lately) -> None:
+    def __init__(self, own: SeenFilter, lately: RecentKeys[bytes]) -> None:
         self._own = own
         self._lately = lately
 

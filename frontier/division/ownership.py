@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.frontier.fingerprints import name_id
-from anabranch.frontier.policies.authority import authority
+from anabranch.frontier.policies.hosts import authority
+from anabranch.frontier.records import name_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

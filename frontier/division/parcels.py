@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.records import Candidate
 
 #: What follows the URL, if nothing is said.
 _PLAIN: Final = ("", None, None, False, False, None)

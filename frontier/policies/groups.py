@@ -16,13 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.models import GateKey
-from anabranch.frontier.policies.authority import IpOf, address_of
-from anabranch.frontier.policies.domains import domain_of
-from anabranch.frontier.policies.hosttable import HostTable
-from anabranch.frontier.policies.names import check_name
-from anabranch.frontier.policies.ownfunctions import Import, call_own, checked, is_own, own_function, shown
-from anabranch.frontier.policies.surt import parse_surt
+from anabranch.frontier.policies.hosts import IpOf, address_of, domain_of, parse_surt
+from anabranch.frontier.policies.sheets import HostTable
+from anabranch.frontier.policies.userfunctions import (
+    Import,
+    call_own,
+    check_name,
+    checked,
+    is_user_function,
+    shown,
+    user_function,
+)
+from anabranch.frontier.records import GateKey
 
 #: The group gate of a host, if it has one. An address may become known, so the answer for one host can change once.
 GroupOf = Callable[[str], GateKey | None]
@@ -56,8 +61,8 @@ def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: 
         return _by_ip(ip_of)
     if rule == "domain":
         return _by_domain
-    if is_own(rule):
-        return _by_own(rule, own_function(rule, "group", imported, "host"))
+    if is_user_function(rule):
+        return _by_own(rule, user_function(rule, "group", imported, "host"))
     raise PolicyError(
         f"group {shown(rule)} is unknown; choose one of ip, domain, package.module:function, or give a table"
     )

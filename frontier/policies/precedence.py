@@ -30,9 +30,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.models import Candidate, QueueKey
-from anabranch.frontier.policies.costs import UNIT, Cost, own_number
-from anabranch.frontier.policies.ownfunctions import Import, shown
+from anabranch.frontier.policies.budgets import UNIT, Cost, own_number
+from anabranch.frontier.policies.userfunctions import Import, shown
+from anabranch.frontier.records import Candidate, QueueKey
 
 #: Precedences are numbers from 0 to this one.
 LAST = 255

@@ -1,12 +1,4 @@
-"""Settings per site: what the order says, except here. Heritrix calls them sheets.
-
-An override names parts of the web by SURT prefix and says what is different there. Of several that cover a host the
-longest prefix wins, for each setting by itself; of equal ones the later. All is worked out when the table is built, so that
-a look-up is a few dictionary look-ups, however many overrides there are.
-
-Delays, connections and budgets belong to gates and queues, so they can be set for whole hosts only. The queue's key and the URI
-precedence can be set for a port or a path, too.
-"""
+"""Values for hosts by SURT prefix: the longest prefix decides."""
 
 from __future__ import annotations
 
@@ -14,14 +6,49 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.models import QueueKey
-from anabranch.frontier.policies.authority import authority, host_of, path_of
-from anabranch.frontier.policies.hosttable import HostTable
-from anabranch.frontier.policies.names import check_name
-from anabranch.frontier.policies.surt import SurtPrefix, parse_surt, sharing_host
+from anabranch.frontier.policies.hosts import SurtPrefix, authority, host_of, parse_surt, path_of, sharing_host
+from anabranch.frontier.policies.userfunctions import check_name
+from anabranch.frontier.records import QueueKey
+
+T = TypeVar("T")
+
+
+class HostTable(Generic[T]):
+    """A value for each prefix that covers whole hosts. A look-up costs O(labels of the host), however many prefixes."""
+
+    __slots__ = ("_alone", "_with_subdomains")
+
+    def __init__(self) -> None:
+        self._alone: dict[str, T] = {}
+        self._with_subdomains: dict[str, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._alone) + len(self._with_subdomains)
+
+    def put(self, prefix: SurtPrefix, value: T) -> None:
+        """The value of this prefix, in the place of the one it had."""
+        assert prefix.covers_hosts, "a host has one value, whatever the port and the path"
+        table = self._with_subdomains if prefix.with_subdomains else self._alone
+        table[prefix.host] = value
+
+    def get(self, host: str) -> T | None:
+        """The value of the longest prefix that covers the host; None if none does."""
+        found = self._alone.get(host)
+        if found is not None:
+            return found
+        below = self._with_subdomains
+        while (found := below.get(host)) is None and host:
+            host = host.partition(".")[2]
+        return found
+
+    def named(self, host: str) -> T | None:
+        """The value of a prefix that names this very host; None if none does."""
+        found = self._alone.get(host)
+        return self._with_subdomains.get(host) if found is None else found
+
 
 MOST_CONNECTIONS = 10_000
 LAST_PRECEDENCE = 255
@@ -133,6 +160,7 @@ class Sheets:
         "has_keys",
         "has_queue_settings",
         "has_uri_precedence",
+        "is_empty",
     )
 
     def __init__(self, overrides: Iterable[Override] = ()) -> None:
@@ -142,6 +170,7 @@ class Sheets:
         self.has_keys = any(own.key is not None for own in every)
         self.has_uri_precedence = any(own.uri_precedence is not None for own in every)
         self.has_host_settings = bool(hosts)
+        self.is_empty = not every
         self.has_queue_settings = any(_sets_queue(own) and own.key is None for own in every)
         self._by_key: dict[QueueKey, Settings] = {}
         self._hosts: HostTable[Settings] = HostTable()

@@ -10,7 +10,14 @@ last fetch's end, whatever the number of queues that pass the gate.
 While a host has a Crawl-delay (`spacing_s`), or has answered 429 (`throttle_s`) and not yet well again, it has one slot, which
 rests for at least that long: starts are then at least so far apart, and no start can slip in while an earlier one is still on
 its way. A trouble (429, 503, Retry-After, no connection) closes all slots for a time that doubles with each in a row
-(`frontier.scheduling.backoff`).
+(`Backoff`).
+
+The n-th trouble in a row closes its gate for
+
+    max(what Retry-After asked for, min(base × 2^(n-1), cap)) and up to a tenth of the second on top
+
+The part on top (jitter) keeps hosts that failed together from being asked together again. It is derived from the gate and n,
+not drawn, so that a restart and a test find the same time. Heritrix has nothing of this kind.
 
 A group of hosts has a gate like any other. Each method acts on its own gate only: the schedule asks both.
 """
@@ -18,13 +25,15 @@ A group of hosts has a gate like any other. Each method acts on its own gate onl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from anabranch.frontier.models import GateKey, HostTrouble
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.stores.messages import GateRow
+from anabranch.frontier.policies.groups import is_group
+from anabranch.frontier.policies.sheets import Delays, Sheets
+from anabranch.frontier.records import GateKey, HostTrouble, name_id
+from anabranch.frontier.stores.contract import GateRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +53,39 @@ class Politeness:
         return min(rest_s, self.max_delay_s)
 
 
+#: Doublings after which nothing changes any more: more would leave the range of a float.
+_MOST_DOUBLINGS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long a gate stays closed after a trouble; durations in seconds."""
+
+    base_s: float = 60.0  #: after the first trouble; doubled with each further one in a row …
+    cap_s: float = 3600.0  #: … up to this
+    jitter: float = 0.1  #: at most this share of it is added
+    forgive_s: float = 600.0  #: after so much time open and without trouble the count starts anew
+    longest_retry_after_s: float = 86_400.0  #: a host may ask for at most this
+
+    def interval_s(self, troubles: int) -> float:
+        """The wait after so many troubles in a row (from 1), without jitter; 0 after none."""
+        if troubles <= 0:
+            return 0.0
+        return min(self.base_s * 2.0 ** min(troubles - 1, _MOST_DOUBLINGS), self.cap_s)
+
+    def wait_s(self, troubles: int, retry_after_s: float, gate_id: int) -> float:
+        """How long the gate stays closed after so many troubles in a row, if the host asked for `retry_after_s` (0 = nothing).
+
+        Never shorter than asked, up to `longest_retry_after_s`.
+        """
+        share = (name_id(f"{gate_id} {troubles}") + (1 << 63)) / (1 << 64)
+        own_s = self.interval_s(troubles) * (1.0 + self.jitter * share)
+        return max(own_s, min(max(0.0, retry_after_s), self.longest_retry_after_s))
+
+
 _BACKOFF = Backoff()
 _NEVER: Final = math.inf
-_new: Final = tuple.__new__
+_OFF: Final = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=1_000_000)
 
 
 class Gate:
@@ -128,6 +167,20 @@ class Gate:
             heappush(self.rests, until_s)
         return until_s
 
+    def add_out(self, count: int) -> None:
+        """So many slots more are taken: leases of a host that joined this group."""
+        self.out += count
+
+    def join(self, group: Gate | None) -> None:
+        """A lease passes the gate of this group, too."""
+        self.group = group
+
+    def stand_as(self, out: int, rests_until_s: float) -> None:
+        """Stand as this gate does in another process, which has so many slots out; none opens earlier than `rests_until_s`."""
+        self.out += out
+        if rests_until_s > 0:
+            self.rests += [rests_until_s] * max(self.slots - out, 0)
+
     # What changes the rules
 
     def block(self, until_s: float) -> None:
@@ -190,11 +243,10 @@ class Gate:
         self.written_rest_s = self.last_rest_s
         self._changed = False
         rests_until_s = max(self._idle_until_s, *self.rests) if self.rests else self._idle_until_s
-        # Half the price of GateRow(...): each host has several written.
-        return _new(GateRow, (
+        return GateRow(
             self.id, self.key, rests_until_s, self.blocked_until_s, self.spacing_s, self.last_rest_s, self.throttle_s,
             self.troubles, self.troubled_s, self._set_slots,
-        ))  # fmt: skip
+        )  # fmt: skip
 
     @property
     def must_be_written(self) -> bool:
@@ -251,8 +303,65 @@ class Gate:
             self.troubles = 0
 
 
-def stand_as(gate: Gate, out: int, rests_until_s: float) -> None:
-    """Let a new gate stand as that of another process does, which has so many slots out and opens no earlier than then."""
-    gate.out += out
-    if rests_until_s > 0:
-        gate.rests += [rests_until_s] * max(gate.slots - out, 0)
+class GateMaker:
+    """Makes gates from keys: which politeness a host has, and which group it belongs to."""
+
+    def __init__(
+        self,
+        politeness: Politeness,
+        group_politeness: Politeness,
+        backoff: Backoff = _BACKOFF,
+        sheets: Sheets | None = None,
+        group_of: Callable[[str], GateKey | None] | None = None,
+        *,
+        is_off: bool = False,
+    ) -> None:
+        """`sheets`: what is different for parts of the web. `group_of`: the second gate of a host; None = there are no groups.
+
+        `is_off`: hosts are left without politeness, overrides and groups.
+        """
+        self._politeness = _OFF if is_off else politeness
+        self._group_politeness = group_politeness
+        self._backoff = backoff
+        self._sheets = sheets if sheets is not None and sheets.has_host_settings and not is_off else None
+        self._group_of = group_of
+        self.has_groups = group_of is not None and not is_off  #: hosts may belong to a group
+        self._on_new_gate: Callable[[Gate], None] = lambda _: None
+
+    def on_new_gate(self, change: Callable[[Gate], None]) -> None:
+        """Call `change` with each new gate of a host, see `Looking.beside`."""
+        self._on_new_gate = change
+
+    def host_gate(self, key: GateKey) -> Gate:
+        """A new gate of a host; of a group, if an operator names one before any of its hosts came."""
+        if ":" in key and is_group(key):
+            gate = self.group_gate(key)
+        else:
+            politeness = (
+                self._politeness if self._sheets is None else _politeness_of(self._sheets, key, self._politeness)
+            )
+            gate = Gate(name_id(key), key, politeness, backoff=self._backoff)
+        self._on_new_gate(gate)
+        return gate
+
+    def group_gate(self, key: GateKey) -> Gate:
+        """A new gate of a group."""
+        return Gate(name_id(key), key, self._group_politeness, backoff=self._backoff)
+
+    def group_of(self, key: GateKey) -> GateKey | None:
+        """The group of a host, if it has one and that is known by now; a group belongs to no other."""
+        if not self.has_groups or self._group_of is None or is_group(key):
+            return None
+        return self._group_of(key)
+
+
+def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politeness:
+    settings = sheets.for_host(host)
+    delays = settings.delays(Delays(usual.delay_factor, usual.min_delay_s, usual.max_delay_s))
+    slots = usual.slots if settings.max_connections is None else settings.max_connections
+    return Politeness(
+        delay_factor=delays.delay_factor,
+        min_delay_s=delays.min_delay_s,
+        max_delay_s=delays.max_delay_s,
+        slots=slots,
+    )

@@ -10,7 +10,7 @@ a state and a holding stands in one of them, or is a rest. A step that is not in
 
     PAUSED and RETIRED are entered from every state, and left for what the queue holds.
 
-The picture and the list of all steps in docs/lifecycle.md are made from these tables by `scripts/lifecycle_diagram.py`.
+`scripts/lifecycle_diagram.py` draws the picture and the list of all steps in docs/explanation/lifecycle.md from these tables.
 """
 
 from __future__ import annotations

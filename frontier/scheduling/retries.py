@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.frontier.models import Row
-from anabranch.frontier.outbox import RETRIES_AT_ONCE
-from anabranch.frontier.scheduling.prefix import Prefix
+from anabranch.frontier.records import Row
+from anabranch.frontier.scheduling.readylist import RETRIES_AT_ONCE, Prefix
 
 #: Waiting rows that are in memory.
 RETRIES = 10_000

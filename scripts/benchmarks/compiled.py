@@ -18,7 +18,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from zipfile import ZipFile
 
-import anabranch.frontier.core
+import anabranch.frontier.frontier
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: The argument that asks for it.
@@ -31,7 +31,7 @@ class NotCompiled(Exception):
 
 def is_compiled() -> bool:
     """The Frontier of this process is compiled."""
-    return str(anabranch.frontier.core.__file__).endswith(tuple(EXTENSION_SUFFIXES))
+    return str(anabranch.frontier.frontier.__file__).endswith(tuple(EXTENSION_SUFFIXES))
 
 
 def run_compiled(arguments: Sequence[str], say: Callable[[str], None]) -> int:
@@ -83,6 +83,6 @@ def _unpacked(wheel: Path, folder: Path) -> Path:
     """The wheel's files, there."""
     with ZipFile(wheel) as archive:
         archive.extractall(folder)
-    if not any((folder / "anabranch" / "frontier" / f"core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+    if not any((folder / "anabranch" / "frontier" / f"frontier{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
         raise NotCompiled(f"{wheel.name} holds no compiled modules")
     return folder

@@ -16,7 +16,7 @@ import pytest
 from crawlee import _service_locator, storage_clients
 from crawlee.crawlers import BasicCrawler
 
-from anabranch.frontier.adapters.crawlee import FrontierRequestManager, FrontierStorageClient
+from anabranch.frontier.hosts.crawlee import FrontierRequestManager, FrontierStorageClient
 from scripts.hosts.selection import SUITE
 
 #: Their tests measure no politeness, and their hosts fail on purpose.

@@ -16,11 +16,11 @@ from scrapy.core import scheduler
 from scrapy.settings import default_settings
 from scrapy.utils.misc import load_object
 
-from anabranch.frontier.adapters.scrapy import FrontierPriorityQueue, FrontierScheduler
+from anabranch.frontier.hosts.scrapy import FrontierPriorityQueue, FrontierScheduler
 from scripts.hosts.selection import SUITE
 
 _SUITE = os.environ[SUITE].split(" ")[0]
-_OURS = "anabranch.frontier.adapters.scrapy"
+_OURS = "anabranch.frontier.hosts.scrapy"
 #: Priorities are those of one work queue; a host of a test fails on purpose, and is asked again at once.
 _FRONTIER = {"policy": "host", "per_queue": 100, "backoff_base": 0, "backoff_cap": 0, "max_retry_after": 0}
 

@@ -65,7 +65,7 @@ class Exemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class RunHooks:
     """Files that are not run."""
 
     glob: str
@@ -77,7 +77,7 @@ class Outside:
 class Suite:
     """What the table says of one suite."""
 
-    outside: tuple[Outside, ...]
+    outside: tuple[RunHooks, ...]
     inside: tuple[str, ...]  #: globs of files that are run; all others if empty
     others: str  #: why what is not inside is not run
     exemptions: tuple[Exemption, ...]
@@ -136,13 +136,13 @@ def _suite(name: str, table: Mapping[str, Any]) -> Suite:
     return Suite(outside, inside, others, tuple(found.values()))
 
 
-def _outside(name: str, glob: str, said: object) -> Outside:
+def _outside(name: str, glob: str, said: object) -> RunHooks:
     """A reason alone stands for all versions."""
     entry = said if isinstance(said, dict) else {"reason": said}
     if strange := set(entry) - {"reason", *_LIMITS}:
         raise TableError(f"{name}: {', '.join(sorted(strange))} means nothing here")
     _check_reason(name, glob, entry.get("reason"))
-    return Outside(glob, entry["reason"], _versions(entry))
+    return RunHooks(glob, entry["reason"], _versions(entry))
 
 
 def _exemptions(name: str, entry: Mapping[str, Any]) -> list[Exemption]:

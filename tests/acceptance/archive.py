@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crawler.archiving.exchanges import Read, read_by_fastwarc, read_by_warcio, warcs
+from tests.crawler.archive.exchanges import Read, read_by_fastwarc, read_by_warcio, warcs
 
 ANSWERS = {"response", "revisit"}
 

@@ -62,7 +62,7 @@ async def start(*arguments: str | Path, cwd: Path, **variables: str) -> asyncio.
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "crawler",
+        "anabranch",
         *map(str, arguments),
         cwd=cwd,
         env=environment(**variables),

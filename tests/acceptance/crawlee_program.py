@@ -23,7 +23,7 @@ from crawlee.crawlers import HttpCrawler, HttpCrawlingContext
 from crawlee.http_clients import HttpxHttpClient
 from crawlee.storages import RequestQueue
 
-from anabranch.frontier.adapters.crawlee import FrontierRequestManager, FrontierStorageClient
+from anabranch.frontier.hosts.crawlee import FrontierRequestManager, FrontierStorageClient
 
 
 def say(**facts: object) -> None:

@@ -1,4 +1,4 @@
-"""The programs of docs/embedding.md, by the file name in their first line."""
+"""The programs of docs/how-to/embed.md, by the file name in their first line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from tests.acceptance.command import REPOSITORY
 
-TEXT = (REPOSITORY / "docs" / "embedding.md").read_text(encoding="utf-8")
+TEXT = (REPOSITORY / "docs" / "how-to" / "embed.md").read_text(encoding="utf-8")
 PROGRAMS = {
     block.split(":")[0].removeprefix("# "): block
     for block in re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

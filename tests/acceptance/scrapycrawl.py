@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
-ADDON = {"ADDONS": {"anabranch.frontier.adapters.scrapy.FrontierAddon": 100}}
+ADDON = {"ADDONS": {"anabranch.frontier.hosts.scrapy.FrontierAddon": 100}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.lab.miniweb import serving
+from anabranch.crawler.lab.web.miniweb import serving
 from anabranch.crawler.lab.web.model import WebOptions
 from tests.acceptance.command import anabranch, start
 from tests.acceptance.command import ended as end_of
@@ -121,7 +121,7 @@ async def in_a_run(folder: Path) -> AsyncIterator[tuple[Process, Watched, int]]:
     while not has_begun(folder):
         await asyncio.sleep(0.01)
         assert process.returncode is None
-    (server,) = started_by(process.pid, "web.serving")
+    (server,) = started_by(process.pid, "web.server")
     (crawl,) = started_by(process.pid, "policies.crawling")
     with watched(crawl, server) as both:
         yield process, both, server

@@ -1,4 +1,4 @@
-"""The examples of docs/dedup.md, run as they stand there."""
+"""The examples of docs/how-to/dedup.md, run as they stand there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
-TEXT = (REPOSITORY / "docs" / "dedup.md").read_text(encoding="utf-8")
+TEXT = (REPOSITORY / "docs" / "how-to" / "dedup.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

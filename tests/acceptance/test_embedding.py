@@ -1,4 +1,4 @@
-"""The program with asyncio of docs/embedding.md, run as it stands there."""
+"""The program with asyncio of docs/how-to/embed.md, run as it stands there."""
 
 from __future__ import annotations
 

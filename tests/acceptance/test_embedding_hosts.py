@@ -1,4 +1,4 @@
-"""The programs with Scrapy and Crawlee of docs/embedding.md, run as they stand there."""
+"""The programs with Scrapy and Crawlee of docs/how-to/embed.md, run as they stand there."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.frontier.embedding.job import EmbeddedJob
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.hosts.embedding.job import EmbeddedJob
+from anabranch.frontier.records import Candidate
 from tests.acceptance.command import Ended, anabranch, start
 from tests.acceptance.scrapycrawl import crawl, frontier
 from tests.acceptance.scrapycrawl import start as start_scrapy
@@ -203,6 +203,6 @@ async def test_a_dump_of_a_running_job_is_whole(host: EmbeddedJob, tmp_path: Pat
     assert "loaded: 2,002 queued" in loaded.out
     other = EmbeddedJob(tmp_path / "other", {"policy": "host"})
     assert other.frontier.pending == 2002
-    record = other.frontier.get(b"one")
+    record = other.frontier.operations.get(b"one")
     assert record is not None
     other.close()

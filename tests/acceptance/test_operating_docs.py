@@ -1,4 +1,4 @@
-"""Every command that docs/operating.md names, run as it stands there."""
+"""Every command that docs/how-to/operate.md names, run as it stands there."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from anabranch.crawler.cli.app import app
 from tests.acceptance.command import REPOSITORY, anabranch, write_order
 
-TEXT = (REPOSITORY / "docs" / "operating.md").read_text(encoding="utf-8")
+TEXT = (REPOSITORY / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")
 #: In a table or as a block of its own; the crawl itself has tests of its own.
 COMMANDS = [
     command

@@ -4,8 +4,8 @@ import asyncio
 import json
 from collections import Counter
 
-from anabranch.crawler.operating.control import ask
-from anabranch.crawler.reporting.reports.catalogue import REPORTS
+from anabranch.crawler.report.reports import REPORTS
+from anabranch.crawler.run.control import ask
 from tests.acceptance.command import anabranch, ended, start, write_order
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb

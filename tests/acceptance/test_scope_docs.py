@@ -1,4 +1,4 @@
-"""What docs/scope.md says, held against what is there: the table of rules, the example of functions of one's own."""
+"""What docs/how-to/scope.md says, held against what is there: the table of rules, the example of functions of one's own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.orders.scope import ScopeSection
-from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.scope.scope import open_scope
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, start, write_order
 from tests.site.page import Host, Page, Web, file, go
 from tests.site.server import SmallWeb
 
-TEXT = (REPOSITORY / "docs" / "scope.md").read_text(encoding="utf-8")
+TEXT = (REPOSITORY / "docs" / "how-to" / "scope.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:
@@ -149,7 +149,7 @@ async def test_a_function_that_is_not_there_is_one_line_before_anything_begins(t
 
 
 FAILING = """
-from anabranch.crawler.chain import Step
+from anabranch.crawler.visit import Step
 
 
 def rule(target):
@@ -219,7 +219,7 @@ async def test_functions_that_fail_cost_their_url_or_link_and_not_the_crawl(tmp_
         }
         logged = (tmp_path / "job/logs/crawl.log").read_text().splitlines()
         assert [line.split()[11] for line in logged if line.split()[3] == "http://a.test/"] == ["fol:2,round:1"]
-        assert sum("err=OwnFunctionFailed,processor=ours:processor" in line for line in logged) == len(SPOILT)
+        assert sum("err=UserFunctionFailed,processor=ours:processor" in line for line in logged) == len(SPOILT)
         errors = [json.loads(line) for line in (tmp_path / "job/logs/errors.jsonl").read_text().splitlines()]
         assert {entry["url"].rpartition("/")[2]: entry["message"] for entry in errors} == LOST | {
             name: f"processor ours:processor {what}" for name, what in SPOILT.items()
@@ -298,7 +298,7 @@ async def test_why_says_of_a_robots_txt_what_the_job_knows(tmp_path: Path) -> No
             assert crawl.returncode is None
         said = (await anabranch("why", "job", url, cwd=tmp_path)).out
         assert said.startswith(f"{url}: precondition\n  gate a.test\n  it is no page")
-        assert "it was answered: its rules for * hold for another 23h 59m" in said
+        assert "its rules for * apply for another 23h 59m" in said
         await anabranch("stop", "job", "--wait", cwd=tmp_path)
         await ended(crawl)
         said = (await anabranch("why", "job", url, cwd=tmp_path)).out

@@ -300,7 +300,7 @@ async def test_a_cache_answers_without_a_rest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["scrapy.dupefilters.BaseDupeFilter", "anabranch.frontier.adapters.scrapy.FrontierDupeFilter"]
+    "kind", ["scrapy.dupefilters.BaseDupeFilter", "anabranch.frontier.hosts.scrapy.FrontierDupeFilter"]
 )
 async def test_a_dupe_filter_of_the_project_decides(kind: str) -> None:
     """One that calls nothing a duplicate lets a page come again; ours is the Frontier's own filter."""
@@ -313,7 +313,7 @@ async def test_the_scheduler_alone_will_do(tmp_path: Path, slow_blog: SmallWeb) 
     """Without addon and middleware it crawls and resumes; the downloader's delays are the gates', too."""
     starts, options = blog(slow_blog)
     settings = {
-        "SCHEDULER": "anabranch.frontier.adapters.scrapy.FrontierScheduler",
+        "SCHEDULER": "anabranch.frontier.hosts.scrapy.FrontierScheduler",
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
     }
     first = await crawl(starts, {**settings, "CLOSESPIDER_PAGECOUNT": 30}, job=tmp_path / "job", options=options)
@@ -327,7 +327,7 @@ async def test_parts_of_it_serve_scrapys_own_scheduler(tmp_path: Path, slow_blog
     """With JOBDIR, over a stop."""
     starts, options = blog(slow_blog)
     setting = "DUPEFILTER_CLASS" if name == "FrontierDupeFilter" else "SCHEDULER_PRIORITY_QUEUE"
-    settings = {setting: f"anabranch.frontier.adapters.scrapy.{name}", "FRONTIER": {"policy": "bkdr:7"}}
+    settings = {setting: f"anabranch.frontier.hosts.scrapy.{name}", "FRONTIER": {"policy": "bkdr:7"}}
     job = tmp_path / "job"
     first = await crawl(starts, {**settings, "CLOSESPIDER_PAGECOUNT": 30}, job=job, options=options)
     second = await crawl(starts, settings, job=job, options=options)

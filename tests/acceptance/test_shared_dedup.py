@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from anabranch.crawler.lab.filters.redis_servers import RedisServer
-from anabranch.dedup.leaves.redis import _HASHES
+from anabranch.dedup.bloom.redis import _HASHES
 from tests.acceptance.command import REPOSITORY, Ended, anabranch, crawl_log, ended, kill_after, start, write_order
 from tests.redis_server import redis_servers
 from tests.site.oracle import expected
@@ -38,7 +38,11 @@ PAIR: Web = {
 
 
 #: Where an operator reads of it.
-DOCS = (REPOSITORY / "docs" / "dedup.md").read_text(encoding="utf-8").partition("## Shared by several crawls")[2]
+DOCS = (
+    (REPOSITORY / "docs" / "how-to" / "dedup.md")
+    .read_text(encoding="utf-8")
+    .partition("## Shared by several crawls")[2]
+)
 
 
 @pytest.fixture

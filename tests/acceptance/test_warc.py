@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, kill_after, start, write_order
-from tests.crawler.archiving.exchanges import warcs
+from tests.crawler.archive.exchanges import warcs
 from tests.site.oracle import expected
 from tests.site.page import Host, Page, file, go, redirect, versioned
 from tests.site.pages import WEB
@@ -278,8 +278,8 @@ async def test_pages_whose_records_are_spoilt_are_fetched_anew(tmp_path, slow_we
 
 
 async def test_the_commands_of_the_page_about_warc_files_do_what_it_says(tmp_path, small_web):
-    """docs/warc.md, one after the other: a crawl, its index, another round."""
-    text = (REPOSITORY / "docs" / "warc.md").read_text()
+    """docs/how-to/archive.md, one after the other: a crawl, its index, another round."""
+    text = (REPOSITORY / "docs" / "how-to" / "archive.md").read_text()
     commands = re.findall(r"^    anabranch (.+)$", text, re.MULTILINE)
     assert [command.split()[0] for command in commands] == ["crawl", "index", "crawl"]
     order = write_order(tmp_path, small_web.hosts)

@@ -25,7 +25,7 @@ def test_a_wheel_without_compiled_modules_is_refused(tmp_path: Path) -> None:
     """What would be measured else is the plain Python."""
     wheel = tmp_path / "anabranch-0-py3-none-any.whl"
     with ZipFile(wheel, "w") as archive:
-        archive.writestr("frontier/core.py", "")
+        archive.writestr("frontier/frontier.py", "")
     with pytest.raises(compiled.NotCompiled, match="holds no compiled modules"):
         compiled._unpacked(wheel, tmp_path / "unpacked")
 
@@ -37,7 +37,7 @@ def test_the_command_runs_again_without_the_flag_before_the_clone(
     monkeypatch.setattr(compiled, "check_compiler", lambda: None)
     monkeypatch.setattr(compiled, "_built", lambda folder: folder / "a.whl")
     monkeypatch.setattr(compiled, "_unpacked", lambda _, __: tmp_path)
-    (tmp_path / "frontier").mkdir()
-    (tmp_path / "frontier" / "__init__.py").write_text("raise SystemExit('the one of the wheel')")
+    (tmp_path / "anabranch").mkdir()
+    (tmp_path / "anabranch" / "__init__.py").write_text("raise SystemExit('the one of the wheel')")
     assert compiled.run_compiled(["frontier", "--compiled", "--only", "memory"], lambda _: None) == 1
     assert "the one of the wheel" in capfd.readouterr().err

@@ -10,12 +10,11 @@ from typing import Protocol, Self
 import numpy as np
 import pytest
 
-from anabranch.dedup.dsbf.filter import Dsbf
+from anabranch.dedup.bloom.filter import Dsbf
 from anabranch.dedup.errors import FilterClosed
 from anabranch.dedup.exact.index import ExactIndex
-from anabranch.dedup.modes import UniqParameters
 from anabranch.dedup.smm.store import Smm
-from anabranch.dedup.uniq import UniqFilter
+from anabranch.dedup.uniq import UniqFilter, UniqParameters
 
 
 class Filter(Protocol):

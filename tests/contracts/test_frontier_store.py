@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.frontier.models import FRONT, NORMAL, WAITING, Head, OutcomeKind, UrlRecord, UrlState
-from anabranch.frontier.stores.base import Counters, EndedRecord, FrontierStore, QueueFacts
-from anabranch.frontier.stores.messages import Ended, HeadsRead, Moved
+from anabranch.frontier.records import FRONT, NORMAL, WAITING, Head, OutcomeKind, UrlRecord, UrlState
+from anabranch.frontier.stores.contract import Counters, Ended, EndedRecord, FrontierStore, HeadsRead, Moved, QueueFacts
 from tests.frontier.stores.rows import (
     A_LANE,
     KINDS,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.frontier.models import Row
-from anabranch.frontier.stores.base import Counters
-from anabranch.frontier.stores.messages import (
+from anabranch.frontier.records import Row, turn_of
+from anabranch.frontier.stores.contract import (
     Announced,
+    Counters,
     GateRead,
     GatesRead,
     LaneId,
@@ -18,7 +18,6 @@ from anabranch.frontier.stores.messages import (
     Moved,
     Standing,
 )
-from anabranch.frontier.turns import turn_of
 from tests.frontier.stores.rows import (
     A_LANE,
     KINDS,

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.frontier.errors import FormatMismatch, StoreInUse
-from anabranch.frontier.models import FRONT, OutcomeKind
-from anabranch.frontier.stores.base import Counters
-from anabranch.frontier.stores.messages import Ended, LeftGate, Moved, Standing
-from anabranch.frontier.turns import turn_of
+from anabranch.frontier.records import FRONT, OutcomeKind, turn_of
+from anabranch.frontier.stores.contract import Counters, Ended, LeftGate, Moved, Standing
 from tests.frontier.stores.rows import (
     A_LANE,
     IDENTITY,

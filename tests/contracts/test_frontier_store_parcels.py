@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.frontier.stores.base import FrontierStore
-from anabranch.frontier.stores.messages import Batch, Exchanged, HeadsRead, Parcel
+from anabranch.frontier.stores.contract import Batch, Exchanged, FrontierStore, HeadsRead, Parcel
 from tests.frontier.stores.rows import A_LANE, KINDS, Home, Teller, answers_of, done, home, row
 
 

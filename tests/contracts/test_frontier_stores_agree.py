@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.frontier.models import FRONT, NORMAL, OutcomeKind, Row
-from anabranch.frontier.stores.messages import (
+from anabranch.frontier.records import FRONT, NORMAL, OutcomeKind, Row, Turn, turn_of
+from anabranch.frontier.stores.contract import (
     Answer,
     Ended,
     GatesRead,
@@ -23,7 +23,6 @@ from anabranch.frontier.stores.messages import (
     RetriesRead,
     Standing,
 )
-from anabranch.frontier.turns import Turn, turn_of
 from tests.frontier.stores.rows import (
     KINDS,
     NOW_S,

@@ -8,35 +8,42 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.dedup.batch import Fingerprints, IntArray
-from anabranch.dedup.fingerprint import fingerprint, fingerprints
-from anabranch.dedup.leaves.arena import ArenaLeaves
-from anabranch.dedup.leaves.base import Leaves
-from anabranch.dedup.leaves.redis import RedisServers
-from anabranch.dedup.leaves.remote import RedisLeaves
-from anabranch.dedup.leaves.room import FileRoom
+from anabranch.dedup.bloom.bits import LeafBits, MappedBits
+from anabranch.dedup.bloom.redis import RedisServers
+from anabranch.dedup.keys import BoolArray, Fingerprints, IntArray, fingerprint, fingerprints
+from tests.redis_leaves import RedisLeaves
 from tests.redis_server import redis_servers
 
 M, K = 256, 3
 
 
+class Leaves(Protocol):
+    """Bit arrays of equal size, each named by a slot."""
+
+    def take(self) -> int: ...
+    def drop(self, slot: int) -> None: ...
+    def unseen(self, slots: IntArray, elements: Fingerprints) -> BoolArray: ...
+    def mark(self, slots: IntArray, elements: Fingerprints) -> BoolArray: ...
+
+
 @contextmanager
 def in_memory(folder: Path) -> Iterator[Leaves]:
-    yield ArenaLeaves(M, K)
+    yield LeafBits(M, K)
 
 
 @contextmanager
 def in_a_mapped_file(folder: Path) -> Iterator[Leaves]:
-    room = FileRoom(folder / "BITS", M, K)
-    room.begin()
-    yield ArenaLeaves(M, K, room=room)
-    room.close()
+    storage = MappedBits(folder / "BITS", M, K)
+    storage.begin()
+    yield LeafBits(M, K, storage=storage)
+    storage.close()
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
-from anabranch.frontier.filters import DedupFilter
+from anabranch.frontier.filters import BesideShared, DedupFilter, SharedFilter, open_shared
 from anabranch.frontier.seen import ExactFilter, SeenFilter
-from anabranch.frontier.sharing import BesideShared, SharedFilter, open_shared
 from tests.redis_server import redis_servers
 
 SMALL = UniqParameters(levels=(1, 1), expected=1000, leaf_bits=1 << 14)

@@ -9,16 +9,14 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from anabranch.crawler.fetching.bodies import Body
-from anabranch.crawler.fetching.response import Cut, Response
-from anabranch.crawler.jobs.journal import Entry, Journal, Sink
+from anabranch.crawler.fetch.response import Body, Cut, Response
+from anabranch.crawler.job.journal import Entry, Journal, JournalSink
 from anabranch.crawler.outcomes.failures import FetchError
-from anabranch.crawler.visit import Ending, Visit
+from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.models import Candidate, GateKey, Lease, QueueKey
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.records import Candidate, GateKey, Lease, QueueKey
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 #: 2026-01-01T00:00:00Z.
 START_S = 1_767_225_600.0
@@ -77,14 +75,14 @@ def visit(
     url: str = "http://a.test/",
     hops: str = "",
     attempts: int = 0,
-    ending: Ending = Ending.NONE,
+    decision: ChainDecision = ChainDecision.NONE,
     answer: Response | None = None,
     failure: FetchError | None = None,
     broken: Exception | None = None,
 ) -> Visit:
     """A visit as a chain may leave it."""
     return Visit(
-        lease(url, hops=hops, attempts=attempts), 1, ending=ending, response=answer, failure=failure, broken=broken
+        lease(url, hops=hops, attempts=attempts), 1, decision=decision, response=answer, failure=failure, broken=broken
     )
 
 
@@ -100,7 +98,7 @@ async def memory_frontier(*urls: str, politeness: Politeness = HASTE) -> AsyncIt
 class HeldJournal(Journal):
     """A journal that writes when the test lets it."""
 
-    def __init__(self, *sinks: Sink) -> None:
+    def __init__(self, *sinks: JournalSink) -> None:
         super().__init__(*sinks)
         self.is_asked = asyncio.Event()
         self.may_write = asyncio.Event()

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.crawler.outcomes.failures import ConnectFailed, RobotsUnavailable
-from anabranch.crawler.visit import Ending
+from anabranch.crawler.visit import ChainDecision
 from tests.crawler.builder import END_S, START_S, response, visit
 
 TIMED = ConnectFailed("refused").timed(START_S, END_S)
@@ -16,9 +16,9 @@ TIMED = ConnectFailed("refused").timed(START_S, END_S)
         ({"answer": response(404)}, 404),
         ({"failure": ConnectFailed("refused")}, -2),
         ({"answer": response(200), "broken": KeyError("odd")}, -5),
-        ({"ending": Ending.EXCLUDED}, -9998),
+        ({"decision": ChainDecision.EXCLUDED}, -9998),
         ({"failure": RobotsUnavailable("not now")}, -61),
-        ({"ending": Ending.DEFERRED, "answer": response(200)}, 200),
+        ({"decision": ChainDecision.DEFERRED, "answer": response(200)}, 200),
     ],
 )
 def test_the_status_is_what_weighs_most(left, status) -> None:
@@ -37,7 +37,7 @@ def test_the_status_is_what_weighs_most(left, status) -> None:
 )
 def test_only_what_was_fetched_has_times(left, times) -> None:
     """A failure without a fetch has none, so that its slot does not rest."""
-    assert visit(**left).fetched == times
+    assert visit(**left).fetch_times == times
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_host_says_by_429_and_503_that_it_is_busy(status, is_busy) -> None:
     [
         {},
         {"answer": response(503), "broken": KeyError("odd")},
-        {"answer": response(503), "ending": Ending.UNRULED},
-        {"answer": response(503), "ending": Ending.DEFERRED},
+        {"answer": response(503), "decision": ChainDecision.NO_RULES},
+        {"answer": response(503), "decision": ChainDecision.DEFERRED},
     ],
     ids=["no answer", "broken", "unruled", "deferred"],
 )

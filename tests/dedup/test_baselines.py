@@ -17,7 +17,7 @@ from anabranch.dedup.baselines import (
     host_of,
 )
 from anabranch.dedup.errors import BadParameters, FilterClosed, StoreFull
-from anabranch.dedup.smm.pagetable import PAGE_BYTES
+from anabranch.dedup.smm.mapping import PAGE_BYTES
 
 PUBLISHED_URLS = 75_012
 

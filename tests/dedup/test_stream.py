@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.dedup import stream
-from anabranch.dedup.batch import BoolArray
+from anabranch.dedup.keys import BoolArray
 from anabranch.dedup.stream import Cadence, Lines, LineUniq, Output, OutputFailed, ReaderGone, pieces
 
 #: Few letters, so that lines repeat, and every byte that has a meaning.

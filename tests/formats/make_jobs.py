@@ -66,7 +66,7 @@ _EMBEDDING = """
 import asyncio, sys, time
 from pathlib import Path
 from anabranch.frontier import Candidate, Outcome, OutcomeKind
-from anabranch.frontier.embedding.aio import open_job
+from anabranch.frontier.hosts.embedding.job import open_job
 
 async def main():
     async with open_job(Path("embedded"), {"policy": "surt", "min_delay": 0, "max_delay": 0}) as frontier:

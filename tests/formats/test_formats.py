@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.frontier.embedding.folder import FORMAT_FILE, VERSION
-from anabranch.frontier.stores.opening import FORMAT
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.frontier.jobfolder import FORMAT_FILE, VERSION
+from anabranch.frontier.stores.sql.schema import FORMAT
 from tests.acceptance.command import environment
 from tests.formats.make_jobs import unpack
 from tests.formats.site import SEEDS, URLS, served
@@ -57,7 +57,7 @@ def test_there_are_jobs_of_every_earlier_format() -> None:
     """Whoever raises a format keeps jobs of the one that it replaces."""
     kept = {int(folder.name.removeprefix("format-")) for folder in HERE.glob("format-*")}
     assert kept == set(range(1, VERSION))
-    assert FORMAT == "4", "keep jobs of the format that you replace, and add a step to frontier/stores/migrating.py"
+    assert FORMAT == "4", "keep jobs of the format that you replace, and add a step to frontier/stores/sql/schema.py"
 
 
 @pytest.mark.slow
@@ -83,13 +83,13 @@ def test_a_job_of_an_older_format_is_looked_at_and_gone_on_with(archive: Path, p
 @pytest.mark.parametrize("archive", EMBEDDED, ids=str)
 def test_a_host_program_goes_on_with_its_job_of_an_older_format(archive: Path, tmp_path: Path) -> None:
     """The queues of hosts with a comma leave those that they shared."""
-    from anabranch.frontier.embedding.job import EmbeddedJob
+    from anabranch.frontier.hosts.embedding.job import EmbeddedJob
 
     unpack(archive, tmp_path / "job", 80)
     job = EmbeddedJob(tmp_path / "job", {"policy": "surt", "min_delay": 0, "max_delay": 0})
     with closing(job):
         frontier = job.frontier
-        frontier.check()
+        frontier.operations.check()
         assert frontier.counts().pending == 7
         keys = {view.key for view in frontier.operations.longest(10)}
     assert keys == {"test,c,", "test,a%2Cb,", "test,a,b,"}

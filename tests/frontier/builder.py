@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.frontier import composition
+from anabranch.frontier.admission import Admission
 from anabranch.frontier.checkpoints import Checkpoints, catch_up
-from anabranch.frontier.core import Frontier
+from anabranch.frontier.division.exchange import exchange_of
 from anabranch.frontier.errors import StoreUnavailable
-from anabranch.frontier.intake import Intake
-from anabranch.frontier.models import (
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.groups import parse_group
+from anabranch.frontier.records import (
     Candidate,
     GateKey,
     Head,
@@ -22,21 +27,16 @@ from anabranch.frontier.models import (
     OutcomeKind,
     QueueKey,
     Row,
+    Turn,
     Verdict,
     WaitsFor,
 )
-from anabranch.frontier.order import FrontierOrder
-from anabranch.frontier.parts import Parts
-from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.policies.groups import parse_group
-from anabranch.frontier.scheduling.gatelines import Line
 from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.readylist import ReadyList
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.seen import ExactFilter, SeenFilter
-from anabranch.frontier.stores.base import Opening
-from anabranch.frontier.stores.memory import MemoryStore
-from anabranch.frontier.stores.messages import Answer, Batch, LaneId, StoreFailed, Synced
-from anabranch.frontier.turns import Turn
+from anabranch.frontier.stores.contract import Answer, Batch, LaneId, Opening, StoreFailed, Synced
+from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.frontier.ledger import PolitenessLedger
 
 START_S = 1_000_000.0
@@ -236,21 +236,21 @@ class Rig:
     ledger: PolitenessLedger
 
     @property
-    def intake(self) -> Intake:
-        return self.parts.intake
+    def admission(self) -> Admission:
+        return self.parts.admission
 
     @property
     def schedule(self) -> Schedule:
         return self.parts.schedule
 
-    def line(self, gate: str) -> Line:
+    def line(self, gate: str) -> ReadyList:
         """The line of a gate that is in memory."""
         (line,) = (line for line in self.schedule.window if line.gate.key == gate)
         return line
 
     def states(self) -> dict[str, int]:
         """How many queues are in each state, those left out that none is in."""
-        return {state: count for state, count in self.core.statistics().queues.items() if count}
+        return {state: count for state, count in self.core.operations.statistics().queues.items() if count}
 
     def state_of(self, queue: str) -> str:
         """The state of one queue."""
@@ -394,12 +394,13 @@ def build(
     """
     asked = FrontierOrder(**{"policy": "host", **order})
     store, seen, clock = store or MemoryStore(), seen or ExactFilter(), clock or FakeClock()
-    sheets = composition.check_order(asked)
+    composition.check_order(asked)
     opening = store.open(composition._identity(asked), clock(), on_change)
     catch_up(store, seen, opening)
-    parts = composition._parts(asked, sheets, store, seen, opening, clock)
     checkpoints = ManualCheckpoints(store, seen, marked=opening.counters.last_ordinal)
-    core = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
+    parts = composition._parts(asked, store, seen, opening, checkpoints, clock)
+    exchange = exchange_of(store, parts)
+    core = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock, exchange=exchange)
     composition._wake_by_budget(core, asked, store, opening)
     return Rig(core=core, parts=parts, order=asked, clock=clock, store=store, seen=seen, ledger=ledger_for(asked))
 

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.frontier.stores.base import FrontierStore
-from anabranch.frontier.stores.messages import Answer, Batch
+from anabranch.frontier.stores.contract import Answer, Batch, FrontierStore
 
 
 class LateStore:

@@ -18,9 +18,8 @@ import math
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
-from anabranch.frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.records import GateKey, HostTrouble, Lease, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 #: Times pass through databases and sums: differences below this are no impoliteness.
 SLACK_S = 1e-6

@@ -1,5 +1,7 @@
 """The asyncio face: one pump, one timer, a first-come-first-served line of waiters."""
 
+from __future__ import annotations
+
 import asyncio
 import threading
 import time
@@ -7,16 +9,18 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from anabranch.frontier.aio import AsyncFrontier, Drained
-from anabranch.frontier.core import Frontier
+from anabranch.frontier.aio import Alarm, AsyncFrontier, AsyncShare, Bell, Drained
+from anabranch.frontier.division.ownership import Division
+from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
-from anabranch.frontier.models import GateKey, Lease, Outcome, OutcomeKind, QueueKey
-from anabranch.frontier.operating.steps import Steps, asked
+from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.records import GateKey, Lease, Outcome, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.stores.memory import MemoryStore
-from anabranch.frontier.stores.messages import Answer, StoreFailed, Troubled
+from anabranch.frontier.steps import Steps, asked
+from anabranch.frontier.stores.contract import Answer, StoreFailed, Troubled
+from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.frontier.builder import (
     HASTE,
     START_S,
@@ -487,7 +491,7 @@ async def test_an_operators_command_ends_those_who_wait_if_nothing_is_left() -> 
     frontier.operate(lambda operations: operations.retire(QueueKey("b.test")))
     with pytest.raises(Drained):
         await task
-    assert rig.core.statistics().retired == 1
+    assert rig.core.operations.statistics().retired == 1
     await frontier.close()
 
 
@@ -509,7 +513,7 @@ async def test_a_crawl_whose_last_queue_is_over_its_budget_ends() -> None:
     with pytest.raises(Drained):
         async with asyncio.timeout(5):
             await frontier.lease()
-    assert rig.core.statistics().retired == 1
+    assert rig.core.operations.statistics().retired == 1
     await frontier.close()
 
 
@@ -628,7 +632,7 @@ async def test_a_trouble_of_the_store_is_told_though_nobody_waits_for_a_lease() 
     """Every worker may be at a page when the disk is full; a failure is then for the next call, not for the loop."""
     store, told = DelayingStore(), list[str]()
     frontier, _ = await opened(store)
-    frontier.core.tell_troubles(told.append)
+    frontier.core.on_trouble(told.append)
     store._told += [Troubled("the store: the disk is full", 30.0)]
     frontier._bell.ring()
     await settle()
@@ -842,7 +846,7 @@ async def test_a_cancelled_look_leaves_the_frontier_as_it_was() -> None:
     with pytest.raises(asyncio.CancelledError):
         await looking
     store.may_answer.set()
-    rig.core.check()
+    rig.core.operations.check()
     frontier.finish(await frontier.lease(), DONE)
     await frontier.close()
 
@@ -920,3 +924,120 @@ async def test_a_paused_frontier_can_be_stopped() -> None:
     with pytest.raises(Drained):
         await waiting
     await frontier.close()
+
+
+async def test_a_bell_that_is_rung_often_is_heard_once() -> None:
+    """The store's thread may answer many times before the loop has its turn."""
+    heard: list[int] = []
+    bell = Bell(asyncio.get_running_loop(), lambda: heard.append(1))
+    for _ in range(100):
+        bell.ring()
+    await settle()
+    assert heard == [1]
+    bell.ring()
+    await settle()
+    assert heard == [1, 1]
+
+
+async def test_what_was_said_before_a_ring_is_seen_by_who_hears_it() -> None:
+    """Also if the bell was rung while an earlier ring was being heard: no answer is left lying."""
+    said: list[int] = []
+    seen: list[int] = []
+    has_all = asyncio.Event()
+
+    def hear() -> None:
+        seen.extend(said[len(seen) :])
+        if len(seen) == 5000:
+            has_all.set()
+
+    bell = Bell(asyncio.get_running_loop(), hear)
+
+    def say() -> None:
+        for number in range(5000):
+            said.append(number)
+            bell.ring()
+
+    thread = threading.Thread(target=say)
+    thread.start()
+    await asyncio.wait_for(has_all.wait(), 10)
+    thread.join()
+
+
+def test_a_bell_rung_after_the_loop_has_ended_is_not_heard() -> None:
+    """Nobody waits any more: no error in the store's thread."""
+    ended = asyncio.new_event_loop()
+    ended.close()
+    Bell(ended, lambda: pytest.fail("heard")).ring()
+
+
+async def test_an_alarm_moves_to_an_earlier_moment_only() -> None:
+    """A moment that becomes later costs nothing: who hears the early ring sets it again."""
+    rings: list[int] = []
+    loop = asyncio.get_running_loop()
+    alarm = Alarm(loop, lambda: rings.append(1), lambda: 100.0)
+    alarm.set(160.0)
+    first = alarm._timer
+    assert first is not None
+    assert first.when() - loop.time() == pytest.approx(60.0, abs=1.0)
+    alarm.set(200.0)
+    assert alarm._timer is first
+    alarm.set(110.0)
+    assert first.cancelled()
+    assert alarm._timer is not None
+    assert alarm._timer.when() - loop.time() == pytest.approx(10.0, abs=1.0)
+    alarm.stop()
+    assert not alarm.is_set
+
+
+async def test_an_alarm_for_a_moment_that_is_over_rings_at_once() -> None:
+    """And can be set again by who hears it."""
+    rung = asyncio.Event()
+    alarm = Alarm(asyncio.get_running_loop(), rung.set, lambda: 100.0)
+    alarm.set(40.0)
+    await asyncio.wait_for(rung.wait(), 10)
+    assert not alarm.is_set
+
+
+async def opened_share() -> AsyncShare:
+    def open_(on_change: Callable[[], None]) -> Frontier:
+        return build(politeness=HASTE, division=Division(shares=1, share=0), on_change=on_change).core
+
+    share = AsyncShare(open_)
+    await share.__aenter__()
+    return share
+
+
+async def test_a_share_that_is_drained_waits_for_the_others() -> None:
+    """They may still send something: whoever waits for a lease goes on waiting, and somebody is told."""
+    told: list[str] = []
+    share = await opened_share()
+    share.on_drained = lambda: told.append("drained")
+    waiter = asyncio.create_task(share.lease())
+    await settle()
+    assert told
+    assert not waiter.done()
+    assert share.receive([Consigned("http://elsewhere.test/", candidates("http://a.test/"))])
+    lease = await waiter
+    assert (lease.url, lease.via) == ("http://a.test/", "http://elsewhere.test/")
+    told.clear()
+    waiter = asyncio.create_task(share.lease())
+    await settle()
+    assert not told, "a lease is out, so it is not drained"
+    share.finish(lease, DONE)
+    await settle()
+    assert told
+    share.let_end()
+    with pytest.raises(Drained):
+        await waiter
+    await share.close()
+
+
+async def test_a_share_that_is_kept_open_stops_all_the_same() -> None:
+    """A stop is a stop."""
+    share = await opened_share()
+    waiter = asyncio.create_task(share.lease())
+    await settle()
+    share.stop_leasing()
+    with pytest.raises(Drained):
+        await waiter
+    await share.close()

@@ -1,5 +1,7 @@
 """Checkpoints, and the filter that is older than its store: after every opening the filter knows what the store has."""
 
+from __future__ import annotations
+
 import math
 import random
 import shutil
@@ -20,10 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from anabranch.dedup import UniqFilter, UniqParameters
 from anabranch.frontier import checkpoints
-from anabranch.frontier.checkpoints import Checkpoints, catch_up, remark_from
+from anabranch.frontier.checkpoints import Checkpoints, Pair, catch_up, next_pair, remark_from
 from anabranch.frontier.errors import FormatMismatch, StoreFull, StoreUnavailable
 from anabranch.frontier.seen import ExactFilter
-from anabranch.frontier.stores.base import Counters, Opening
+from anabranch.frontier.stores.contract import Counters, Opening
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Few files to sync, and false drops too rare for these tests.
@@ -320,7 +322,7 @@ class Lasting(ExactFilter):
     def position(self) -> str:
         return f"{self.name}-{self.syncs}" if self.syncs else ""
 
-    def copy(self, also: frozenset[bytes] = frozenset()) -> "Lasting":
+    def copy(self, also: frozenset[bytes] = frozenset()) -> Lasting:
         """What the disk holds."""
         other = Lasting()
         other.name, other.syncs, other.synced = self.name, self.syncs, set(self.synced)
@@ -642,3 +644,45 @@ def test_after_kill_9_at_any_moment_filter_and_store_are_in_step(tmp_path: Path)
         shutil.rmtree(copy.folder)
     assert None not in above
     assert above[-1]
+
+
+@pytest.mark.parametrize(
+    ("noted", "kept", "openings"),
+    [(None, None, 1), ("a-4", None, 5), ("a-4", "a-4", 5), ("a-4", "a-3", 5), ("a-4", "a-1", 5)],
+)
+def test_a_filter_may_be_new_or_behind(noted: str | None, kept: str | None, openings: int) -> None:
+    """It is told what it lacks; from then on both have the same."""
+    pair = next_pair(Pair.read(noted or ""), Pair.read(kept or ""))
+    assert pair.openings == openings
+    assert noted is None or pair.name == "a"
+    assert Pair.read(str(pair)) == pair
+
+
+def test_each_pair_has_a_name_of_its_own() -> None:
+    """Or the filter of one job could stand in for another's."""
+    assert next_pair(None, None).name != next_pair(None, None).name
+
+
+@pytest.mark.parametrize(
+    ("noted", "kept", "why"),
+    [
+        ("", "aaaabbbbcccc-1", "it is filter aaaabbbb, the store never saw it"),
+        ("eeeeffff-9", "aaaabbbb-1", "it is filter aaaabbbb, the store belongs to filter eeeeffff"),
+        ("a-4", "a-5", "it was opened 5 times, the store 4 times: that is an older copy"),
+    ],
+)
+def test_a_filter_that_may_know_more_is_refused(noted: str, kept: str, why: str) -> None:
+    """A URL that only the filter knows would never be crawled (I8). Both are named, and what to do."""
+    with pytest.raises(FormatMismatch) as refused:
+        next_pair(Pair.read(noted), Pair.read(kept))
+    line = str(refused.value)
+    assert why in line
+    assert "restore store and filter from the same copy, or remove the filter" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("text", ["a", "-3", "a-", "a-x"])
+def test_a_damaged_text_is_no_pair(text: str) -> None:
+    """And not a new filter's either."""
+    with pytest.raises(ValueError, match=text):
+        Pair.read(text)

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.dedup.recent import WarmupFilter
 from anabranch.dedup.uniq import UniqParameters
-from anabranch.dedup.young import YoungFilter
 from anabranch.frontier.composition import DedupFilter, FrontierOrder, open_frontier
-from anabranch.frontier.core import Frontier
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
-from anabranch.frontier.models import (
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.records import (
     LATER,
     NEW,
     SEEN,
@@ -30,13 +33,10 @@ from anabranch.frontier.models import (
     VerdictKind,
     WaitsFor,
 )
-from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.policies.budgets import Budgets
-from anabranch.frontier.policies.sheets import Override, Settings
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.seen import ExactFilter
-from anabranch.frontier.stores.memory import MemoryStore
-from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.stores.memory.store import MemoryStore
+from anabranch.frontier.stores.sql.store import SqlStore
 from tests.frontier.builder import HASTE, START_S, FakeClock, candidates, pages
 
 #: A small filter, so that opening it costs nothing.
@@ -184,7 +184,7 @@ def test_a_job_is_taken_up_where_it_ended(tmp_path: Path) -> None:
         frontier.finish(second, outcome, candidates("http://b.test/"))
         frontier.set_delay(GateKey("b.test"), 7.0)
     with opened(tmp_path / "state", clock) as frontier:
-        statistics = frontier.statistics()
+        statistics = frontier.operations.statistics()
         assert (statistics.pending, statistics.waiting, statistics.done, statistics.accepted) == (30, 1, 1, 31)
         assert frontier.schedule(candidates(*urls)) == [SEEN] * 30
         assert frontier.schedule(candidates("http://b.test/")) == [SEEN]
@@ -195,11 +195,11 @@ def test_a_job_is_taken_up_where_it_ended(tmp_path: Path) -> None:
         frontier.block(GateKey("b.test"), clock.now_s + 1000.0)
         assert frontier.wake().at_s == clock.now_s + 10.0
         frontier.unblock(GateKey("b.test"))
-        frontier.check()
+        frontier.operations.check()
         fetched = drain(frontier, clock)
         assert sorted(fetched) == sorted({*urls, "http://b.test/"} - {second.url})
-        frontier.check()
-        record = frontier.get(first.url.encode())
+        frontier.operations.check()
+        record = frontier.operations.get(first.url.encode())
         assert record is not None
         assert (record.outcome, record.attempts) == ("done", 1)
         assert clock.now_s >= START_S + 500.0
@@ -228,7 +228,7 @@ def test_after_a_crash_nothing_is_lost(tmp_path: Path) -> None:
         fetched = drain(frontier, clock)
         assert leased.url in fetched
         assert sorted(fetched) == sorted(set(urls) - {done.url})
-        frontier.check()
+        frontier.operations.check()
 
 
 def test_after_a_crash_the_filter_learns_what_it_had_not_been_told(tmp_path: Path) -> None:
@@ -248,26 +248,26 @@ def test_after_a_crash_the_filter_learns_what_it_had_not_been_told(tmp_path: Pat
         assert frontier.schedule(again) == [SEEN, NEW, SEEN]
 
 
-@pytest.mark.parametrize("count", [100, 250, 600], ids=["young", "growing up", "grown up"])
+@pytest.mark.parametrize("count", [100, 250, 600], ids=["warm-up", "ending", "full"])
 @pytest.mark.parametrize("ends", [crash, Frontier.close])
 def test_a_filter_knows_its_jobs_urls_whatever_its_age(
     ends: Callable[[Frontier], None], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A young filter writes nothing and one that grows up a part: the store, which has all, tells the next opening."""
-    monkeypatch.setattr("anabranch.frontier.composition.YoungFilter", partial(YoungFilter, limit=200))
+    """During the warm-up a filter writes nothing, at its end a part: the store, which has all, marks it at the next opening."""
+    monkeypatch.setattr("anabranch.frontier.composition.WarmupFilter", partial(WarmupFilter, limit=200))
     known = candidates(*[f"http://a.test/{number}" for number in range(count)])
     frontier = opened(tmp_path)
     for start in range(0, count, 50):
         frontier.schedule(known[start : start + 50])
         frontier.flush()
-    frontier.checkpoint()
+    frontier.operations.checkpoint()
     ends(frontier)
     with opened(tmp_path) as again:
         assert again.schedule(known) == [SEEN] * count
         assert again.pending == count
-        again.check()
+        again.operations.check()
     with opened(tmp_path) as third:
-        assert third.judge(known) == [SEEN] * count
+        assert third.unseen([one.dedup_key() for one in known]) == [False] * count
 
 
 def test_a_clock_that_went_back_delays_nothing_for_ever(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_clock_that_went_back_delays_nothing_for_ever(tmp_path: Path) -> None:
                 frontier.finish(lease, DONE)
             clock.advance_to(frontier.wake().at_s or 0.0)
         assert ends == {"a.test": START_S + 3.0, "b.test": START_S + 100.0, "c.test": START_S + 500.0}
-        frontier.check()
+        frontier.operations.check()
 
 
 def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_store_that_is_open_is_refused_and_its_owner_goes_on(kind: str, tmp_pa
         with pytest.raises(StoreInUse, match="open already"):
             open_frontier(None, ORDER, store=store, clock=FakeClock())
         assert frontier.schedule(candidates("http://a.test/")) == [NEW]
-        frontier.check()
+        frontier.operations.check()
     open_frontier(None, ORDER, store=store, clock=FakeClock()).close()
 
 
@@ -446,7 +446,7 @@ def test_the_filters_figures_are_in_the_statistics(tmp_path: Path) -> None:
     with opened(tmp_path / "state") as frontier:
         frontier.schedule(candidates(*pages("a.test", 5)))
         frontier.flush()
-        facts = frontier.statistics().seen
+        facts = frontier.operations.statistics().seen
         assert facts.keys() == ExactFilter().facts().keys()
         assert facts["keys"] == 5.0
         assert 0.0 <= facts["false_drop_probability"] < 1e-3
@@ -488,7 +488,7 @@ def test_what_was_said_of_gates_lasts(ends: str, tmp_path: Path) -> None:
         assert rates == {"a": pytest.approx(1 / 20), "new": pytest.approx(1 / 40), "c": pytest.approx(1.0)}
         assert frontier.operations.explain("http://b.test/").earliest_s == START_S + 600.0
         assert "troubles in a row: 1" in frontier.operations.explain("http://t.test/page1").reason
-        frontier.check()
+        frontier.operations.check()
 
 
 def test_paused_and_retired_queues_last(tmp_path: Path) -> None:
@@ -512,7 +512,7 @@ def test_paused_and_retired_queues_last(tmp_path: Path) -> None:
     assert (frontier.pending, frontier.is_done) == (2, False)
     frontier.operations.retire(QueueKey("a.test"))
     assert frontier.is_done
-    frontier.check()
+    frontier.operations.check()
     frontier.close()
 
 
@@ -532,7 +532,7 @@ def test_a_budget_that_was_raised_between_two_runs_wakes_by_itself(end: object, 
     with opened(tmp_path / "state", clock, replace(order, budgets=Budgets(total_budget=2))) as frontier:
         assert not frontier.is_done
         assert drain(frontier, clock) == ["http://a.test/page1"]
-        frontier.check()
+        frontier.operations.check()
 
 
 def test_large_and_odd_things_last(tmp_path: Path) -> None:
@@ -580,7 +580,7 @@ def test_an_override_names_the_queue_of_its_urls(opened_in_memory: Opens) -> Non
     frontier.finish(lease, DONE)
     frontier.flush()
     assert frontier.is_done
-    assert frontier.statistics().retired == 2
+    assert frontier.operations.statistics().retired == 2
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ def test_hosts_of_a_group_pass_its_gate_too(group: object, named: str, opened_in
     clock.advance(10.0)
     (other,) = lease_all(frontier)
     assert {other.gate, mine} == {"a.d.test", "b.d.test"}
-    frontier.check()
+    frontier.operations.check()
 
 
 def server_of(host: str) -> str | None:
@@ -638,7 +638,7 @@ def test_a_group_function_that_fails_ends_the_frontier() -> None:
     frontier.close()
     again = open_frontier(None, replace(order, group=None), store=store, clock=FakeClock(START_S + 60.0))
     assert again.pending == 2
-    again.check()
+    again.operations.check()
     again.close()
 
 
@@ -683,7 +683,7 @@ def test_a_filter_that_blocks_is_asked_in_the_stores_thread(tmp_path: Path) -> N
         assert frontier.schedule(candidates("http://a.test/new")) == [LATER]
         assert drain(frontier, clock) == ["http://a.test/new"]
         assert frontier.operations.explain("http://b.test/").state == "never scheduled"
-        frontier.check()
+        frontier.operations.check()
     assert seen.threads == {"anabranch-store"}
     assert seen.is_closed
     assert list(seen.unseen([b"http://a.test/new", b"http://a.test/other"])) == [False, True]
@@ -698,7 +698,7 @@ def test_a_filter_of_ones_own_is_told_what_the_store_has(tmp_path: Path) -> None
     for given in (seen, None):
         with open_frontier(None, ORDER, store=SqlStore(tmp_path / "store.db"), seen=given, clock=clock) as frontier:
             assert frontier.schedule(candidates("http://a.test/")) == [SEEN]
-            frontier.check()
+            frontier.operations.check()
     assert seen.facts()["keys"] == 1.0
 
 

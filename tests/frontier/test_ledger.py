@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.records import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from tests.frontier.ledger import PolitenessLedger
 
 HOST, SISTER, OTHER = GateKey("a.test"), GateKey("b.test"), GateKey("c.test")

@@ -1,4 +1,4 @@
-"""Any sequence of calls, deaths and openings keeps the invariants (`docs/invariants.md`) over every store.
+"""Any sequence of calls, deaths and openings keeps the invariants (`docs/reference/invariants.md`) over every store.
 
 A plain model (`truth`) says what must be true after each step; a ledger of starts and ends proves I6. Whatever happened, in the
 end the rest can be drained, and what was accepted is what has ended.
@@ -27,11 +27,13 @@ from hypothesis.stateful import (
 )
 
 from anabranch.dedup.uniq import UniqParameters
-from anabranch.frontier import books, outbox
+from anabranch.frontier import storelink
 from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.errors import LeaseLost
-from anabranch.frontier.fingerprints import name_id
-from anabranch.frontier.models import (
+from anabranch.frontier.inspect.audit import check_memory
+from anabranch.frontier.policies.assignment import parse_policy
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.records import (
     Candidate,
     GateKey,
     HostTrouble,
@@ -41,16 +43,13 @@ from anabranch.frontier.models import (
     QueueKey,
     Verdict,
     VerdictKind,
+    name_id,
 )
-from anabranch.frontier.operating.audit import check_memory
-from anabranch.frontier.policies.assignment import parse_policy
-from anabranch.frontier.policies.budgets import Budgets
-from anabranch.frontier.scheduling import gatelines, gatewindow, placement, retries, schedule, workqueues
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
-from anabranch.frontier.stores.base import FrontierStore
-from anabranch.frontier.stores.memory import MemoryStore
-from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.scheduling import queues, readylist, retries, schedule, window
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
+from anabranch.frontier.stores.contract import FrontierStore
+from anabranch.frontier.stores.memory.store import MemoryStore
+from anabranch.frontier.stores.sql.store import SqlStore
 from tests import postgres_server
 from tests.frontier.builder import FakeClock
 from tests.frontier.late_store import LateStore
@@ -62,15 +61,15 @@ GROUPS = [GateKey(f"domain:site{number}.test") for number in range(2)]
 URLS = [f"http://{host}/{number}" for host in HOSTS for number in range(8)]
 #: What is small here brings the seldom cases.
 KNOBS = {
-    "lanes": [(gatelines, "LANES")],
-    "brought": [(outbox, "LANES_AT_ONCE"), (gatewindow, "LANES_AT_ONCE"), (books, "LANES_AT_ONCE")],
-    "next": [(books, "LANES_NEXT")],
-    "gates": [(gatewindow, "GATES_AT_ONCE")],
+    "lanes": [(readylist, "LANES")],
+    "brought": [(readylist, "LANES_AT_ONCE"), (window, "LANES_AT_ONCE"), (storelink, "LANES_AT_ONCE")],
+    "next": [(storelink, "LANES_NEXT")],
+    "gates": [(window, "GATES_AT_ONCE")],
     "retries": [(retries, "RETRIES")],
-    "retries_read": [(outbox, "RETRIES_AT_ONCE"), (retries, "RETRIES_AT_ONCE"), (books, "RETRIES_AT_ONCE")],
-    "window": [(workqueues, "WINDOW")],
-    "low": [(workqueues, "LOW_WINDOW")],
-    "asked": [(placement, "ASKED_AT_LEAST")],
+    "retries_read": [(readylist, "RETRIES_AT_ONCE"), (retries, "RETRIES_AT_ONCE"), (storelink, "RETRIES_AT_ONCE")],
+    "window": [(queues, "WINDOW")],
+    "low": [(queues, "LOW_WINDOW")],
+    "asked": [(schedule, "ASKED_AT_LEAST")],
     "looks": [(schedule, "LOOKS")],
 }
 SMALL = {
@@ -346,8 +345,8 @@ class Machine(RuleBasedStateMachine):
 
     def check(self) -> None:
         """All of it: I1, I2, and that the store has what the model has."""
-        self.core.check()
-        statistics = self.core.statistics()
+        self.core.operations.check()
+        statistics = self.core.operations.statistics()
         truth = self.truth
         assert statistics.accepted == truth.accepted.total()
         assert statistics.done == truth.kinds[OutcomeKind.DONE]
@@ -415,7 +414,7 @@ class Machine(RuleBasedStateMachine):
 
     def take_lease(self) -> Lease | None:
         self.core.take_answers()
-        if not self.core._books.backlog.is_full:
+        if not self.core._store_link.unacknowledged.is_full:
             self.truth.come_due(self.clock())
             self.expire()
         lease = self.core.lease()
@@ -624,6 +623,6 @@ def test_a_url_whose_gate_was_asked_for_too_late_is_found_by_the_next_owner(step
     late.die()
     with open_frontier(None, FrontierOrder(gates_in_memory=1), store=memory, clock=clock) as later:
         clock.advance(10.0)
-        lost = later.statistics().pending == 0
+        lost = later.operations.statistics().pending == 0
         assert lost or later.lease() is not None
         assert not lost or steps == 1

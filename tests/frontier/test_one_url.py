@@ -14,9 +14,9 @@ from typing import Any
 from anabranch.frontier import Candidate, FrontierOrder, Outcome, OutcomeKind, open_frontier
 
 #: Files of the room that a seed, its lease, its end with three links and a flush may touch.
-MOST_FILES = 52
+MOST_FILES = 26
 #: Successive calls in different files while one URL is scheduled.
-MOST_CHANGES = 62
+MOST_CHANGES = 25
 
 
 class Walk:

@@ -7,8 +7,7 @@ from anabranch.frontier.order import FrontierOrder, check_numbers
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.groups import GroupRule
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from anabranch.frontier.models import ENDING, OutcomeKind
 from anabranch.frontier.policies.budgets import NOTHING_MORE, is_over_total, spend
-from anabranch.frontier.stores.messages import Standing
+from anabranch.frontier.records import ENDING, OutcomeKind
+from anabranch.frontier.stores.contract import Standing
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 
-from anabranch.crawler.lab.web.ledger import HostBooks, Rule
+from anabranch.crawler.lab.web.ledger import HostAccount, PolitenessRule
 
 #: The status of a request whose client went away before its answer was sent (nginx has the same number).
 CLIENT_GONE = 499
@@ -120,15 +120,15 @@ class Ledger:
         rest_s = None if account is None else account.shortest_gap_s
         return inf if rest_s is None else rest_s
 
-    def _accounts(self, host: str | None) -> dict[str, HostBooks]:
+    def _accounts(self, host: str | None) -> dict[str, HostAccount]:
         """What the host (None: each) has borne, by the rule of one at once."""
-        accounts: dict[str, HostBooks] = {}
+        accounts: dict[str, HostAccount] = {}
         starts = [(start.start_s, 1, start.start_s, start.host) for start in self._starts(host)]
         ended = [visit for visit in self._visits if host in (None, visit.host)]
         # At one moment an end comes before another's start, but not before its own.
         ends = [(each.end_s, 0 if each.end_s > each.start_s else 2, each.start_s, each.host) for each in ended]
         for now_s, kind, start_s, name in sorted(starts + ends):
-            account = accounts.setdefault(name, HostBooks(name, Rule(), None))
+            account = accounts.setdefault(name, HostAccount(name, PolitenessRule(), None))
             if kind == 1:
                 account.begin(now_s)
             else:

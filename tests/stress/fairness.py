@@ -14,9 +14,9 @@ from collections import Counter
 from itertools import islice
 
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Candidate, Lease
+from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.records import Candidate, Lease
 from anabranch.frontier.scheduling.gates import Politeness
 from tests.frontier.builder import FakeClock
 from tests.stress.virtual_crawl import VirtualCrawl

@@ -152,7 +152,7 @@ class Campaign:
         with open_frontier(self.state, order(self._mode)) as frontier:
             examine(frontier, self.site)
             assert frontier.is_done
-            assert frontier.statistics().accepted == self.site.pages
+            assert frontier.operations.statistics().accepted == self.site.pages
         with sqlite3.connect(self.state / "frontier.db") as store:
             done = Counter(url for (url,) in store.execute("SELECT url FROM done"))
         store.close()

@@ -22,7 +22,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from anabranch.crawler.orders.quantities import parse_size
+from anabranch.crawler.order.quantities import parse_size
 from tests.acceptance.command import REPOSITORY, environment, write_order
 from tests.acceptance.hostile import LAUNCHER, Line, asked_for, read_lines
 from tests.site.hostile.asking import TRAP

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from anabranch.dedup.uniq import UniqParameters
 from anabranch.frontier import composition
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.records import Candidate, Lease, Outcome, OutcomeKind
 from anabranch.frontier.scheduling.gates import Politeness
 
 HOSTS = 6
@@ -74,12 +74,12 @@ class Log:
 
 def examine(frontier: Frontier, site: Site) -> None:
     """I1, I3, I5 and I8, whatever the last owner was doing when it died."""
-    frontier.check()  # I1
+    frontier.operations.check()  # I1
     keys = [key.decode() for chunk in frontier._store.keys(1000) for key in chunk]
     known, urls = set(keys), site.urls()
     assert len(keys) == len(known), "I5: a URL is kept twice"
     assert known.issubset(urls), "a URL is kept that nobody scheduled"
-    for record in frontier.ended([url.encode() for url in urls]).values():
+    for record in frontier.operations.ended([url.encode() for url in urls]).values():
         assert known.issuperset(site.links(record.url)), f"I3: {record.url} is done, its links are not kept"
     strangers = [url.encode() for url in urls if url not in known]
     assert not strangers or all(frontier._seen.unseen(strangers)), "I8: the filter knows more than the store"

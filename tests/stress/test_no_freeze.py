@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.models import Candidate, GateKey
+from anabranch.frontier.records import Candidate, GateKey
 from anabranch.frontier.scheduling.gates import Politeness
 from tests.frontier.builder import FakeClock
 from tests.stress.virtual_crawl import VirtualCrawl
@@ -35,7 +35,7 @@ def test_one_blocked_portal_of_five_does_not_freeze_the_queues_that_it_shares(ga
     later = {lease.url for lease in crawl.run()}
     assert later == urls[blocked]
     assert clock() >= opens_s
-    core.check()
+    core.operations.check()
     core.close()
 
 

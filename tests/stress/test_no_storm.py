@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Candidate, GateKey, Lease, Outcome, OutcomeKind, QueueKey, WaitsFor
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.records import Candidate, GateKey, Lease, Outcome, OutcomeKind, QueueKey, WaitsFor
 from anabranch.frontier.scheduling.gates import Politeness
-from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.frontier.builder import FakeClock
 
 QUEUES = 10_000
@@ -100,7 +100,7 @@ class Two:
 
     def next_is_the_other_queue(self) -> None:
         assert take(self.core).queue == "q"
-        self.core.check()
+        self.core.operations.check()
         self.core.close()
 
 
@@ -109,7 +109,7 @@ def test_a_slot_freed_by_a_release_is_used_at_once() -> None:
     two = Two()
     two.core.release(two.first)
     assert take(two.core) is not None
-    two.core.check()
+    two.core.operations.check()
     two.core.close()
 
 
@@ -172,7 +172,7 @@ def test_a_group_that_is_blocked_lets_nothing_through_until_it_is_unblocked() ->
     assert core.wake().at_s == clock() + HOUR_S
     core.unblock(group)
     take(core)
-    core.check()
+    core.operations.check()
     core.close()
 
 

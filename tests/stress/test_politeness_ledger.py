@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.models import Candidate, GateKey, HostTrouble, Lease, Outcome, OutcomeKind
 from anabranch.frontier.policies.sheets import Override, Settings
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
-from anabranch.frontier.stores.base import FrontierStore
-from anabranch.frontier.stores.memory import MemoryStore
-from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.records import Candidate, GateKey, HostTrouble, Lease, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
+from anabranch.frontier.stores.contract import FrontierStore
+from anabranch.frontier.stores.memory.store import MemoryStore
+from anabranch.frontier.stores.sql.store import SqlStore
 from tests.frontier.builder import FakeClock
 from tests.frontier.late_store import LateStore
 from tests.frontier.ledger import PolitenessLedger
@@ -124,7 +123,7 @@ def crawl_with_interruptions(policy: str, group: str | None, file: Path | None) 
         pass
     assert job.core.is_done
     assert sorted(job.ended) == sorted(urls)
-    job.core.check()
+    job.core.operations.check()
     job.core.close()
     return job
 

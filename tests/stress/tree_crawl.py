@@ -88,7 +88,7 @@ def run(root: Path, start: str, work: Path, workers: int = 64) -> Result:
         command = [
             sys.executable,
             "-m",
-            "crawler",
+            "anabranch",
             "crawl",
             base + start,
             "-c",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from anabranch.crawler.lab.simulation import virtualtime
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Candidate, Lease, Outcome, OutcomeKind
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.records import Candidate, Lease, Outcome, OutcomeKind
 from tests.frontier.builder import FakeClock
 
 Fetch = Callable[[Lease], tuple[float, Outcome]]

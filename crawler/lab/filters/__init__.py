@@ -1,7 +1,6 @@
 """The published experiments on the filters, one command each.
 
-`smm.py`, `fpr.py`, `redis.py` and `balance.py` measure; what tables, panels and closing words say of it is in the `_report.py`
-beside each. Two have more to them. `smm.py` times passes over its stores and tables (`smm_passes.py`), sets the methods
-beside each other and says who wins (`smm_comparison.py`), and quotes the patent (`smm_published.py`). `redis.py` starts its
-servers itself (`redis_servers.py`).
+`smm.py`, `fpr.py`, `redis.py` and `balance.py` each measure one and make a report of it: tables, panels and closing sentences.
+The report of the SMM experiment, which compares many methods and quotes the patent, is in `smm_report.py`;
+`redis_servers.py` starts the Redis servers of `redis.py`.
 """

@@ -1,32 +1,32 @@
 """Figures 10 and 11 of the DSBF paper (2016): how evenly URLs of portals and small sites fill the filters.
 
 The same URLs, each once, go into one filter per domain as at the Internet Archive, into Apoidea's filters chosen by the
-hash of the domain, into one filter of 2 GB, and into a DSBF of height 1. For every filter: URLs, fill, false-positive rate.
+hash of the domain, into one filter of 2 GB, and into a DSBF of height 1. For every filter the report shows URLs, fill and
+false-positive rate. The first half measures (`run`), the second makes tables, panels and closing sentences of it (`report`).
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from math import log
+from math import log, sqrt
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
-from anabranch.crawler.lab.filters.balance_report import Kind, report
-from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, LabReport, OnProgress, Panel, Table
 from anabranch.crawler.lab.urls import distinct_urls
-from anabranch.crawler.orders.quantities import format_bytes
+from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import DiskFull, UsageError
 from anabranch.dedup.baselines import FilterReport, PerDomainFilters
-from anabranch.dedup.batch import BoolArray, Fingerprints
-from anabranch.dedup.dsbf.bloom import DsbfParameters, false_positive_rates, leaves_for
-from anabranch.dedup.dsbf.filter import Dsbf
-from anabranch.dedup.dsbf.tree import Tree
-from anabranch.dedup.fingerprint import fingerprints, map_hashes
+from anabranch.dedup.bloom.filter import Dsbf
+from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates, leaves_for
+from anabranch.dedup.bloom.tree import Tree
+from anabranch.dedup.keys import BoolArray, Fingerprints, fingerprints, map_hashes
 
 _ARCHIVE_BITS, _APOIDEA_BITS, _SINGLE_BITS = 1 << 18, 1 << 16, 1 << 34
 _HASHES = 10  # k of the Internet Archive; Apoidea's is not published
@@ -39,7 +39,7 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceOptions:
-    """What `anabranch lab balance` may be told."""
+    """Options of `anabranch lab balance`."""
 
     urls: Path | None = None  #: one URL a line; all its distinct ones are used; `count` and `seed` are not used then
     count: int = 1_500_000  #: generated URLs
@@ -58,7 +58,7 @@ class _Sample:
     probes: Sequence[bytes]  #: never inserted; on the same domains in the same proportions
 
 
-def run(options: BalanceOptions, tell: Tell) -> Report:
+def run(options: BalanceOptions, on_progress: OnProgress) -> LabReport:
     """Fill all filters and look at them. Raises: UsageError; DiskFull; what the filters raise.
 
     Cost: a minute and 900 MB of memory for 1.5 million URLs, and 2 GB of disk in the folder of temporary files.
@@ -68,22 +68,22 @@ def run(options: BalanceOptions, tell: Tell) -> Report:
     with tempfile.TemporaryDirectory(prefix="anabranch-balance-") as folder:
         if options.two_gigabytes:
             _require_space(Path(folder))
-        tell(0, steps, "URLs")
+        on_progress(0, steps, "URLs")
         urls = distinct_urls(options.urls, options.count, options.seed)
         sample = _Sample(urls=urls, probes=_probes(urls))
         parameters = sized(len(urls), options.leaves, options.false_positive)
-        tell(1, steps, "one filter per domain")
+        on_progress(1, steps, "one filter per domain")
         kinds = [_archive(sample)]
-        tell(2, steps, "filters chosen by the hash of the domain")
+        on_progress(2, steps, "filters chosen by the hash of the domain")
         number = options.filters or max(1, options.leaves * parameters.leaf_bits // _APOIDEA_BITS)
         kinds.append(_fixed("Apoidea", PerDomainFilters.apoidea(number, _HASHES), _APOIDEA_BITS, sample))
-        tell(3, steps, "DSBF")
+        on_progress(3, steps, "DSBF")
         dsbf = _dsbf(parameters, sample, Path(folder) / "dsbf")
         if options.two_gigabytes:
-            tell(4, steps, "one filter of 2 GB")
+            on_progress(4, steps, "one filter of 2 GB")
             single = PerDomainFilters.single(Path(folder) / "single", _SINGLE_BITS, _HASHES)
             kinds.append(_fixed("one of 2 GB", single, _SINGLE_BITS, sample))
-    tell(steps, steps, "done")
+    on_progress(steps, steps, "done")
     return report([*kinds, dsbf])
 
 
@@ -131,15 +131,15 @@ def _probes(urls: Sequence[bytes]) -> list[bytes]:
     return probes
 
 
-def _archive(sample: _Sample) -> Kind:
+def _archive(sample: _Sample) -> FilterSet:
     return _fixed("Internet Archive", PerDomainFilters.internet_archive(), _ARCHIVE_BITS, sample)
 
 
-def _fixed(name: str, filters: PerDomainFilters, bits: int, sample: _Sample) -> Kind:
+def _fixed(name: str, filters: PerDomainFilters, bits: int, sample: _Sample) -> FilterSet:
     """Fill filters chosen by the domain, look at them, and let them go."""
     with closing(filters):
         filters.add(sample.urls)
-        return Kind(
+        return FilterSet(
             name=name,
             filter_bits=bits,
             hashes=_HASHES,
@@ -150,7 +150,7 @@ def _fixed(name: str, filters: PerDomainFilters, bits: int, sample: _Sample) -> 
         )
 
 
-def _dsbf(parameters: DsbfParameters, sample: _Sample, folder: Path) -> Kind:
+def _dsbf(parameters: DsbfParameters, sample: _Sample, folder: Path) -> FilterSet:
     """Fill the product's filter; raise UsageError if a leaf has split, for then there is no figure of c leaves."""
     with Dsbf.open(folder, parameters) as dsbf:
         new = np.concatenate([dsbf.add(part) for part in _parts(sample.urls)])
@@ -158,7 +158,7 @@ def _dsbf(parameters: DsbfParameters, sample: _Sample, folder: Path) -> Kind:
         dsbf.check()  # so the bits are those of the elements, and the fill can be had from these
         if dsbf.statistics().splits:
             raise UsageError("a leaf of the DSBF has split: these URLs spread too unevenly; give fewer --leaves")
-    return Kind(
+    return FilterSet(
         name=f"DSBF, c = {parameters.first_leaves}",
         filter_bits=parameters.leaf_bits,
         hashes=parameters.hashes,
@@ -194,3 +194,248 @@ def _bits_set(elements: Fingerprints, parameters: DsbfParameters) -> int:
 
 def _parts(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     return (keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE))
+
+
+_PROSE = (
+    "Published in words alone: a fixed filter per domain overflows for portals and wastes space on small sites; a DSBF "
+    "with H = 1, c = 10 is balanced."
+)
+_FULLEST = 10  # filters shown one by one
+_NAMED = 3  # overflowing filters that the closing words name
+_IDLE = 0.1  # a filter with less than this share of its capacity is mostly waste
+_MOST_POINTS = 300  # of a curve
+_LEAST_RATE = 1e-9  # lower rates would flatten the panel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterSet:
+    """Filters of one kind, all of one size, filled."""
+
+    name: str
+    filter_bits: int
+    hashes: int
+    capacity: int  #: URLs that one is made for
+    filters: tuple[FilterReport, ...]  #: in order of their making
+    probes: int  #: asked of all filters together
+    hits: int  #: taken for known
+
+    @property
+    def urls(self) -> int:
+        """URLs in all filters."""
+        return sum(one.urls for one in self.filters)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bits of all filters."""
+        return len(self.filters) * self.filter_bits // 8
+
+    @property
+    def ranked(self) -> list[FilterReport]:
+        """The fullest first."""
+        return sorted(self.filters, key=lambda one: -one.urls)
+
+    @property
+    def overflowing(self) -> list[FilterReport]:
+        """Those beyond their capacity, the fullest first."""
+        return [one for one in self.ranked if one.urls > self.capacity]
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bits of filters that hold less than a tenth of their capacity."""
+        return sum(one.urls < _IDLE * self.capacity for one in self.filters) * self.filter_bits // 8
+
+    @property
+    def mean_formula(self) -> float:
+        """The rate that a query meets if queries spread as the URLs do."""
+        return sum(one.urls * one.expected_rate for one in self.filters) / self.urls
+
+    @property
+    def mean_measured(self) -> float:
+        """The share of the probes that were taken for known."""
+        return self.hits / self.probes
+
+    @property
+    def lost(self) -> int:
+        """URLs, each inserted once, that were taken for known on their way in: a crawl would never fetch them."""
+        return sum(one.urls - one.accepted for one in self.filters)
+
+
+def report(kinds: Sequence[FilterSet]) -> LabReport:
+    """Tables, panels and closing words. The last kind is the DSBF, the first the filters per domain."""
+    fullest = f"The {_FULLEST} fullest of the {kinds[0].name}'s filters"
+    drawn = sorted(kinds, key=lambda kind: len(kind.filters) == 1)  # a lone filter last: it is not in every panel
+    rates = f"False-positive rate per filter, from {_LEAST_RATE:g} on"
+    return LabReport(
+        name="balance",
+        tables=(
+            _urls_table(kinds),
+            _rates_table(kinds),
+            _each_table("The leaves of the DSBF", kinds[-1], kinds[-1].filters),
+            _each_table(fullest, kinds[0], kinds[0].ranked[:_FULLEST]),
+        ),
+        panels=(
+            _urls_panel(drawn),
+            _ranks(
+                "Fill per filter", "share of bits set", [_curve(k, lambda one: one.fill) for k in drawn], is_log_y=False
+            ),
+            _ranks(rates, "rate by formula", [_curve(k, _shown_rate) for k in drawn], is_log_y=True),
+        ),
+        closing=tuple(_closing(kinds)),
+    )
+
+
+def _urls_table(kinds: Sequence[FilterSet]) -> Table:
+    columns: tuple[str, ...] = ("filters", "number", "memory MiB", "capacity", "fullest", "median", "emptiest")
+    columns += ("over it", "% of URLs in these", "published")
+    return Table(
+        title=f"Figures 10 and 11: {kinds[0].urls:,} URLs, how they spread",
+        columns=columns,
+        rows=tuple(_urls_row(kind) for kind in kinds),
+        note=(
+            "Capacity: URLs that one filter is made for, half its bits set; a leaf of the DSBF splits a little before f_max. "
+            f"The DSBF's leaves are the smallest power of two of bits that holds all URLs. "
+            f"A domain is a host: with registrable domains all hosts of a portal would share one filter. {_PROSE}"
+        ),
+    )
+
+
+def _urls_row(kind: FilterSet) -> tuple[Cell, ...]:
+    counts = [one.urls for one in kind.ranked]
+    return (
+        kind.name,
+        len(counts),
+        kind.memory_bytes / 2**20,
+        kind.capacity,
+        counts[0],
+        median(counts),
+        counts[-1],
+        len(kind.overflowing),
+        100 * sum(one.urls for one in kind.overflowing) / kind.urls,
+        NOT_RECOVERABLE,
+    )
+
+
+def _rates_table(kinds: Sequence[FilterSet]) -> Table:
+    columns: tuple[str, ...] = (
+        "filters",
+        "fill max",
+        "fill mean",
+        "worst formula",
+        "worst measured",
+        "mean formula",
+        "mean measured",
+    )
+    columns += ("3 sigma", "% of URLs lost", "published")
+    return Table(
+        title="Figures 10 and 11: fill and false-positive rate",
+        columns=columns,
+        rows=tuple(_rates_row(kind) for kind in kinds),
+        note=(
+            f"k = {', '.join(sorted({str(kind.hashes) for kind in kinds}))} (Apoidea's is not published). Worst: the fullest "
+            f"filter; mean: what a query meets that falls on the domains as the URLs do, {kinds[0].probes:,} probes; "
+            "3 sigma: the sampling error of the measured mean. URLs lost: taken for known at their only insertion."
+        ),
+    )
+
+
+def _rates_row(kind: FilterSet) -> tuple[Cell, ...]:
+    worst, mean = kind.ranked[0], kind.mean_formula
+    return (
+        kind.name,
+        max(one.fill for one in kind.filters),
+        sum(one.fill for one in kind.filters) / len(kind.filters),
+        worst.expected_rate,
+        worst.measured_rate,
+        mean,
+        kind.mean_measured,
+        3 * sqrt(mean * (1 - mean) / max(1, kind.probes)),
+        100 * kind.lost / kind.urls,
+        NOT_RECOVERABLE,
+    )
+
+
+def _each_table(title: str, kind: FilterSet, filters: Sequence[FilterReport]) -> Table:
+    rows = [
+        (one.name, one.urls, one.urls / kind.capacity, one.fill, one.expected_rate, one.measured_rate, NOT_RECOVERABLE)
+        for one in filters
+    ]
+    columns = ("filter", "URLs", "of capacity", "fill", "rate by formula", "rate measured", "published")
+    return Table(title=title, columns=columns, rows=tuple(rows))
+
+
+def _urls_panel(kinds: Sequence[FilterSet]) -> Panel:
+    """A curve for each kind, and its capacity; that of a kind with one filter alone would stand far above."""
+    curves = []
+    for kind in kinds:
+        curves.append(_curve(kind, lambda one: one.urls or None))
+        if len(kind.filters) > 1:
+            ends = (1.0, float(len(kind.filters)))
+            label = f"{kind.name}: capacity"
+            curves.append(Curve(label=label, x=ends, y=(kind.capacity, kind.capacity), is_dashed=True))
+    return _ranks("URLs per filter", "URLs", curves, is_log_y=True)
+
+
+def _ranks(title: str, y_label: str, curves: Sequence[Curve], *, is_log_y: bool) -> Panel:
+    x_label = "rank of the filter, the fullest is 1"
+    drawn = tuple(curve for curve in curves if curve.x)
+    return Panel(title=title, x_label=x_label, y_label=y_label, curves=drawn, is_log_x=True, is_log_y=is_log_y)
+
+
+def _curve(kind: FilterSet, value: Callable[[FilterReport], float | None]) -> Curve:
+    """A value against the filter's rank; of very many filters some, denser where they are fuller."""
+    ranked = kind.ranked
+    ranks = np.unique(np.geomspace(1, len(ranked), min(len(ranked), _MOST_POINTS)).round().astype(int)).tolist()
+    if len(ranked) <= _MOST_POINTS:
+        ranks = list(range(1, len(ranked) + 1))
+    points = [(rank, y) for rank in ranks if (y := value(ranked[rank - 1])) is not None]
+    return Curve(label=kind.name, x=tuple(float(rank) for rank, _ in points), y=tuple(y for _, y in points))
+
+
+def _shown_rate(one: FilterReport) -> float | None:
+    return one.expected_rate if one.expected_rate >= _LEAST_RATE else None
+
+
+def _closing(kinds: Sequence[FilterSet]) -> Iterator[str]:
+    *others, dsbf = kinds
+    for kind in others:
+        yield f"{kind.name}: {_overflow(kind)}; {_waste(kind)}." if len(kind.filters) > 1 else _single(kind)
+    counts = [one.urls for one in dsbf.ranked]
+    worst = dsbf.ranked[0].expected_rate
+    yield (
+        f"{dsbf.name}: {_overflow(dsbf)}; the fullest leaf holds {counts[0]:,} URLs, the emptiest {counts[-1]:,}: "
+        f"{counts[0] / max(1, counts[-1]):.3f} to 1, and the worst rate is {worst / dsbf.mean_formula:.3f} times the mean one, "
+        f"in {format_bytes(dsbf.memory_bytes)} altogether."
+    )
+
+
+def _single(kind: FilterSet) -> str:
+    """What one filter for all URLs costs."""
+    only = kind.filters[0]
+    return (
+        f"{kind.name}: {only.urls / kind.capacity:.2g} times its capacity, {only.fill:.2%} of its bits set; it takes "
+        f"{format_bytes(kind.memory_bytes)} however few the URLs are."
+    )
+
+
+def _overflow(kind: FilterSet) -> str:
+    """Which filters are beyond their capacity."""
+    over = kind.overflowing
+    if not over:
+        return f"none of {len(kind.filters):,} overflows"
+    named = ", ".join(f"{_name(one)} {one.urls / kind.capacity:.1f} times" for one in over[:_NAMED])
+    share = sum(one.urls for one in over) / kind.urls
+    return f"{len(over):,} of {len(kind.filters):,} overflow with {share:.0%} of the URLs (the fullest: {named} its capacity)"
+
+
+def _name(one: FilterReport) -> str:
+    return f"filter {one.name}" if one.name.isdecimal() else one.name
+
+
+def _waste(kind: FilterSet) -> str:
+    """How much memory stands nearly empty."""
+    idle = [one for one in kind.filters if one.urls < _IDLE * kind.capacity]
+    held = sum(one.urls for one in idle) / kind.urls
+    return (
+        f"{len(idle):,} filled to less than {_IDLE:.0%} of their capacity take {format_bytes(kind.idle_bytes)} of "
+        f"{format_bytes(kind.memory_bytes)} for {held:.0%} of the URLs"
+    )

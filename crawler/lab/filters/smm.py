@@ -1,7 +1,11 @@
 """`anabranch lab smm`: tables 1 to 3 of patent CN102693315, measured with the SMM and its peers.
 
-The URLs are queried and inserted (pass 1), then queried again (pass 2). The published runs are four starts of a program whose
-store outlives it; which of them found the store already filled is not said, so both cases are measured.
+Pass 1 queries the URLs and inserts the new ones, pass 2 queries all of them again. The published runs are four starts of a
+program whose store outlives it; which of them found a filled store is not said, so both cases are measured.
+
+Two ways of calling are timed: one URL at a time, as the published program works, and all URLs as one batch, as the Frontier
+uses the filters. Times are wall clock in microseconds for a whole pass; opening, syncing and closing are timed separately.
+`smm_report.py` compares the methods and shows the result.
 """
 
 from __future__ import annotations
@@ -14,24 +18,15 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
-from typing import TypeVar
+from time import monotonic, perf_counter_ns
+from typing import TypeAlias, TypeVar
 
-from anabranch.crawler.lab.filters.smm_passes import (
-    BloomRun,
-    Measured,
-    Shape,
-    SmmRun,
-    bloom_run,
-    smm_false_hits,
-    smm_run,
-    table_run,
-)
-from anabranch.crawler.lab.filters.smm_published import BLOOM_BITS, BLOOM_HASHES, MEAN_URL_BYTES, TABLE_2, URLS
-from anabranch.crawler.lab.filters.smm_report import report_of
-from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.filters.smm_report import BLOOM_BITS, BLOOM_HASHES, MEAN_URL_BYTES, TABLE_2, URLS, report_of
+from anabranch.crawler.lab.report import LabReport, OnProgress
 from anabranch.crawler.lab.urls import packet_urls, repeated, urls_of_file
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.dedup.baselines import BitmapHashTable, ClassicBloom
+from anabranch.dedup.smm.store import Smm
 
 T = TypeVar("T")
 
@@ -46,7 +41,7 @@ REPEATED_BELOW_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmmOptions:
-    """What `anabranch lab smm` is told."""
+    """Options of `anabranch lab smm`."""
 
     urls: Path | None = None  #: a file of URLs, one a line, in place of generated ones
     count: int = URLS  #: of generated URLs, 50.5 bytes long on average
@@ -66,12 +61,12 @@ class SmmOptions:
                 raise UsageError(f"--{name} {getattr(self, name)}: it must be 1 or more")
 
 
-def run(options: SmmOptions, tell: Tell) -> Report:
+def run(options: SmmOptions, on_progress: OnProgress) -> LabReport:
     """Measure all methods and report. The stores lie in a temporary folder, at most 1 GiB at a time with levels (1, 3).
 
     Raises: UsageError; BadParameters for a signature or levels that do not go together; OSError.
     """
-    tell(0, 1, "making the URLs")
+    on_progress(0, 1, "making the URLs")
     source = (
         urls_of_file(options.urls) if options.urls else packet_urls(options.count, MEAN_URL_BYTES, seed=options.seed)
     )
@@ -79,7 +74,9 @@ def run(options: SmmOptions, tell: Tell) -> Report:
     known = set(urls)
     probes = [url for url in packet_urls(options.probes, MEAN_URL_BYTES, options.seed + 1) if url not in known]
     with TemporaryDirectory(prefix="anabranch-lab-") as folder:
-        return report_of(_measure(_Bench(options=options, urls=urls, probes=probes, folder=Path(folder), tell=tell)))
+        return report_of(
+            _measure(_Bench(options=options, urls=urls, probes=probes, folder=Path(folder), on_progress=on_progress))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +87,7 @@ class _Bench:
     urls: Sequence[bytes]
     probes: Sequence[bytes]
     folder: Path
-    tell: Tell
+    on_progress: OnProgress
 
     @property
     def buckets(self) -> list[int]:
@@ -102,10 +99,10 @@ class _Bench:
 
     def step(self, number: int, what: str) -> None:
         """Tell that the step of that number begins, from 0."""
-        self.tell(number, 2 * self.options.runs + len(self.buckets) + len(BLOOMS), what)
+        self.on_progress(number, 2 * self.options.runs + len(self.buckets) + len(BLOOMS), what)
 
 
-def _measure(bench: _Bench) -> Measured:
+def _measure(bench: _Bench) -> SmmMeasurements:
     runs = bench.options.runs
     reopening, (false_hits, bits), disk_bytes = _smm_reopening(bench)
     fresh = _smm_fresh(bench)
@@ -114,7 +111,7 @@ def _measure(bench: _Bench) -> Measured:
         bench.step(2 * runs + number, f"bitmap hash table, {buckets:,} buckets")
         missing = bench.probes[: len(bench.urls)]
         tables.append(_runs(runs, partial(table_run, buckets, bench.urls, missing)))
-    return Measured(
+    return SmmMeasurements(
         urls=len(bench.urls),
         distinct=len(set(bench.urls)),
         mean_url_bytes=sum(map(len, bench.urls)) / len(bench.urls),
@@ -174,3 +171,146 @@ def _runs(runs: int, run_once: Callable[[], T]) -> tuple[T, ...]:
     first = run_once()
     more = runs - 1 if monotonic() - begun < REPEATED_BELOW_S else 0
     return (first, *(run_once() for _ in range(more)))
+
+
+#: The signature and the levels of a store.
+Shape: TypeAlias = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """Two passes over the same URLs."""
+
+    first_us: float  #: query all, insert what is new
+    second_us: float  #: query all again
+    new: int  #: taken for new in pass 1
+    forgotten: int  #: taken for new in pass 2; anything but 0 is a defect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmmRun:
+    """One opening of a store, with both ways of calling, each on a store of its own."""
+
+    store: str  #: fresh or reopened
+    singly: Passes
+    batch: Passes
+    open_us: float  #: opening, making the files included
+    close_us: float  #: syncing to the disk and closing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRun:
+    """A bitmap hash table of so many buckets. It takes one URL at a time, inside one call."""
+
+    buckets: int
+    empty_us: float  #: query all while nothing is inserted
+    missing_us: float  #: query as many others, all missing, when all is inserted: whole chains are scanned
+    passes: Passes
+    false_hits: int  #: of the missing ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BloomRun:
+    """A classic Bloom filter of m bits and k hashes."""
+
+    bits: int
+    hashes: int
+    singly: Passes | None  #: None: left out
+    batch: Passes
+    false_hits: int  #: probes taken for known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmmMeasurements:
+    """All that the experiment measured. Runs of one method stand together; the means are the report's."""
+
+    urls: int  #: in the input, repeats included
+    distinct: int
+    mean_url_bytes: float
+    missing: int  #: URLs never inserted that the tables were asked for
+    probes: int  #: URLs never inserted that the others were asked for
+    reopening: tuple[SmmRun, ...]  #: the first on a fresh store, the others on the same, reopened
+    fresh: tuple[SmmRun, ...]  #: each on a fresh store
+    smm_false_hits: int
+    smm_bits: int  #: that the store has
+    smm_disk_bytes: int  #: blocks that the store takes
+    tables: tuple[tuple[TableRun, ...], ...]  #: per number of buckets
+    table_bytes: int  #: that the URLs of a table take in memory, without its buckets
+    blooms: tuple[tuple[BloomRun, ...], ...]  #: per (bits, hashes)
+
+
+def smm_run(folders: Sequence[Path], urls: Sequence[bytes], shape: Shape) -> SmmRun:
+    """Open the stores in two folders, make the passes over the one singly and over the other in a batch, and close."""
+    store = "reopened" if any(folder.exists() for folder in folders) else "fresh"
+    passes: list[Passes] = []
+    open_us = close_us = 0.0
+    for folder, make_passes in zip(folders, (_smm_singly, _smm_batch), strict=True):
+        opened_us, smm = timed(partial(Smm.open, folder, *shape))
+        with smm:
+            passes.append(make_passes(smm, urls))
+            close_us += timed(smm.close)[0]
+        open_us += opened_us
+    return SmmRun(store=store, singly=passes[0], batch=passes[1], open_us=open_us / 2, close_us=close_us / 2)
+
+
+def _smm_singly(smm: Smm, urls: Sequence[bytes]) -> Passes:
+    def first() -> int:
+        new = 0
+        for url in urls:
+            if smm.is_unseen(url):
+                smm.mark_one(url)
+                new += 1
+        return new
+
+    return _passes(first, lambda: sum(map(smm.is_unseen, urls)))
+
+
+def _smm_batch(smm: Smm, urls: Sequence[bytes]) -> Passes:
+    return _passes(lambda: int(smm.add(urls).sum()), lambda: int(smm.unseen(urls).sum()))
+
+
+def smm_false_hits(folder: Path, probes: Sequence[bytes], shape: Shape) -> tuple[int, int]:
+    """How many of the probes the folder's store takes for known, and how many bits it has."""
+    with Smm.open(folder, *shape) as smm:
+        return len(probes) - int(smm.unseen(probes).sum()), smm.bits
+
+
+def table_run(buckets: int, urls: Sequence[bytes], missing: Sequence[bytes]) -> TableRun:
+    """The three columns of the published table 2, and the query of an empty table."""
+    table = BitmapHashTable(buckets)
+    empty_us, _ = timed(lambda: table.contains(urls))
+    passes = _passes(lambda: int(table.add(urls).sum()), lambda: int((~table.contains(urls)).sum()))
+    missing_us, hits = timed(lambda: int(table.contains(missing).sum()))
+    return TableRun(buckets=buckets, empty_us=empty_us, missing_us=missing_us, passes=passes, false_hits=hits)
+
+
+def bloom_run(shape: tuple[int, int], urls: Sequence[bytes], probes: Sequence[bytes], *, singly: bool) -> BloomRun:
+    """A filter of (bits, hashes); singly costs an array of one for each call, 20 to 80 µs."""
+    bloom = ClassicBloom(*shape)
+    batch = _passes(lambda: int(bloom.add(urls).sum()), lambda: int((~bloom.contains(urls)).sum()))
+    return BloomRun(
+        bits=shape[0],
+        hashes=shape[1],
+        singly=_bloom_singly(ClassicBloom(*shape), urls) if singly else None,
+        batch=batch,
+        false_hits=int(bloom.contains(probes).sum()),
+    )
+
+
+def _bloom_singly(bloom: ClassicBloom, urls: Sequence[bytes]) -> Passes:
+    return _passes(
+        lambda: sum(bool(bloom.add((url,))[0]) for url in urls),
+        lambda: sum(not bloom.contains((url,))[0] for url in urls),
+    )
+
+
+def _passes(first: Callable[[], int], second: Callable[[], int]) -> Passes:
+    (first_us, new), (second_us, forgotten) = timed(first), timed(second)
+    return Passes(first_us=first_us, second_us=second_us, new=new, forgotten=forgotten)
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    """The work's duration in microseconds, and its result."""
+    begun = perf_counter_ns()
+    result = work()
+    return (perf_counter_ns() - begun) / 1000, result

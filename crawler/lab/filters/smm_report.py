@@ -1,19 +1,288 @@
-"""The tables and panels of the SMM experiment, out of what was measured. All pure."""
+"""The report of the SMM experiment: the published figures, the comparison of the methods, tables and panels. All pure.
+
+The published figures are those of the text of patent CN102693315: microseconds for a whole pass over 75,012 URLs. Its table 3
+is lost. `smm.py` has the measurements that this module compares and shows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from math import expm1, log1p
 from statistics import fmean, median
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from anabranch.crawler.lab.filters.smm_comparison import Method, closing_of, methods_of
-from anabranch.crawler.lab.filters.smm_passes import Measured, SmmRun, TableRun
-from anabranch.crawler.lab.filters.smm_published import TABLE_1, TABLE_1_MEAN, TABLE_1_MEDIAN, TABLE_2, URLS
-from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, Panel, Report, Table
+import numpy as np
+
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, LabReport, Panel, Table, shown
+from anabranch.dedup.bloom.formulas import false_positive_rates
+
+if TYPE_CHECKING:
+    from anabranch.crawler.lab.filters.smm import BloomRun, Passes, SmmMeasurements, SmmRun, TableRun
+
+URLS = 75_012
+MEAN_URL_BYTES = 50.5
+
+
+class PublishedPasses(NamedTuple):
+    """Two passes of the SMM."""
+
+    first_us: float  #: query and insert
+    second_us: float  #: query all again
+
+
+class PublishedTimes(NamedTuple):
+    """A row of table 2: a bitmap hash table."""
+
+    first_query_us: float
+    insert_us: float  #: query and insert
+    query_us: float  #: after all are inserted
+
+
+#: Table 1: the SMM, four runs. Run 1 found a fresh store; whether the others found it filled is not said.
+TABLE_1 = (
+    PublishedPasses(2_038_838, 170_205),
+    PublishedPasses(342_172, 165_876),
+    PublishedPasses(427_925, 169_508),
+    PublishedPasses(342_219, 165_811),
+)
+TABLE_1_MEAN = PublishedPasses(787_788.5, 167_850)
+#: Not in the source, but its four runs give it.
+TABLE_1_MEDIAN = PublishedPasses(median(run.first_us for run in TABLE_1), median(run.second_us for run in TABLE_1))
+
+#: Table 2: buckets -> times.
+TABLE_2 = {
+    10: PublishedTimes(34_742_593, 15_632_846, 34_547_932),
+    100: PublishedTimes(3_497_778, 1_116_397, 3_487_212),
+    1_000: PublishedTimes(484_152, 280_649, 482_715),
+    10_000: PublishedTimes(174_795, 252_472, 185_054),
+}
+
+#: Table 3: Bloom filters of so many bits with so many hashes; its times are lost.
+BLOOM_BITS = (80_000, 8_000_000)
+BLOOM_HASHES = (1, 4, 5, 6, 9, 10)
+
+
+_KIB = 1 << 10
+#: Times closer than by this factor count as even: two runs of one method differ by as much.
+EVEN_WITHIN = 1.1
+
+
+class Times(NamedTuple):
+    """Microseconds per URL, on a fresh store or filter; None where nothing was measured."""
+
+    first: float | None = None  #: pass 1, query and insert, one URL at a time
+    second: float | None = None  #: pass 2, query again
+    batch_first: float | None = None
+    batch_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One method; its times are medians over its runs, since other work on the machine disturbs single ones."""
+
+    family: str  #: SMM, bitmap table, or Bloom with its m
+    member: str = ""  #: what tells it from others of the family, like `B=10`
+    times: Times
+    size_bytes: float = 0.0  #: on the disk for the SMM, in memory for the others
+    dropped: int = 0  #: new URLs that pass 1 took for known
+    dropped_expected: float = 0.0
+    rate: float = 0.0  #: share of URLs never inserted that are taken for known
+    rate_expected: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """As a row is headed."""
+        return f"{self.family} {self.member}".rstrip()
+
+
+#: A time of a method, in microseconds.
+Value: TypeAlias = Callable[[Method], float | None]
+#: Words, and whether they are meant for a rival of that ratio to the SMM.
+Verdicts: TypeAlias = Sequence[tuple[str, Callable[[float], bool]]]
+
+
+def methods_of(measured: SmmMeasurements) -> list[Method]:
+    """The SMM first."""
+    tables = [_table(runs, measured) for runs in measured.tables]
+    return [_smm(measured), *tables, *(_bloom(runs, measured) for runs in measured.blooms)]
+
+
+def published_methods() -> list[Method]:
+    """What tables 1 and 2 say; the SMM's first pass is the mean of all four runs."""
+    smm = Method(family="SMM", times=Times(TABLE_1_MEAN.first_us / URLS, TABLE_1_MEAN.second_us / URLS))
+    tables = (
+        Method(family="bitmap table", member=f"B={buckets:,}", times=Times(insert / URLS, query / URLS))
+        for buckets, (_, insert, query) in TABLE_2.items()
+    )
+    return [smm, *tables]
+
+
+def _smm(measured: SmmMeasurements) -> Method:
+    n, bits = measured.distinct, measured.smm_bits
+    rate = -expm1(n * log1p(-1 / bits))  # 1 - (1 - 1/b)^n
+    return Method(
+        family="SMM",
+        times=_median_times(
+            [run.singly for run in measured.fresh], [run.batch for run in measured.fresh], measured.urls
+        ),
+        size_bytes=measured.smm_disk_bytes,
+        dropped=n - measured.fresh[0].singly.new,
+        dropped_expected=n - bits * rate,
+        rate=measured.smm_false_hits / max(1, measured.probes),
+        rate_expected=rate,
+    )
+
+
+def _table(runs: Sequence[TableRun], measured: SmmMeasurements) -> Method:
+    return Method(
+        family="bitmap table",
+        member=f"B={runs[0].buckets:,}",
+        times=_median_times([run.passes for run in runs], [], measured.urls),
+        size_bytes=measured.table_bytes + 64 * runs[0].buckets,
+        dropped=measured.distinct - runs[0].passes.new,
+        rate=runs[0].false_hits / max(1, measured.missing),
+    )
+
+
+def _bloom(runs: Sequence[BloomRun], measured: SmmMeasurements) -> Method:
+    bits, hashes = runs[0].bits, runs[0].hashes
+    rates = false_positive_rates(bits, hashes, np.arange(measured.distinct + 1))
+    singly = [run.singly for run in runs if run.singly]
+    return Method(
+        family=f"Bloom m={bits:,}",
+        member=f"k={hashes}",
+        times=_median_times(singly, [run.batch for run in runs], measured.urls),
+        size_bytes=bits / 8,
+        dropped=measured.distinct - runs[0].batch.new,
+        dropped_expected=float(rates[:-1].sum()),
+        rate=runs[0].false_hits / max(1, measured.probes),
+        rate_expected=float(rates[-1]),
+    )
+
+
+def _median_times(singly: Sequence[Passes], batch: Sequence[Passes], urls: int) -> Times:
+    """Medians over the runs."""
+    return Times(
+        first=_median([run.first_us for run in singly], urls),
+        second=_median([run.second_us for run in singly], urls),
+        batch_first=_median([run.first_us for run in batch], urls),
+        batch_second=_median([run.second_us for run in batch], urls),
+    )
+
+
+def _median(runs_us: Sequence[float], urls: int) -> float | None:
+    """Per URL; None without runs."""
+    return median(runs_us) / urls if runs_us else None
+
+
+def closing_of(measured: SmmMeasurements) -> tuple[str, ...]:
+    """What the SMM wins and what it loses in this run, and what the published figures say."""
+    methods, published = methods_of(measured), published_methods()
+    singly = methods[: 1 + len(measured.tables)]  # a Bloom filter made for batches is no rival one URL at a time
+    lines = (
+        compared("Repeated query, one URL at a time", singly, lambda method: method.times.second),
+        compared("Repeated query in one batch", methods, lambda method: method.times.batch_second),
+        compared("Query and insert into a fresh store, one URL at a time", singly, lambda method: method.times.first),
+        compared("Query and insert into a fresh store in one batch", methods, lambda method: method.times.batch_first),
+        compared("Published repeated query", published, lambda method: method.times.second),
+        compared("Published query and insert, mean of four runs", published, lambda method: method.times.first),
+        errors_compared(methods),
+        sizes_compared(methods, measured.distinct),
+        _forgotten(measured),
+    )
+    return tuple(line for line in lines if line)
+
+
+#: What is said of rivals whose time is so many times the SMM's: {0} names them, {1} is the span of the factors.
+_OF_TIMES: Verdicts = (
+    ("wins against {0} ({1} as fast)", lambda ratio: ratio > EVEN_WITHIN),
+    ("about even with {0}", lambda ratio: 1 / EVEN_WITHIN <= ratio <= EVEN_WITHIN),
+    ("loses to {0} (takes {1} as long)", lambda ratio: ratio < 1 / EVEN_WITHIN),
+)
+#: Of rivals whose false-positive rate by the formula is so many times the SMM's.
+_OF_RATES: Verdicts = (
+    ("wins against {0}", lambda ratio: ratio > 1),
+    ("loses to {0}", lambda ratio: 0 < ratio <= 1),
+    ("loses to {0}, which makes none", lambda ratio: ratio == 0),
+)
+#: Of rivals whose memory is so many times the SMM's disk.
+_OF_SIZES: Verdicts = (
+    ("less than the memory of {0}", lambda ratio: ratio > 1),
+    ("more than the memory of {0}", lambda ratio: ratio <= 1),
+)
+
+
+def compared(what: str, methods: Sequence[Method], value: Value) -> str:
+    """One line: the first method's time, and which of the others it beats, equals or loses to; empty without others."""
+    ours = value(methods[0])
+    rivals = [(other, theirs / ours) for other in methods[1:] if ours and (theirs := value(other))]
+    if not rivals or not ours:
+        return ""
+    return f"{what}: {'; '.join([f'SMM {shown(ours)} µs per URL', *_judged(rivals, _OF_TIMES, methods)])}."
+
+
+def errors_compared(methods: Sequence[Method]) -> str:
+    """One line on false positives, ranked by the formulas, which have no sampling error."""
+    smm = methods[0]
+    rivals = [(other, other.rate_expected / smm.rate_expected) for other in methods[1:]]
+    ours = f"SMM {shown(smm.rate)} measured, {shown(smm.rate_expected)} by the formula"
+    return f"False positives: {'; '.join([ours, *_judged(rivals, _OF_RATES, methods)])}."
+
+
+def sizes_compared(methods: Sequence[Method], distinct: int) -> str:
+    """One line on what the methods take: the SMM on the disk, the others in memory."""
+    smm = methods[0]
+    rivals = [(other, other.size_bytes / smm.size_bytes) for other in methods[1:]]
+    ours = f"SMM {shown(smm.size_bytes / _KIB)} KiB on the disk for {distinct:,} URLs, and keeps them when it ends"
+    return f"Space: {'; '.join([ours, *_judged(rivals, _OF_SIZES, methods)])}."
+
+
+def _judged(rivals: Sequence[tuple[Method, float]], verdicts: Verdicts, methods: Sequence[Method]) -> Iterator[str]:
+    """What is said of the rivals, each beside its ratio to the SMM; nothing where nobody is meant."""
+    for words, is_meant in verdicts:
+        if chosen := [(other, ratio) for other, ratio in rivals if is_meant(ratio)]:
+            yield words.format(named((other for other, _ in chosen), methods), _span([ratio for _, ratio in chosen]))
+
+
+def _span(ratios: Sequence[float]) -> str:
+    """How many times faster, or slower, from the least to the most."""
+    factors = sorted(max(ratio, 1 / ratio) if ratio else 0.0 for ratio in ratios)
+    low, high = (f"{factor:.2g}" if factor < 10 else f"{factor:.0f}" for factor in (factors[0], factors[-1]))
+    return f"{low} times" if low == high else f"{low} to {high} times"
+
+
+def named(methods: Iterable[Method], among: Sequence[Method]) -> str:
+    """Methods by families, as in `bitmap table with B=10, 100 and every Bloom m=80,000`."""
+    groups = []
+    for family, of_family in groupby(methods, key=lambda method: method.family):
+        members = [method.member for method in of_family]
+        if len(members) > 1 and len(members) == sum(method.family == family for method in among):
+            groups.append(f"every {family}")
+        else:
+            key = members[0].partition("=")[0]
+            groups.append(f"{family} with {key}={', '.join(member.rpartition('=')[2] for member in members)}")
+    return " and ".join(groups)
+
+
+def _forgotten(measured: SmmMeasurements) -> str:
+    lost = sum(passes.forgotten for passes in _all_passes(measured))
+    lost += sum(run.singly.new + run.batch.new for run in measured.reopening if run.store == "reopened")
+    return "No method forgot a URL, reopened stores included." if not lost else f"DEFECT: {lost:,} URLs were forgotten."
+
+
+def _all_passes(measured: SmmMeasurements) -> Iterator[Passes]:
+    for smm in (*measured.reopening, *measured.fresh):
+        yield from (smm.singly, smm.batch)
+    yield from (table.passes for runs in measured.tables for table in runs)
+    for bloom in chain.from_iterable(measured.blooms):
+        yield bloom.batch
+        yield from [bloom.singly] if bloom.singly else []
+
 
 Average: TypeAlias = Callable[[Sequence[float]], float]
 
-_KIB = 1 << 10
 _MACHINES = (
     "The published program is C on a machine of 2012, this one Python on yours: times of the two do not compare, the "
     "ratios between methods do."
@@ -63,7 +332,7 @@ _COLUMNS_ALL = (
 )
 
 
-def report_of(measured: Measured) -> Report:
+def report_of(measured: SmmMeasurements) -> LabReport:
     """Tables 1 to 3, then all methods side by side."""
     methods = methods_of(measured)
     tables = (
@@ -74,10 +343,10 @@ def report_of(measured: Measured) -> Report:
         _all_methods(measured, methods),
     )
     panels = (_times_panel(measured, methods), _rates_panel(methods))
-    return Report(name="smm", tables=tables, panels=panels, closing=closing_of(measured))
+    return LabReport(name="smm", tables=tables, panels=panels, closing=closing_of(measured))
 
 
-def _smm_table(measured: Measured, runs: Sequence[SmmRun], case: str) -> Table:
+def _smm_table(measured: SmmMeasurements, runs: Sequence[SmmRun], case: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, run in enumerate(runs, 1):
         published = TABLE_1[number - 1] if number <= len(TABLE_1) else (None, None)
@@ -110,7 +379,7 @@ def _over(runs: Sequence[SmmRun], average: Average) -> list[float]:
     return [average(times) for times in zip(*map(_times, runs), strict=True)]
 
 
-def _hash_tables(measured: Measured) -> Table:
+def _hash_tables(measured: SmmMeasurements) -> Table:
     rows = [_hash_table_row(runs) for runs in measured.tables]
     left_out = [f"{buckets:,}" for buckets in TABLE_2 if buckets not in {row[0] for row in rows}]
     return Table(
@@ -134,7 +403,7 @@ def _hash_table_row(runs: Sequence[TableRun]) -> tuple[Cell, ...]:
     return runs[0].buckets, len(runs), first_query, empty, missing, insert, first, query, second
 
 
-def _blooms(measured: Measured) -> Table:
+def _blooms(measured: SmmMeasurements) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for runs in measured.blooms:
         singly = (runs[0].singly.first_us, runs[0].singly.second_us) if runs[0].singly else (None, None)
@@ -153,7 +422,7 @@ def _blooms(measured: Measured) -> Table:
     )
 
 
-def _all_methods(measured: Measured, methods: Sequence[Method]) -> Table:
+def _all_methods(measured: SmmMeasurements, methods: Sequence[Method]) -> Table:
     return Table(
         title="All methods: microseconds per URL, and URLs taken for known by mistake",
         columns=_COLUMNS_ALL,
@@ -178,7 +447,7 @@ def _all_methods(measured: Measured, methods: Sequence[Method]) -> Table:
     )
 
 
-def _times_panel(measured: Measured, methods: Sequence[Method]) -> Panel:
+def _times_panel(measured: SmmMeasurements, methods: Sequence[Method]) -> Panel:
     bars = _smm_bars("fresh", measured.fresh, measured.urls)
     if reopened := measured.reopening[1:]:
         bars += _smm_bars("reopened", reopened, measured.urls)

@@ -1,19 +1,26 @@
 """Real crawls with the real crawler, one after the other on the same web: the comparison that `anabranch compare` runs.
 
-Within a repeat the policies take turns, so that what becomes slower or faster on the machine becomes so for all of them.
+Within a repeat the policies take turns, so that a change of the machine's speed affects all of them. Each crawl is a process of
+its own (`crawling.py`), which is read until it ends and ended in any case.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-from anabranch.crawler.lab.miniweb import Served, serving
-from anabranch.crawler.lab.policies.comparison import Comparison, Setting
+from anabranch.crawler.lab.policies.crawling import ORDER_FILE
 from anabranch.crawler.lab.policies.options import (
     WEB_WORDS,
     PolicyOptions,
@@ -23,20 +30,32 @@ from anabranch.crawler.lab.policies.options import (
     rule_of,
     with_delays,
 )
-from anabranch.crawler.lab.policies.repeats import settled
 from anabranch.crawler.lab.policies.report import report_of
-from anabranch.crawler.lab.policies.running import run_once
 from anabranch.crawler.lab.policies.saved import COMPARISON, saved
-from anabranch.crawler.lab.policies.series import Busy, RunResult, Sample, rate, with_ledger
-from anabranch.crawler.lab.report import Report, Tell
+from anabranch.crawler.lab.policies.series import (
+    Busy,
+    PolicyComparison,
+    RunResult,
+    Sample,
+    Setting,
+    at,
+    rate,
+    settled,
+    with_ledger,
+)
+from anabranch.crawler.lab.report import LabReport, OnProgress
+from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.order.order import ENVIRONMENT, CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode
+from anabranch.crawler.runtime import child_command
+from anabranch.frontier.policies.assignment import Balance
 
 NAME = "policies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CrawledWeb:
     """Where the runs of one comparison crawl."""
 
     web: str  #: in two or three words
@@ -46,47 +65,47 @@ class Place:
     served: Served | None = None  #: None: the sites are others'
 
 
-def run(options: PolicyOptions, tell: Tell) -> Report:
+def run(options: PolicyOptions, on_progress: OnProgress) -> LabReport:
     """Compare. Raises: UsageError before anything is started, CrawlerError if a run breaks, OSError."""
     check(options)
-    load, course = os.getloadavg()[0], _Course(options, tell)
+    load, progress = os.getloadavg()[0], _Progress(options, on_progress)
     comparisons = []
     for open_place in _places(options):
         with open_place() as place:
-            comparisons.append(_compared(options, place, course))
+            comparisons.append(_compared(options, place, progress))
     machine = f"load {load:.1f} before the first run, {os.getloadavg()[0]:.1f} after the last, {os.cpu_count()} cores"
     done = [replace(each, setting=replace(each.setting, machine=machine)) for each in comparisons]
     return report_of(NAME, done, data=saved(COMPARISON, with_delays(options), done))
 
 
-class _Course:
+class _Progress:
     """How far all runs together are, as seconds of crawling: what is shown while they go on."""
 
-    def __init__(self, options: PolicyOptions, tell: Tell) -> None:
+    def __init__(self, options: PolicyOptions, on_progress: OnProgress) -> None:
         self._seconds = options.seconds
         self._steps = options.steps
-        self._tell = tell
+        self._on_progress = on_progress
         self._runs = 0
 
     @contextmanager
     def of_run(self, words: str) -> Iterator[Callable[[Sample], None]]:
-        """While inside, a run goes on; what it gives is to be told of each sample."""
+        """While inside, a run goes on; the run calls what it gives with each sample."""
         before: list[Sample] = []
 
-        def heard(sample: Sample) -> None:
+        def on_sample(sample: Sample) -> None:
             if before and sample.at_s > before[-1].at_s:
                 pace = rate(before[-1], sample)
                 done = round(self._runs * self._seconds + min(sample.at_s, self._seconds))
                 facts = f"{pace.active:,.0f} active workers, {pace.urls_per_s:,.0f} URLs/s"
-                self._tell(done, self._steps, f"{words}: {facts}")
+                self._on_progress(done, self._steps, f"{words}: {facts}")
             before[:] = [sample]
 
-        self._tell(round(self._runs * self._seconds), self._steps, f"{words} begins")
-        yield heard
+        self._on_progress(round(self._runs * self._seconds), self._steps, f"{words} begins")
+        yield on_sample
         self._runs += 1
 
 
-def _places(options: PolicyOptions) -> Iterator[Callable[[], AbstractContextManager[Place]]]:
+def _places(options: PolicyOptions) -> Iterator[Callable[[], AbstractContextManager[CrawledWeb]]]:
     """How each web is opened, one after the other."""
     if options.seeds is not None:
         yield partial(_real, options)
@@ -101,27 +120,29 @@ def _places(options: PolicyOptions) -> Iterator[Callable[[], AbstractContextMana
 
 
 @contextmanager
-def _real(options: PolicyOptions) -> Iterator[Place]:
+def _real(options: PolicyOptions) -> Iterator[CrawledWeb]:
     """Sites of others."""
-    yield Place(web="real sites", size=f"from the seeds of {options.seeds}", hosts=0, order=partial(order_for, options))
+    yield CrawledWeb(
+        web="real sites", size=f"from the seeds of {options.seeds}", hosts=0, order=partial(order_for, options)
+    )
 
 
 @contextmanager
-def _boxed(options: PolicyOptions, words: str, web: WebOptions | Path) -> Iterator[Place]:
+def _boxed(options: PolicyOptions, words: str, web: WebOptions | Path) -> Iterator[CrawledWeb]:
     """A web in a box, served while inside."""
     with serving(web) as served:
         order = partial(order_for, options, seeds=served.seeds, addresses=served.hosts)
         size = "; ".join([f"{served.urls:,} URLs on {len(served.hosts):,} hosts", *served.notes])
-        yield Place(web=words, size=size, hosts=len(served.hosts), order=order, served=served)
+        yield CrawledWeb(web=words, size=size, hosts=len(served.hosts), order=order, served=served)
 
 
-def _compared(options: PolicyOptions, place: Place, course: _Course) -> Comparison:
+def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) -> PolicyComparison:
     runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
     for repeat in range(1, options.repeat + 1):
         for policy, done in runs.items():
             which = f"{place.web}, {policy}" + (f", repeat {repeat}" if options.repeat > 1 else "")
-            with course.of_run(which) as heard:
-                done.append(_watched(options, place, policy, heard))
+            with progress.of_run(which) as on_sample:
+                done.append(_watched(options, place, policy, on_sample))
     setting = Setting(
         web=place.web,
         size=place.size,
@@ -132,14 +153,148 @@ def _compared(options: PolicyOptions, place: Place, course: _Course) -> Comparis
         delays=delay_words(options),
         latency_s=0.0 if options.seeds or options.replay else options.latency_s,
     )
-    return Comparison(setting=setting, runs=tuple(map(settled, runs.values())))
+    return PolicyComparison(setting=setting, runs=tuple(map(settled, runs.values())))
 
 
-def _watched(options: PolicyOptions, place: Place, policy: str, heard: Callable[[Sample], None]) -> RunResult:
+def _watched(options: PolicyOptions, place: CrawledWeb, policy: str, on_sample: Callable[[Sample], None]) -> RunResult:
     """A run, with what the server saw of it."""
     if place.served is None:
-        return run_once(place.order(policy), options.seconds, heard)
+        return run_once(place.order(policy), options.seconds, on_sample)
     place.served.begin(rule_of(options))
-    result = run_once(place.order(policy), options.seconds, heard, place.served)
+    result = run_once(place.order(policy), options.seconds, on_sample, place.served)
     ledger = place.served.ledger()
     return replace(with_ledger(result, ledger), server=Busy(ledger.busy, ledger.longest_lag_s))
+
+
+#: What the child runs.
+_PROGRAM = "from anabranch.crawler.lab.policies.crawling import main; sys.exit(main(sys.argv[1:]))"
+#: The child's log, beside its job, and how much of its end is read if it breaks.
+_LOG_FILE = "log"
+_LOG_TAIL_BYTES = 4096
+
+_READ_BYTES = 1 << 16
+
+
+class CrawlEnding(NamedTuple):
+    """How a crawl ended, as its process says it."""
+
+    ended_s: float
+    is_drained: bool
+    busy: Busy
+    queue_lengths: Balance
+
+
+def run_once(
+    order: CrawlOrder, seconds: float, on_sample: Callable[[Sample], None], web: Served | None = None
+) -> RunResult:
+    """Crawl by the order, in a new folder, until it is drained or for so many seconds; `on_sample` hears of each sample.
+
+    It ends at once if the web that it crawls is lost. Process and folder are gone afterwards, also on an interrupt.
+    Raises: CrawlerError if the crawl breaks; WebLost; OSError.
+    """
+    with _new_folder() as folder:
+        limited = order.limits.model_copy(update={"time_s": seconds})
+        (folder / ORDER_FILE).write_text(dump_order(order.model_copy(update={"limits": limited})), encoding="utf-8")
+        with _started(folder) as (process, stream):
+            samples, ending = _heard(_lines(stream, web), on_sample)
+            code = process.wait()
+        if ending is None or code:
+            kind = DiskFull if code == ExitCode.DISK_FULL else CrawlerError
+            raise kind(f"the crawl with {order.frontier.policy} broke: {_why(folder / _LOG_FILE, code)}")
+    return result_of(order.frontier.policy, samples, ending, seconds)
+
+
+def result_of(policy: str, samples: Sequence[Sample], ending: CrawlEnding, seconds: float) -> RunResult:
+    """The run up to its end, or to its last second: what was still under way then may have ended later. Pure."""
+    duration_s = min(ending.ended_s, seconds)
+    whole = RunResult(
+        policy=policy,
+        samples=tuple(samples),
+        duration_s=ending.ended_s,
+        is_drained=ending.is_drained,
+        queue_lengths=ending.queue_lengths,
+        crawler=ending.busy,
+    )
+    inside = (sample for sample in samples if sample.at_s < duration_s)
+    return replace(whole, samples=(*inside, at(whole, duration_s)), duration_s=duration_s)
+
+
+@contextmanager
+def _new_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards. An interrupt while it is being removed, which may take seconds, waits for that."""
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-policies-"))
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except KeyboardInterrupt:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """The process and what it says. It is in a session of its own: Ctrl-C is for the command, which then ends it."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", buffering=0) as stream:
+        with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603 - this program
+                child_command(_PROGRAM, str(folder), str(write)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        try:
+            yield process, stream
+        finally:
+            if process.poll() is None:
+                # Its helpers, in sessions of their own, end by themselves when it has ended.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            process.stdin.close()
+
+
+def _lines(stream: IO[bytes], web: Served | None) -> Iterator[bytes]:
+    """What the process says, line by line, until it says no more. Raises: WebLost."""
+    waited: list[IO[bytes] | Served] = [stream] if web is None else [stream, web]
+    begun = b""
+    while True:
+        ready, _, _ = select.select(waited, [], [])
+        if web is not None and web in ready:
+            raise web.lost()
+        data = os.read(stream.fileno(), _READ_BYTES)
+        if not data:
+            return
+        *lines, begun = (begun + data).split(b"\n")
+        yield from lines
+
+
+def _heard(lines: Iterable[bytes], on_sample: Callable[[Sample], None]) -> tuple[list[Sample], CrawlEnding | None]:
+    """All samples that the process tells; and how it ended, if it said so."""
+    samples: list[Sample] = []
+    ending: CrawlEnding | None = None
+    for line in lines:
+        value: Any = json.loads(line)
+        if isinstance(value, list):
+            samples.append(Sample(*value))
+            on_sample(samples[-1])
+        else:
+            ending = CrawlEnding(
+                ended_s=value["ended_s"],
+                is_drained=value["is_drained"],
+                busy=Busy(*value["busy"]),
+                queue_lengths=Balance(*value["queue_lengths"]),
+            )
+    return samples, ending
+
+
+def _why(log: Path, code: int) -> str:
+    """The last line of its log."""
+    lines = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return last or f"exit code {code}"

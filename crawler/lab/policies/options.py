@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anabranch.crawler.jobs.opening import frontier_order
-from anabranch.crawler.jobs.seeds import read_seeds
-from anabranch.crawler.lab.policies.comparison import OFF, PAPER, POLITE, POLITENESSES
-from anabranch.crawler.lab.web.ledger import Rule
-from anabranch.crawler.network.descriptors import files_for, raise_file_limit
-from anabranch.crawler.orders.order import CrawlOrder
-from anabranch.crawler.orders.quantities import exact_duration
-from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.fetch.connection_limits import files_for, raise_file_limit
+from anabranch.crawler.job.frontier import frontier_order
+from anabranch.crawler.job.seeds import read_seeds
+from anabranch.crawler.lab.policies.series import OFF, PAPER, POLITE, POLITENESSES
+from anabranch.crawler.lab.web.ledger import PolitenessRule
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.quantities import exact_duration
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.policies.authority import is_address
+from anabranch.frontier.policies.hosts import is_address
 
 #: One after the other, each as long as it takes: the host's queues, three ways to have more of them.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
@@ -50,7 +50,7 @@ _ANY_DEPTH = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """What stands on the command line; the defaults are those of `anabranch compare`."""
+    """Options of `anabranch compare`, with its defaults."""
 
     policies: tuple[str, ...] = DEFAULT_POLICIES
     workers: int = 1000
@@ -197,10 +197,12 @@ def with_delays(options: PolicyOptions) -> PolicyOptions:
     return replace(options, min_delay_s=least_s, max_delay_s=most_s)
 
 
-def rule_of(options: PolicyOptions) -> Rule:
+def rule_of(options: PolicyOptions) -> PolitenessRule:
     """What a host is owed, and was owed under another set-up too: the ledger then says how far it was from that."""
     least_s, most_s = delays(options)
-    return Rule(slots=options.connections, delay_factor=options.delay_factor, min_delay_s=least_s, max_delay_s=most_s)
+    return PolitenessRule(
+        slots=options.connections, delay_factor=options.delay_factor, min_delay_s=least_s, max_delay_s=most_s
+    )
 
 
 def delay_words(options: PolicyOptions) -> str:

@@ -1,7 +1,8 @@
-"""A comparison of policies as tables, panels and words. Pure; the same for real crawls and simulated ones.
+"""A comparison of policies as tables, panels and closing sentences. Pure; the same for real crawls and simulated ones.
 
 The means of all policies are over the same interval: from the start to the end of the shortest run, in which each of them had
-work. Policies are ranked by their mean of active workers.
+work. Policies are ranked by their mean of active workers. The sentences say which policy won and why, what the server's ledger
+shows, and whether server and crawler kept up.
 """
 
 from __future__ import annotations
@@ -10,10 +11,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from anabranch.crawler.lab.policies.comparison import POLITE, Comparison, Setting, bound, ranked
-from anabranch.crawler.lab.policies.series import HostSeen, Means, RunResult, compared_s, mean_queues, rates
-from anabranch.crawler.lab.policies.words import closing, most_at_once, shortest_gap_s
-from anabranch.crawler.lab.report import Cell, Curve, Panel, Report, Table
+from anabranch.crawler.lab.policies.series import (
+    PAPER,
+    POLITE,
+    HostSeen,
+    Means,
+    PolicyComparison,
+    RunResult,
+    Setting,
+    bound,
+    compared_s,
+    is_crawler_limit,
+    is_server_limit,
+    mean_queues,
+    ranked,
+    rates,
+)
+from anabranch.crawler.lab.report import Cell, Curve, LabReport, Panel, Table, shown
 
 #: Hosts of each policy that the ledger's table has.
 HOSTS_SHOWN = 3
@@ -26,9 +40,11 @@ _KB = 1000
 _MS = 1000
 
 
-def report_of(name: str, comparisons: Sequence[Comparison], *, data: Mapping[str, object] | None = None) -> Report:
+def report_of(
+    name: str, comparisons: Sequence[PolicyComparison], *, data: Mapping[str, object] | None = None
+) -> LabReport:
     """Everything that there is to show of the comparisons, one for each web."""
-    return Report(
+    return LabReport(
         name=name,
         tables=tuple(chain.from_iterable(map(_tables, comparisons))),
         panels=panels(comparisons),
@@ -40,19 +56,19 @@ def report_of(name: str, comparisons: Sequence[Comparison], *, data: Mapping[str
     )
 
 
-def panels(comparisons: Sequence[Comparison]) -> tuple[Panel, ...]:
+def panels(comparisons: Sequence[PolicyComparison]) -> tuple[Panel, ...]:
     """The three of the paper (figures 4, 5, 6) for each web; those of two webs stand beside each other."""
     return tuple(_panel(comparison, *panel) for panel in _PANELS for comparison in comparisons)
 
 
-def _tables(comparison: Comparison) -> Iterator[Table]:
+def _tables(comparison: PolicyComparison) -> Iterator[Table]:
     yield _workers_table(comparison)
     yield _queues_table(comparison)
     if any(run.hosts for run in comparison.runs):
         yield _hosts_table(comparison)
 
 
-def _workers_table(comparison: Comparison) -> Table:
+def _workers_table(comparison: PolicyComparison) -> Table:
     setting, until_s = comparison.setting, compared_s(comparison.runs)
     return Table(
         title=f"{setting.web} ({setting.size}), {setting.workers:,} workers, {how_polite(comparison)}",
@@ -82,13 +98,13 @@ def _workers_row(setting: Setting, run: RunResult, its: Means) -> tuple[Cell, ..
     return run.policy, its.active, its.peak, bound(setting, run).fetches, *pace, drained, kept
 
 
-def how_polite(comparison: Comparison) -> str:
+def how_polite(comparison: PolicyComparison) -> str:
     """The set-up in a few words."""
     setting = comparison.setting
     return f"{setting.politeness}, k = {setting.connections}" if setting.politeness == POLITE else setting.politeness
 
 
-def _queues_table(comparison: Comparison) -> Table:
+def _queues_table(comparison: PolicyComparison) -> Table:
     until_s = compared_s(comparison.runs)
     rows = []
     for run, _ in ranked(comparison.runs):
@@ -106,7 +122,7 @@ def _queues_table(comparison: Comparison) -> Table:
     )
 
 
-def _hosts_table(comparison: Comparison) -> Table:
+def _hosts_table(comparison: PolicyComparison) -> Table:
     return Table(
         title=f"{comparison.setting.web}: its largest hosts, as the server saw them",
         columns=_HOST_COLUMNS,
@@ -138,7 +154,7 @@ def _host_row(policy: str, host: HostSeen) -> tuple[Cell, ...]:
     return policy, host.host, host.requests, host.most_at_once, _ms(host.shortest_gap_s), host.starts_per_s, *delays
 
 
-def every_host_table(comparison: Comparison) -> Table:
+def every_host_table(comparison: PolicyComparison) -> Table:
     """All hosts of every run."""
     return Table(
         title=f"{comparison.setting.web}, {how_polite(comparison)}: every host, as the server saw it",
@@ -151,7 +167,7 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * _MS
 
 
-def every_run_table(comparison: Comparison) -> Table:
+def every_run_table(comparison: PolicyComparison) -> Table:
     """Every repeat of every policy, also those that were dropped."""
     return Table(
         title=f"{comparison.setting.web}, {how_polite(comparison)}: every run, over the time of the policy's shortest",
@@ -164,7 +180,7 @@ def every_run_table(comparison: Comparison) -> Table:
     )
 
 
-def series_table(comparison: Comparison) -> Table:
+def series_table(comparison: PolicyComparison) -> Table:
     """Every sample of every run."""
     rows: list[tuple[Cell, ...]] = []
     for kind, runs in (("live", comparison.runs), ("simulated", comparison.simulated)):
@@ -187,7 +203,7 @@ def series_table(comparison: Comparison) -> Table:
 _Points: TypeAlias = tuple[tuple[float, float], ...]
 
 
-def _panel(comparison: Comparison, title: str, unit: str, points: Callable[[RunResult], _Points]) -> Panel:
+def _panel(comparison: PolicyComparison, title: str, unit: str, points: Callable[[RunResult], _Points]) -> Panel:
     live = [_curve(run.policy, points(run)) for run in comparison.runs]
     dashed = [_curve(f"{run.policy}, simulated", points(run), is_dashed=True) for run in comparison.simulated]
     return Panel(
@@ -221,3 +237,156 @@ _PANELS: tuple[tuple[str, str, Callable[[RunResult], _Points]], ...] = (
     ("Active workers", "workers that hold a URL", _active_points),
     ("KB a second", "KB/s", _bytes_points),
 )
+
+
+#: Policies whose means are as near as this are told as equal: two runs of one policy differ by as much.
+NEAR = 0.1
+
+
+def closing(comparison: PolicyComparison) -> tuple[str, ...]:
+    """The sentences about one web."""
+    setting, runs = comparison.setting, comparison.runs
+    return (
+        winner(setting, runs),
+        *ledger_words(setting, runs),
+        *server_words(setting, runs),
+        *crawler_words(setting, runs),
+        *dropped_words(setting, runs),
+        f"{setting.web}: {setting.delays}",
+        *([f"{setting.web}: {setting.machine}."] if setting.machine else []),
+    )
+
+
+def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
+    """Which policy kept most workers active, against whom, and why.
+
+    Policies within `NEAR` of each other share the place. So do those that ended as many URLs, if the crawler was the limit or
+    nothing bounds them differently: what they differ by is how long their workers waited for the processor.
+    """
+    (first, best), *rest = ranked(runs)
+    if not rest:
+        return (
+            f"{setting.web}: {first.policy} kept {_active(best, setting)} active; there is nothing to compare it with."
+        )
+    near = [run.policy for run, its in rest if _is_near(setting, (first, best), (run, its))]
+    last, least = rest[-1]
+    if len(near) == len(rest):
+        return (
+            f"{setting.web}: no policy won: in active workers or in URLs a second all are within {NEAR:.0%} of {first.policy}, "
+            f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
+        )
+    beside = f", and {', '.join(near)} beside it" if near else ""
+    times = (
+        f"{shown(best.active / least.active)} times the {shown(round(least.active, 1))} of"
+        if least.active
+        else "against 0 of"
+    )
+    return (
+        f"{setting.web}: {first.policy} won{beside}: it kept {_active(best, setting)} active on average, "
+        f"{times} {last.policy}; {_why(setting, first, last)}."
+    )
+
+
+def _is_near(setting: Setting, first: tuple[RunResult, Means], other: tuple[RunResult, Means]) -> bool:
+    (run, best), (beside, its) = first, other
+    if its.active >= (1 - NEAR) * best.active:
+        return True
+    is_bound_alike = bound(setting, beside).fetches >= (1 - NEAR) * bound(setting, run).fetches
+    return (is_crawler_limit(setting, run) or is_bound_alike) and its.urls_per_s >= (1 - NEAR) * best.urls_per_s
+
+
+def _active(its: Means, setting: Setting) -> str:
+    return f"{shown(round(its.active, 1))} of {setting.workers:,} workers"
+
+
+def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
+    """What bounds the first and the last."""
+    most, least = bound(setting, first), bound(setting, last)
+    if least.fetches >= (1 - NEAR) * most.fetches:
+        return f"{most.words} allow {most.fetches:,} fetches at once at most under either policy"
+    if setting.politeness == POLITE:
+        return f"{most.words} allow {most.fetches:,} fetches at once; under {last.policy} {least.words} allow {least.fetches:,}"
+    rests = " and rests by itself" if setting.politeness == PAPER else ""
+    return (
+        f"its URLs stood in {first.queue_lengths.queues:,} queues, those of {last.policy} in "
+        f"{last.queue_lengths.queues:,}, and a queue is served by one worker at a time{rests}"
+    )
+
+
+def ledger_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
+    """What the server saw of how its hosts were treated; under `polite` the verdict."""
+    looked = [run for run in runs if run.hosts]
+    if not looked:
+        return
+    if setting.politeness != POLITE:
+        hits = ", ".join(f"{run.policy} {most_at_once(run):,}" for run in looked)
+        yield f"{setting.web}: most requests at once on one host, as the server saw it: {hits}."
+        return
+    broken = [run for run in looked if not run.is_polite]
+    yield from (f"{setting.web}: the server's ledger under {run.policy}: {run.verdict}." for run in broken)
+    if not broken:
+        yield _clean(setting, looked)
+
+
+def _clean(setting: Setting, runs: Sequence[RunResult]) -> str:
+    gaps = [gap_s for run in runs if (gap_s := shortest_gap_s(run.hosts)) is not None]
+    gap = f", and no slot was taken again sooner than after {min(gaps) * 1000:.1f} ms" if gaps else ""
+    return (
+        f"{setting.web}: the server's ledger is clean under every policy: no start was too many at once or too early; "
+        f"the most requests at once on one host were {max(map(most_at_once, runs)):,}{gap}."
+    )
+
+
+def most_at_once(run: RunResult) -> int:
+    """On any host."""
+    return max((host.most_at_once for host in run.hosts), default=0)
+
+
+def shortest_gap_s(hosts: Sequence[HostSeen]) -> float | None:
+    """On any host; None if no host was asked twice."""
+    return min((host.shortest_gap_s for host in hosts if host.shortest_gap_s is not None), default=None)
+
+
+def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
+    """Whether the server had time to spare, so that what is measured is the crawler."""
+    looked = [(run, run.server) for run in runs if run.server is not None]
+    if not looked:
+        return
+    share = max(server.share for _, server in looked)
+    lag_s = max(server.longest_lag_s for _, server in looked)
+    facts = f"it used {share:.0%} of a core at most, and was {lag_s * 1000:,.0f} ms late at worst"
+    slowed = [run.policy for run, _ in looked if is_server_limit(run)]
+    if slowed:
+        yield f"{setting.web}: the server may have slowed the crawler under {', '.join(slowed)}: {facts}."
+    else:
+        yield f"{setting.web}: the server had time to spare: {facts}."
+
+
+def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
+    """Under which policies the crawler itself was the limit: there, workers were active that waited for the processor alone."""
+    busy = [(run, run.crawler) for run in runs if run.crawler is not None]
+    limited = [
+        f"{run.policy} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)"
+        for run, its in busy
+        if is_crawler_limit(setting, run)
+    ]
+    if limited:
+        yield (
+            f"{setting.web}: the crawler itself was the limit under {', '.join(limited)}: of the active workers there, some "
+            "waited for the processor alone."
+        )
+    elif busy:
+        share, lag_s = max(its.share for _, its in busy), max(its.longest_lag_s for _, its in busy)
+        facts = f"it used {share:.0%} of a core at most, and was {lag_s * 1000:,.0f} ms late at worst"
+        yield f"{setting.web}: the crawler was not the limit: {facts}."
+
+
+def dropped_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
+    """How many repeats were dropped, if there were any to drop."""
+    repeats = max((run.runs + run.dropped for run in runs), default=1)
+    if repeats > 1:
+        dropped = [f"{run.dropped} of {run.policy}" for run in runs if run.dropped]
+        yield (
+            f"{setting.web}: means of {repeats} repeats; dropped as more than 3 median deviations off: "
+            f"{', '.join(dropped) or 'none'}."
+        )

@@ -10,9 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from anabranch.crawler.lab.policies.comparison import Comparison
 from anabranch.crawler.lab.policies.options import PolicyOptions, check
-from anabranch.crawler.lab.policies.series import RunResult, Sample, compared_s, means
+from anabranch.crawler.lab.policies.series import PolicyComparison, RunResult, Sample, compared_s, means
 from anabranch.crawler.outcomes.errors import UsageError
 
 #: The first key; its value says what a file is.
@@ -23,7 +22,7 @@ VERSION = 1
 _WANTED = "name what `anabranch compare --json` wrote"
 
 
-def saved(what: str, options: Any, comparisons: Sequence[Comparison]) -> dict[str, object]:
+def saved(what: str, options: Any, comparisons: Sequence[PolicyComparison]) -> dict[str, object]:
     """All that was asked for (a dataclass) and measured. A sample is a list, in the order of `columns`."""
     asked = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
     return {
@@ -35,7 +34,7 @@ def saved(what: str, options: Any, comparisons: Sequence[Comparison]) -> dict[st
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, object]:
+def _comparison(comparison: PolicyComparison) -> dict[str, object]:
     """With what the tables have of it: the interval that runs are compared over, and their means."""
     until_s = compared_s(comparison.runs)
     return {
@@ -59,12 +58,12 @@ def _plain(value: Any) -> Any:
     return [each._asdict() for each in value] if isinstance(value, tuple) else value
 
 
-def load(path: Path) -> tuple[PolicyOptions, list[Comparison]]:
+def load(path: Path) -> tuple[PolicyOptions, list[PolicyComparison]]:
     """The live comparison that `saved` wrote. Raises: UsageError if the file cannot be read, is none, or makes no sense."""
     value = _value(path)
     try:
         options = TypeAdapter(PolicyOptions).validate_python(value.get("options"))
-        comparisons = TypeAdapter(list[Comparison]).validate_python(value.get("comparisons"))
+        comparisons = TypeAdapter(list[PolicyComparison]).validate_python(value.get("comparisons"))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

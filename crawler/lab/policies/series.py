@@ -1,19 +1,21 @@
-"""What is known of a run of one policy, second by second, and what follows from it. Pure.
+"""Runs of queue policies, second by second: samples, means, averages of repeats, and how runs compare. Pure.
 
 An active worker holds a URL. Time starts when the workers do. A run that is drained has no active worker from then on.
+`compare.py` and the simulation produce the runs; `report.py` shows them.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from anabranch.crawler.lab.web.ledger import Ledger
-from anabranch.frontier.policies.balance import Balance
+from anabranch.crawler.lab.web.ledger import PolitenessLedger
+from anabranch.frontier.policies.assignment import Balance
 
 
 class Sample(NamedTuple):
@@ -169,7 +171,7 @@ def rate(before: Sample, after: Sample) -> Rate:
     return Rate(after.at_s, held_s / span_s, urls / span_s, size / span_s)
 
 
-def with_ledger(run: RunResult, ledger: Ledger) -> RunResult:
+def with_ledger(run: RunResult, ledger: PolitenessLedger) -> RunResult:
     """The run with what the server saw of it."""
     hosts = (
         HostSeen(
@@ -184,3 +186,214 @@ def with_ledger(run: RunResult, ledger: Ledger) -> RunResult:
         for each in ledger.hosts
     )
     return replace(run, hosts=tuple(hosts), verdict=ledger.verdict(), is_polite=ledger.is_kept)
+
+
+#: A repeat is dropped if it is farther from the median than so many median deviations.
+MOST_DEVIATIONS = 3.0
+#: Seconds between two points of an averaged curve, and how many points it has at most.
+STEP_S = 1.0
+MOST_POINTS = 2000
+
+
+def kept(values: Sequence[float]) -> list[bool]:
+    """Which of repeated measurements count: not farther from their median than `MOST_DEVIATIONS` median deviations.
+
+    With fewer than three nothing can be told and all count; where more than half agree exactly, what differs is dropped.
+    """
+    if len(values) < 3:
+        return [True] * len(values)
+    middle = statistics.median(values)
+    deviation = statistics.median(abs(value - middle) for value in values)
+    return [abs(value - middle) <= MOST_DEVIATIONS * deviation for value in values]
+
+
+def settled(repeats: Sequence[RunResult]) -> RunResult:
+    """One run for the repeats of a policy: those too far off in mean active workers dropped and counted, the rest averaged.
+
+    What must hold for each (the ledger's verdict, the most connections, the shortest gap) is that of the worst of all
+    repeats, the dropped ones too. Raises: ValueError without repeats.
+    """
+    if not repeats:
+        raise ValueError("there is no run")
+    until_s = compared_s(repeats)
+    return _summed_up(repeats, kept([means(run, until_s).active for run in repeats]))
+
+
+def mean_of_webs(repeats: Sequence[RunResult]) -> RunResult:
+    """One run for those of a policy on several webs: nothing disturbed any of them, so all of them count."""
+    return _summed_up(repeats, [True] * len(repeats))
+
+
+def _summed_up(repeats: Sequence[RunResult], kept_ones: Sequence[bool]) -> RunResult:
+    until_s = compared_s(repeats)
+    good = [run for run, is_kept in zip(repeats, kept_ones, strict=True) if is_kept]
+    worst = min(repeats, key=lambda run: run.is_polite)
+    return replace(
+        averaged(good),
+        hosts=_worst_hosts(repeats),
+        verdict=worst.verdict,
+        is_polite=worst.is_polite,
+        dropped=len(repeats) - len(good),
+        repeats=tuple(_repeat(run, until_s, is_kept) for run, is_kept in zip(repeats, kept_ones, strict=True)),
+    )
+
+
+def _repeat(run: RunResult, until_s: float, is_kept: bool) -> Repeat:
+    its = means(run, until_s)
+    return Repeat(its.active, its.urls_per_s, run.duration_s, is_kept)
+
+
+def averaged(runs: Sequence[RunResult]) -> RunResult:
+    """The mean of runs, on points one `STEP_S` (of a very long run: more) apart up to the end of the longest.
+
+    One run stays as it is.
+    """
+    first = runs[0]
+    if len(runs) == 1:
+        return first
+    end_s = max(run.duration_s for run in runs)
+    step_s = max(STEP_S, end_s / MOST_POINTS)
+    points = [number * step_s for number in range(math.ceil(end_s / step_s))] + [end_s]
+    peaks = _peaks(runs, step_s)
+    samples = (
+        _mean_sample([at(run, point) for run in runs])._replace(peak=peaks.get(math.ceil(point / step_s), 0))
+        for point in points
+    )
+    return replace(
+        first,
+        samples=tuple(samples),
+        duration_s=statistics.fmean(run.duration_s for run in runs),
+        shortest_s=compared_s(runs),
+        is_drained=all(run.is_drained for run in runs),
+        queue_lengths=statistics.median_low(run.queue_lengths for run in runs),
+        server=_busiest(run.server for run in runs),
+        crawler=_busiest(run.crawler for run in runs),
+        runs=len(runs),
+    )
+
+
+def _mean_sample(samples: Sequence[Sample]) -> Sample:
+    return Sample(*(statistics.fmean(values) for values in zip(*samples, strict=True)))
+
+
+def _peaks(runs: Sequence[RunResult], step_s: float) -> dict[int, float]:
+    """The most active workers of any run in each step, by the number of its end."""
+    peaks: dict[int, float] = {}
+    for sample in (sample for run in runs for sample in run.samples):
+        step = math.ceil(sample.at_s / step_s)
+        peaks[step] = max(sample.peak, peaks.get(step, 0))
+    return peaks
+
+
+def _worst_hosts(runs: Sequence[RunResult]) -> tuple[HostSeen, ...]:
+    """Each host with its mean requests and the worst that any run did to it, the largest first."""
+    seen: dict[str, list[HostSeen]] = {}
+    for host in (host for run in runs for host in run.hosts):
+        seen.setdefault(host.host, []).append(host)
+    worst = (_worst_of(looks, len(runs)) for looks in seen.values())
+    return tuple(sorted(worst, key=lambda host: (-host.requests, host.host)))
+
+
+def _worst_of(looks: Sequence[HostSeen], runs: int) -> HostSeen:
+    return looks[0]._replace(
+        requests=round(sum(host.requests for host in looks) / runs),
+        most_at_once=max(host.most_at_once for host in looks),
+        shortest_gap_s=_least(host.shortest_gap_s for host in looks),
+        starts_per_s=max((host.starts_per_s for host in looks if host.starts_per_s is not None), default=None),
+        shortest_start_gap_s=_least(host.shortest_start_gap_s for host in looks),
+    )
+
+
+def _least(gaps: Iterable[float | None]) -> float | None:
+    return min((gap_s for gap_s in gaps if gap_s is not None), default=None)
+
+
+def _busiest(looks: Iterable[Busy | None]) -> Busy | None:
+    """The one with the largest share, and the longest lag of all; None if nobody looked."""
+    seen = [look for look in looks if look is not None]
+    if not seen:
+        return None
+    return max(seen)._replace(longest_lag_s=max(look.longest_lag_s for look in seen))
+
+
+#: The set-ups: what the published experiment had; ours; no delays at all.
+PAPER, POLITE, OFF = "paper", "polite", "off"
+POLITENESSES = (PAPER, POLITE, OFF)
+
+
+#: A process that takes more than this share of a core has no time to spare.
+MOST_BUSY = 0.8
+#: Nor a crawler that was once later than this, or than the median latency, when a second began: a fetch takes hardly longer.
+LATE_CRAWLER_S = 0.1
+#: Nor a server that was once later than this with one of some ten thousand answers.
+LATE_SERVER_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all runs of a comparison have in common."""
+
+    web: str  #: what was crawled, in two or three words
+    size: str  #: of the web, in words
+    hosts: int  #: 0: nobody knows
+    workers: int
+    politeness: str  #: one of `POLITENESSES`
+    connections: int  #: slots of a host's gate, under `polite`
+    delays: str  #: in words, with how they are scaled
+    machine: str = ""  #: how busy the machine was besides, in words
+    latency_s: float = 0.0  #: median, of a made web; 0: nobody knows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyComparison:
+    """Policies on one web."""
+
+    setting: Setting
+    runs: tuple[RunResult, ...]  #: one for each policy, in the order in which they were named
+    simulated: tuple[RunResult, ...] = ()  #: of the same policies, drawn dashed beside the others
+
+
+class Bound(NamedTuple):
+    """How many fetches there can be at once, if nothing has to rest."""
+
+    fetches: int
+    words: str  #: what bounds them
+
+
+def bound(setting: Setting, run: RunResult) -> Bound:
+    """A worker fetches one URL, a queue has one in flight, and under `polite` a host has as many as its gate has slots.
+
+    Where nobody knows the hosts, workers and queues are all that is known to bound them.
+    """
+    bounds = [
+        Bound(setting.workers, _many(setting.workers, "worker")),
+        Bound(run.queue_lengths.queues, _many(run.queue_lengths.queues, "queue")),
+    ]
+    if setting.politeness == POLITE and setting.hosts:
+        slots = _many(setting.connections, "slot")
+        bounds.append(Bound(setting.hosts * setting.connections, f"{_many(setting.hosts, 'host')} with {slots} each"))
+    return min(bounds)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def is_crawler_limit(setting: Setting, run: RunResult) -> bool:
+    """The crawler itself was the limit: its workers waited for the processor, too."""
+    return _has_no_time(run.crawler, max(LATE_CRAWLER_S, setting.latency_s))
+
+
+def is_server_limit(run: RunResult) -> bool:
+    """The server may have been the limit."""
+    return _has_no_time(run.server, LATE_SERVER_S)
+
+
+def _has_no_time(process: Busy | None, late_s: float) -> bool:
+    return process is not None and (process.share > MOST_BUSY or process.longest_lag_s > late_s)
+
+
+def ranked(runs: Sequence[RunResult]) -> list[tuple[RunResult, Means]]:
+    """The runs with their means over the interval that they are compared over, most active workers first."""
+    until_s = compared_s(runs)
+    return sorted(((run, means(run, until_s)) for run in runs), key=lambda ranked: -ranked[1].active)

@@ -1,9 +1,9 @@
-"""Crawls in virtual time: `anabranch lab simulate`. The Frontier is the real one; what it is told is made up.
+"""Crawls in virtual time: `anabranch lab simulate`. The Frontier is the real one; the fetches are computed.
 
-    options → web → for each policy: Frontier in memory ← virtual time ← visits (robots.txt, fetch, processor) → series
+    options -> web -> for each policy: Frontier in memory <- virtual time <- visits (robots.txt, fetch, processor) -> series
 
-A lease comes out of the Frontier (`virtualtime.py`), and its visit asks the web how long its fetch takes (`visits.py`); nothing
-is sent and nothing waited for: the clock jumps to the next end of a fetch or opening of a gate. What a crawler's one processor
-needs for a page is a queue in front of it (`processor.py`). The series (`sampling.py`) is one that a live crawl could have
-made, so tables and panels are those of `crawler.lab.policies`; `deviation.py` says how far it is from one that was.
+A lease comes out of the Frontier, and its visit asks the web how long its fetch takes (`virtualtime.py`); nothing is sent and
+nothing waits: the clock jumps to the next end of a fetch or opening of a gate. The crawler's one processor is a queue that each
+page passes. The series of samples (`running.py`) has the form of a live crawl's, so tables and panels are those of
+`crawler.lab.policies`; `simulate.py` has the options, runs all policies, and reports the deviation from a live comparison.
 """

@@ -1,4 +1,7 @@
-"""One simulated crawl of one policy."""
+"""One simulated crawl of one policy, and the series of samples that it gives.
+
+`virtualtime.py` has the engine and the visits; `simulate.py` runs a crawl for each policy and compares them.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anabranch.crawler.lab.policies.series import Busy, RunResult, Sample, with_ledger
-from anabranch.crawler.lab.simulation.processor import Speed
-from anabranch.crawler.lab.simulation.sampling import Series
-from anabranch.crawler.lab.simulation.virtualtime import VirtualClock, VirtualCrawl
-from anabranch.crawler.lab.simulation.visits import Visits
-from anabranch.crawler.lab.web.ledger import Books, Rule
+from anabranch.crawler.lab.policies.series import NOTHING_YET, Busy, RunResult, Sample, with_ledger
+from anabranch.crawler.lab.simulation.virtualtime import Speed, VirtualClock, VirtualCrawl, Visits
+from anabranch.crawler.lab.web.ledger import HostAccounts, PolitenessRule
 from anabranch.crawler.lab.web.model import Web
 from anabranch.frontier.composition import open_frontier
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder
-from anabranch.frontier.policies.balance import Balance
+from anabranch.frontier.policies.assignment import Balance
+from anabranch.frontier.records import Candidate
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.stores.memory.store import MemoryStore
 
 #: When every simulated crawl begins, epoch seconds: the same results for the same options.
 START_S = 1_000_000_000.0
@@ -38,13 +38,13 @@ class Model:
 
     web: Web
     order: FrontierOrder
-    rule: Rule  #: what a host is owed: the ledger of virtual time is held against it
+    rule: PolitenessRule  #: what a host is owed: the ledger of virtual time is held against it
     workers: int
     seconds: float = math.inf  #: of virtual time, if it is not drained before
     speed: Speed = field(default_factory=Speed)  #: of the crawler itself; a page takes no time by default
 
 
-class Course(NamedTuple):
+class SimulationProgress(NamedTuple):
     """How far a run is."""
 
     at_s: float  #: of virtual time, since the start
@@ -52,16 +52,18 @@ class Course(NamedTuple):
     urls: int  #: that have ended
 
 
-def simulate(model: Model, tell: Callable[[Course], None]) -> RunResult:
-    """Crawl the model's web in virtual time; `tell` hears now and then how far it is. Raises: PolicyError."""
+def simulate(model: Model, on_progress: Callable[[SimulationProgress], None]) -> RunResult:
+    """Crawl the model's web in virtual time; `on_progress` hears now and then how far it is. Raises: PolicyError."""
     clock, store = VirtualClock(START_S), MemoryStore()
-    books = Books({site.host: site.crawl_delay_s for site in model.web.sites}, model.rule, clock)
-    visits = Visits(model.web, books, model.speed)
+    accounts = HostAccounts({site.host: site.crawl_delay_s for site in model.web.sites}, model.rule, clock)
     with _collecting_nothing(), open_frontier(None, model.order, store=store, clock=clock.time_s) as core:
-        crawl = visits.crawl = VirtualCrawl(core, clock, model.workers, visits.begin)
+        visits = Visits(model.web, accounts, model.speed, core=core, clock=clock, workers=model.workers)
+        crawl = visits.crawl
         core.schedule([Candidate(url) for url in model.web.seeds])
         series = Series(lambda passed: _sample(passed, clock, crawl, visits))
-        ended_s = _run(crawl, series, model.seconds, lambda at_s: tell(Course(at_s, crawl.active, visits.urls)))
+        ended_s = _run(
+            crawl, series, model.seconds, lambda at_s: on_progress(SimulationProgress(at_s, crawl.active, visits.urls))
+        )
         samples, is_drained = series.close(), core.is_done
         lengths = _lengths(visits, store)
     result = RunResult(
@@ -72,7 +74,7 @@ def simulate(model: Model, tell: Callable[[Course], None]) -> RunResult:
         queue_lengths=lengths,
         crawler=Busy(visits.processor.busy_s / ended_s, 0.0) if model.speed.page_s and ended_s else None,
     )
-    return with_ledger(result, books.ledger())
+    return with_ledger(result, accounts.ledger())
 
 
 @contextmanager
@@ -87,14 +89,14 @@ def _collecting_nothing() -> Iterator[None]:
             gc.enable()
 
 
-def _run(crawl: VirtualCrawl, series: Series, seconds: float, tell: Callable[[float], None]) -> float:
+def _run(crawl: VirtualCrawl, series: Series, seconds: float, on_progress: Callable[[float], None]) -> float:
     """Until nothing happens any more, or so late; answers how late it is then."""
     clock, end_s, told = crawl.clock, START_S + seconds, TOLD_EACH
     while True:
         crawl.lease_all()
         if crawl.leases >= told:
             told += TOLD_EACH
-            tell(clock.now_s - START_S)
+            on_progress(clock.now_s - START_S)
         next_s = crawl.next_s()
         if next_s is None or next_s > end_s:
             break
@@ -114,7 +116,7 @@ def _sample(passed: Sample, clock: VirtualClock, crawl: VirtualCrawl, visits: Vi
 def _queues(core: Frontier) -> tuple[int, int, int]:
     """Ready, parked and snoozed queues. A queue snoozes only if a URL waits for a retry."""
     ready, parked = core.operations.looking.ready()
-    snoozed = core.statistics().queues[QueueState.SNOOZED.value] if core.counts().waiting else 0
+    snoozed = core.operations.statistics().queues[QueueState.SNOOZED.value] if core.counts().waiting else 0
     return ready, parked, snoozed
 
 
@@ -131,3 +133,61 @@ def _left(store: MemoryStore) -> Iterator[tuple[str, int]]:
     while facts := store.queues(None, after, _LISTED):
         yield from ((each.row.key, each.count) for each in facts if each.count)
         after = facts[-1].row.id
+
+
+#: Samples that are kept at most (even). When there are more, every other one is left out, and the rest is sampled half as
+#: often.
+MOST_SAMPLES = 600
+
+
+class Series:
+    """Samples at the multiples of an interval that begins with `each_s` and is doubled when there are too many.
+
+    Active workers are not sampled but counted: their means and peaks are exact, however long the interval is. `look` says
+    the rest of a moment; it hears the moment and what is known of the workers then.
+    """
+
+    def __init__(self, look: Callable[[Sample], Sample], each_s: float = 1.0, most: int = MOST_SAMPLES) -> None:
+        self.each_s = each_s
+        self.samples: list[Sample] = []
+        self._look = look
+        self._most = most
+        # The sample that is being made, taken apart: time goes on with every event.
+        self._now_s = self._held_s = 0.0
+        self._peak = 0
+        self._due_s = 0.0  # when it is taken
+        self._take()
+
+    def go_on(self, at_s: float, active: int) -> None:
+        """So many workers are active until `at_s`; samples that are due before are taken."""
+        while True:
+            until_s = self._due_s if self._due_s < at_s else at_s  # noqa: FURB136 - a call costs four times as much
+            passed_s = until_s - self._now_s
+            if passed_s > 0:
+                self._now_s = until_s
+                self._held_s += active * passed_s
+                self._peak = max(self._peak, active)
+            if until_s == at_s:
+                return
+            self._take()
+
+    def close(self) -> tuple[Sample, ...]:
+        """All samples, and one of the end."""
+        if self.samples[-1].at_s < self._now_s:
+            self._take()
+        return tuple(self.samples)
+
+    def _take(self) -> None:
+        samples = self.samples
+        samples.append(self._look(NOTHING_YET._replace(at_s=self._now_s, held_s=self._held_s, peak=self._peak)))
+        self._peak = 0
+        if len(samples) > self._most:
+            samples[2::2] = map(_with_peak_of, samples[2::2], samples[1::2])
+            del samples[1::2]
+            self.each_s *= 2
+        self._due_s = len(samples) * self.each_s
+
+
+def _with_peak_of(sample: Sample, before: Sample) -> Sample:
+    """The sample before is left out: what was at most since then stands in this one."""
+    return sample._replace(peak=max(sample.peak, before.peak))

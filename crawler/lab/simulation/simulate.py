@@ -1,4 +1,8 @@
-"""Policies compared in virtual time, alone or beside a live comparison of the same: what `anabranch lab simulate` runs."""
+"""Policies compared in virtual time, alone or beside a live comparison of the same: what `anabranch lab simulate` runs.
+
+The options come first, then the runs (each one by `running.py`), then the deviation of simulated runs from live ones.
+Tables and panels are those of `crawler.lab.policies`.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,165 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+from anabranch.crawler.job.frontier import frontier_order
 from anabranch.crawler.lab.policies import saved
-from anabranch.crawler.lab.policies.comparison import Comparison, Setting
-from anabranch.crawler.lab.policies.options import WEB_WORDS, PolicyOptions, delay_words, rule_of
-from anabranch.crawler.lab.policies.repeats import mean_of_webs
+from anabranch.crawler.lab.policies.options import (
+    DEFAULT_POLICIES,
+    WEB_WORDS,
+    PolicyOptions,
+    delay_words,
+    order_for,
+    refuse_unused,
+    rule_of,
+)
+from anabranch.crawler.lab.policies.options import check as check_policies
 from anabranch.crawler.lab.policies.report import report_of
-from anabranch.crawler.lab.policies.series import RunResult, at, rate
-from anabranch.crawler.lab.report import Report, Tell
-from anabranch.crawler.lab.simulation import deviation
-from anabranch.crawler.lab.simulation.options import SimulationOptions, as_compared, check, order_of, web_options
-from anabranch.crawler.lab.simulation.processor import Speed
-from anabranch.crawler.lab.simulation.running import Course, Model, simulate
-from anabranch.crawler.lab.web.model import Web
+from anabranch.crawler.lab.policies.series import (
+    POLITE,
+    PolicyComparison,
+    Rate,
+    RunResult,
+    Setting,
+    at,
+    mean_of_webs,
+    rate,
+)
+from anabranch.crawler.lab.report import LabReport, OnProgress, Table, shown
+from anabranch.crawler.lab.simulation.running import Model, SimulationProgress, simulate
+from anabranch.crawler.lab.simulation.virtualtime import Speed
+from anabranch.crawler.lab.web.model import Web, WebOptions
 from anabranch.crawler.lab.web.replay import replayed_file
-from anabranch.crawler.lab.web.shape import make_web
+from anabranch.crawler.lab.web.shape import KINDS, make_web
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.order import FrontierOrder
+
+#: Times of real crawls: Heritrix's delays, and a median latency.
+MIN_DELAY_S = 3.0
+MAX_DELAY_S = 30.0
+LATENCY_S = 1.0
+
+#: What `--beside` takes from its file is not asked for; the rest may be given with it.
+_WITH_BESIDE = ("beside", "page_cost_s", "links")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """Options of `anabranch lab simulate`, with its defaults."""
+
+    policies: tuple[str, ...] = DEFAULT_POLICIES
+    workers: int = 1000
+    politeness: str = POLITE
+    connections: int = 1  #: slots of a host's gate
+    delay_factor: float = 5.0
+    min_delay_s: float | None = None  #: None: Heritrix's, divided by `scale`
+    max_delay_s: float | None = None
+    scale: float = 1.0  #: the times that are not given are divided by it; 60 is the lab's
+    seconds: float | None = None  #: of virtual time, if a run is not drained before; None: until it is
+    repeat: int = 1  #: runs of each policy, each on a web of the next seed
+    kinds: tuple[str, ...] = ("hosts",)  #: of made webs, one after the other
+    pages: int = 1_000_000
+    hosts: int = 100_000
+    links: int = 2  #: of a page beside those that make every page reachable, mean: most are known, and all take time
+    latency_s: float | None = None  #: median; None: `LATENCY_S`, divided by `scale`
+    seed: int = 1
+    replay: Path | None = None  #: a crawl.log whose web is crawled, in the place of a made one
+    page_cost_s: float | None = None  #: of the crawler's processor, a page; None: nothing, or what the live crawl took
+    beside: Path | None = None  #: what `compare --json` wrote: the same is simulated, and drawn on it
+
+
+_DEFAULTS = SimulationOptions()
+
+
+def check(options: SimulationOptions) -> None:
+    """Raises: UsageError for the first thing that makes no sense; nothing was done then."""
+    if options.beside is not None:
+        _check_beside(options)
+    _check_numbers(options)
+    _check_webs(options)
+    check_policies(as_compared(options))
+    if "ip" in options.policies:
+        raise UsageError("--policies: ip cannot be simulated: the hosts of the web have no addresses")
+
+
+def _check_beside(options: SimulationOptions) -> None:
+    for each in fields(SimulationOptions):
+        if each.name not in _WITH_BESIDE and getattr(options, each.name) != each.default:
+            raise UsageError(f"--beside: its file says all but --page-cost; leave out what sets {each.name}")
+
+
+def _check_numbers(options: SimulationOptions) -> None:
+    wrong = {
+        "--scale must be above 0": not 0 < options.scale < math.inf,
+        "--seconds must be above 0": options.seconds is not None and not 0 < options.seconds < math.inf,
+        "--links must be from 0 to 1000": not 0 <= options.links <= 1000,
+    }
+    for words, is_wrong in wrong.items():
+        if is_wrong:
+            raise UsageError(words)
+
+
+def _check_webs(options: SimulationOptions) -> None:
+    for kind in options.kinds:
+        if kind not in KINDS:
+            raise UsageError(f"--kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
+    if len(set(options.kinds)) < len(options.kinds):
+        raise UsageError(f"--kind: {','.join(options.kinds)} names one of them twice")
+    if options.replay is not None:
+        refuse_unused("--replay", options, _DEFAULTS)
+
+
+def as_compared(options: SimulationOptions) -> PolicyOptions:
+    """The same as a comparison of live crawls has it. (The kind stands for any: live webs are never of very many hosts.)"""
+    min_delay_s, max_delay_s, latency_s = times(options)
+    compared = PolicyOptions(
+        policies=options.policies,
+        workers=options.workers,
+        politeness=options.politeness,
+        connections=options.connections,
+        delay_factor=options.delay_factor,
+        min_delay_s=min_delay_s,
+        max_delay_s=max_delay_s,
+        seconds=max(options.seconds or 1.0, 1.0),
+        repeat=options.repeat,
+        replay=options.replay,
+    )
+    if options.replay is not None:
+        return compared
+    return replace(compared, pages=options.pages, hosts=options.hosts, latency_s=latency_s, seed=options.seed)
+
+
+def times(options: SimulationOptions) -> tuple[float, float, float]:
+    """The shortest and longest rest of a gate and the median latency, in seconds."""
+    scale = options.scale
+    return (
+        MIN_DELAY_S / scale if options.min_delay_s is None else options.min_delay_s,
+        MAX_DELAY_S / scale if options.max_delay_s is None else options.max_delay_s,
+        LATENCY_S / scale if options.latency_s is None else options.latency_s,
+    )
+
+
+def web_options(compared: PolicyOptions, kind: str, *, links: int | None = None, repeat: int = 0) -> WebOptions:
+    """The made web of a comparison; each repeat has the next seed. Without `links` it has as many as a live one."""
+    return WebOptions(
+        pages=compared.pages,
+        kind=kind,
+        hosts=compared.hosts,
+        links=WebOptions().links if links is None else links,
+        latency_s=compared.latency_s,
+        seed=compared.seed + repeat,
+    )
+
+
+def order_of(compared: PolicyOptions, policy: str) -> FrontierOrder:
+    """What a live run of the policy asks of the Frontier. Raises: PolicyError, OrderError."""
+    return frontier_order(order_for(compared, policy))
+
 
 NAME = "simulate"
 
@@ -32,7 +176,7 @@ _WORDS = {**WEB_WORDS, "hosts": "many hosts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SimulatedWeb:
     """One web that is simulated."""
 
     words: str
@@ -40,41 +184,41 @@ class Place:
     notes: tuple[str, ...] = ()  #: what a replay had to leave out, in words
 
 
-def run(options: SimulationOptions, tell: Tell) -> Report:
+def run(options: SimulationOptions, on_progress: OnProgress) -> LabReport:
     """Simulate. Raises: UsageError before anything is done, PolicyError."""
     check(options)
-    return _alone(options, tell) if options.beside is None else _beside(options, options.beside, tell)
+    return _alone(options, on_progress) if options.beside is None else _beside(options, options.beside, on_progress)
 
 
-class _Course:
+class _Progress:
     """How far all runs together are, as URLs: what is shown while they go on."""
 
-    def __init__(self, tell: Tell, urls: int) -> None:
-        self._tell = tell
+    def __init__(self, on_progress: OnProgress, urls: int) -> None:
+        self._on_progress = on_progress
         self._urls = urls
         self._before = 0
 
-    def of_run(self, words: str, urls: int) -> Callable[[Course], None]:
-        """Whom the next run tells how far it is."""
+    def of_run(self, words: str, urls: int) -> Callable[[SimulationProgress], None]:
+        """What the next run reports its progress to."""
         start, self._before = self._before, self._before + urls
 
-        def heard(now: Course) -> None:
+        def on_run(now: SimulationProgress) -> None:
             done = min(start + now.urls, self._urls)
-            self._tell(done, self._urls, f"{words}: {now.active:,} active workers at {now.at_s:,.0f} s")
+            self._on_progress(done, self._urls, f"{words}: {now.active:,} active workers at {now.at_s:,.0f} s")
 
-        self._tell(start, self._urls, f"{words} begins")
-        return heard
+        self._on_progress(start, self._urls, f"{words} begins")
+        return on_run
 
 
 # Alone
 
 
-def _alone(options: SimulationOptions, tell: Tell) -> Report:
+def _alone(options: SimulationOptions, on_progress: OnProgress) -> LabReport:
     compared, places = as_compared(options), list(_places(options))
     webs = [(place, [place.web(repeat) for repeat in range(options.repeat)]) for place in places]
-    course = _Course(tell, sum(web.urls for _, each in webs for web in each) * len(options.policies))
+    progress = _Progress(on_progress, sum(web.urls for _, each in webs for web in each) * len(options.policies))
     began_s = time.process_time()
-    comparisons = [_simulated(options, compared, place, each, course) for place, each in webs]
+    comparisons = [_simulated(options, compared, place, each, progress) for place, each in webs]
     cost = (
         f"simulated in {time.process_time() - began_s:.0f} s of processor time, with at most "
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:,} MiB of memory"
@@ -83,13 +227,13 @@ def _alone(options: SimulationOptions, tell: Tell) -> Report:
     return report_of(NAME, done, data=saved.saved(saved.SIMULATION, options, done))
 
 
-def _places(options: SimulationOptions) -> Iterator[Place]:
+def _places(options: SimulationOptions) -> Iterator[SimulatedWeb]:
     if options.replay is not None:
         replayed = replayed_file(options.replay)
-        yield Place(words="replay", web=partial(_same, replayed), notes=replayed.notes)
+        yield SimulatedWeb(words="replay", web=partial(_same, replayed), notes=replayed.notes)
         return
     for kind in options.kinds:
-        yield Place(words=_WORDS[kind], web=partial(_made, options, kind))
+        yield SimulatedWeb(words=_WORDS[kind], web=partial(_made, options, kind))
 
 
 def _same(web: Web, _repeat: int) -> Web:
@@ -101,14 +245,14 @@ def _made(options: SimulationOptions, kind: str, repeat: int) -> Web:
 
 
 def _simulated(
-    options: SimulationOptions, compared: PolicyOptions, place: Place, webs: list[Web], course: _Course
-) -> Comparison:
+    options: SimulationOptions, compared: PolicyOptions, place: SimulatedWeb, webs: list[Web], progress: _Progress
+) -> PolicyComparison:
     runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
     for number, web in enumerate(webs, 1):
         for policy, done in runs.items():
             words = f"{place.words}, {policy}" + (f", repeat {number}" if len(webs) > 1 else "")
             model = _model(compared, policy, web, options.seconds, Speed(page_s=options.page_cost_s or 0.0))
-            done.append(simulate(model, course.of_run(words, web.urls)))
+            done.append(simulate(model, progress.of_run(words, web.urls)))
     setting = Setting(
         web=f"{place.words}, simulated",
         size="; ".join([f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts", *place.notes]),
@@ -118,7 +262,7 @@ def _simulated(
         connections=options.connections,
         delays=f"{delay_words(compared)[:-1]}; {_speed_words(options.page_cost_s)}",
     )
-    return Comparison(setting=setting, runs=tuple(map(mean_of_webs, runs.values())))
+    return PolicyComparison(setting=setting, runs=tuple(map(mean_of_webs, runs.values())))
 
 
 def _speed_words(page_cost_s: float | None) -> str:
@@ -141,20 +285,20 @@ def _model(compared: PolicyOptions, policy: str, web: Web, seconds: float | None
 # Beside a live comparison
 
 
-def _beside(options: SimulationOptions, file: Path, tell: Tell) -> Report:
+def _beside(options: SimulationOptions, file: Path, on_progress: OnProgress) -> LabReport:
     compared, live = saved.load(file)
     if "ip" in compared.policies:
         raise UsageError(f"{file}: it compares ip, which cannot be simulated: the hosts of the web have no addresses")
     webs = list(_live_webs(compared))
-    course = _Course(tell, sum(web.urls for web in webs) * len(compared.policies))
+    progress = _Progress(on_progress, sum(web.urls for web in webs) * len(compared.policies))
     comparisons = []
     for comparison, web in zip(live, webs, strict=True):
         simulated = []
         speed = speed_of(comparison.runs) if options.page_cost_s is None else Speed(page_s=options.page_cost_s)
         for run_ in comparison.runs:
             model = _model(compared, run_.policy, web, compared.seconds, speed)
-            heard = course.of_run(f"{comparison.setting.web.partition(',')[0]}, {run_.policy}", web.urls)
-            simulated.append(simulate(model, heard))
+            on_run = progress.of_run(f"{comparison.setting.web.partition(',')[0]}, {run_.policy}", web.urls)
+            simulated.append(simulate(model, on_run))
         comparisons.append(replace(comparison, simulated=tuple(simulated)))
     return _compared_report(compared, comparisons)
 
@@ -188,17 +332,107 @@ def speed_of(runs: Sequence[RunResult]) -> Speed:
 
 
 def _fastest(run: RunResult) -> float:
-    """URLs a second in the fastest `deviation.WINDOW_S` of a run."""
-    span_s = deviation.WINDOW_S
+    """URLs a second in the fastest `WINDOW_S` of a run."""
+    span_s = WINDOW_S
     starts = (sample.at_s for sample in run.samples if sample.at_s + span_s <= run.duration_s)
     return max((rate(at(run, start_s), at(run, start_s + span_s)).urls_per_s for start_s in starts), default=0.0)
 
 
-def _compared_report(compared: PolicyOptions, comparisons: list[Comparison]) -> Report:
+def _compared_report(compared: PolicyOptions, comparisons: list[PolicyComparison]) -> LabReport:
     report = report_of(NAME, comparisons, data=saved.saved(saved.COMPARISON, compared, comparisons))
     tables, closing = [], []
     for each in comparisons:
-        found = [deviation.deviation(live, its) for live, its in zip(each.runs, each.simulated, strict=True)]
-        tables.append(deviation.table(each.setting.web, found))
-        closing.append(deviation.words(each.setting.web, found))
+        found = [deviation(live, its) for live, its in zip(each.runs, each.simulated, strict=True)]
+        tables.append(deviation_table(each.setting.web, found))
+        closing.append(deviation_words(each.setting.web, found))
     return replace(report, tables=(*report.tables, *tables), closing=(*report.closing, *closing))
+
+
+#: Curves are compared by their means over so many seconds: a handful of active workers is another handful a second later.
+WINDOW_S = 5
+#: A deviation above this is reported by name.
+LARGE = 0.2
+
+
+class Deviation(NamedTuple):
+    """Of one policy: means over the longer of both runs, and what lies between their curves, `WINDOW_S` at a time."""
+
+    policy: str
+    live_active: float
+    simulated_active: float
+    active: float  #: mean of |simulated - live|, as a share of the live mean
+    live_urls: float  #: a second
+    simulated_urls: float
+    urls: float  #: mean of |simulated - live|, as a share of the live mean
+
+
+def deviation(live: RunResult, simulated: RunResult) -> Deviation:
+    """Compare them window by window, from the start to the end of the longer one."""
+    end_s = max(live.duration_s, simulated.duration_s)
+    edges = [*(number * WINDOW_S for number in range(math.ceil(end_s / WINDOW_S))), end_s]
+    pairs = [
+        (later - sooner, _between(live, sooner, later), _between(simulated, sooner, later))
+        for sooner, later in pairwise(edges)
+    ]
+    return Deviation(
+        live.policy, *_compared(pairs, lambda rate: rate.active), *_compared(pairs, lambda rate: rate.urls_per_s)
+    )
+
+
+def _between(run: RunResult, sooner_s: float, later_s: float) -> Rate:
+    return rate(at(run, sooner_s), at(run, later_s))
+
+
+def _compared(pairs: Sequence[tuple[float, Rate, Rate]], value: Callable[[Rate], float]) -> tuple[float, float, float]:
+    """Both means, and the mean distance as a share of the first; infinite if that is 0 and they differ."""
+    total_s = sum(span_s for span_s, _, _ in pairs)
+    if not total_s:
+        return 0.0, 0.0, 0.0
+    mean = sum(span_s * value(live) for span_s, live, _ in pairs) / total_s
+    simulated_mean = sum(span_s * value(its) for span_s, _, its in pairs) / total_s
+    distance = sum(span_s * abs(value(its) - value(live)) for span_s, live, its in pairs) / total_s
+    return mean, simulated_mean, distance / mean if mean else math.inf if distance else 0.0
+
+
+def deviation_table(web: str, deviations: Sequence[Deviation]) -> Table:
+    """One row for each policy."""
+    return Table(
+        title=f"{web}: simulated beside live",
+        columns=(
+            "policy",
+            "active workers, live",
+            "simulated",
+            "off by (%)",
+            "URLs/s, live",
+            "URLs/s, simulated",
+            "URLs/s off by (%)",
+        ),
+        rows=tuple(
+            (
+                each.policy,
+                *(each.live_active, each.simulated_active, 100 * each.active),
+                *(each.live_urls, each.simulated_urls, 100 * each.urls),
+            )
+            for each in deviations
+        ),
+        note=(
+            f"Means over the longer of both runs. Off by: how far the means over {WINDOW_S} s each are apart, on average, "
+            "as a share of the live mean; so two runs with equal means may differ."
+        ),
+    )
+
+
+def deviation_words(web: str, deviations: Sequence[Deviation]) -> str:
+    """One sentence."""
+    far = [each for each in deviations if max(each.active, each.urls) > LARGE]
+    worst = [
+        f"{each.policy} {_percent(each.active)} in active workers and {_percent(each.urls)} in URLs/s" for each in far
+    ]
+    if not far:
+        return f"{web}: the simulation is within {LARGE:.0%} of the live run under every policy."
+    which = f"{len(far)} of {len(deviations)} policies"
+    return f"{web}: the simulation is more than {LARGE:.0%} off under {which}: {'; '.join(worst)}."
+
+
+def _percent(share: float) -> str:
+    return f"{shown(round(100 * share, 1))} %" if math.isfinite(share) else "beyond measure"

@@ -1,18 +1,33 @@
-"""The engine: workers who share one Frontier, in a time that jumps to whatever happens next.
+"""A crawl in virtual time: workers that share one Frontier, a clock that jumps to the next event, and the visits.
 
-Nothing is waited for, so a crawl of days takes the processor time of the Frontier's own work and no more. The Frontier is
-the real one; what a visit does between its lease and its end is `begin`'s to say, by events (`after`).
+Nothing waits, so a crawl of days costs the processor time of the Frontier's own work and no more. The Frontier is the real
+one; `VirtualCrawl` leases from it, and `Visits` decides what happens between a lease and its end: robots.txt on the first visit
+to a host, the fetch, the crawler's processor (`Processor`), the outcome.
+
+The rules are those of the crawl's own chain. The first visit to a host fetches its robots.txt instead of the page and is
+deferred; visits to this host that are in flight meanwhile wait for robots.txt and continue, or are released if the host has a
+Crawl-delay. A 429 or 503 is retried as often as a crawl retries it. A fetch ends, and its slot rests from then on, before the
+processor has the page.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol
 
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.models import Candidate, Lease, Outcome, WaitsFor
+from anabranch.crawler.lab.web.ledger import HostAccount, HostAccounts
+from anabranch.crawler.lab.web.model import Page, Web, WebHost
+from anabranch.crawler.outcomes.failures import retry_after
+from anabranch.crawler.robots.cache import LIFETIME_S, CrawlDelays
+from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.policies.hosts import host_of
+from anabranch.frontier.records import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, WaitsFor
 
 #: What happens at an event's time.
 Happen = Callable[..., None]
@@ -147,3 +162,163 @@ class VirtualCrawl:
         if self._wakes_s is None and waits_for & WaitsFor.STORE:
             self._wakes_s = self.clock.now_s
         self._has_changed = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How long the crawler itself takes.
+
+    Its event loop goes in turns: each looks at sockets and timers, has the store commit, and serves every page that came while
+    the turn before went on. So a page is dear while there is time to spare, and cheap when there is none.
+    """
+
+    page_s: float = 0.0  #: of the processor, for a page
+    turn_s: float = 0.0  #: for a turn, however many pages it serves
+
+
+class Processor:
+    """Serves first come, first served, in turns. Cost: O(1) a page."""
+
+    def __init__(self, speed: Speed) -> None:
+        self.busy_s = 0.0  #: that it has worked, or will have when all are served
+        self._speed = speed
+        self._start_s = -math.inf  #: of the last turn that is known of
+        self._pages = 0  #: that it serves, as far as they have come
+
+    def serve(self, now_s: float) -> float:
+        """Stand in line from now on with a page; the answer is how long it takes until it is done."""
+        page_s, turn_s = self._speed.page_s, self._speed.turn_s
+        if now_s > self._start_s:  # that turn goes on, or has ended
+            self._start_s = max(now_s, self._start_s + turn_s + self._pages * page_s)
+            self._pages = 0
+            self.busy_s += turn_s
+        self._pages += 1
+        self.busy_s += page_s
+        return self._start_s + turn_s + self._pages * page_s - now_s
+
+
+class _Host:
+    """What is known of a host that was visited."""
+
+    __slots__ = ("account", "known_until_s", "site", "waiting")
+
+    def __init__(self, site: WebHost, account: HostAccount) -> None:
+        self.site = site
+        self.account = account
+        self.known_until_s = 0.0  #: its robots.txt is fetched again then
+        self.waiting: list[Lease] | None = None  #: visits that wait for its robots.txt, while it is fetched
+
+    def expect_robots(self) -> None:
+        """Its robots.txt is being fetched from now on."""
+        self.waiting = []
+
+    def learn_robots(self, until_s: float) -> list[Lease]:
+        """Its robots.txt is known until then; returns the visits that waited for it."""
+        self.known_until_s = until_s
+        waiting, self.waiting = self.waiting or [], None
+        return waiting
+
+
+class Visits:
+    """A crawl of a web in virtual time: every lease of its engine (`crawl`) becomes a visit."""
+
+    def __init__(
+        self, web: Web, accounts: HostAccounts, speed: Speed, *, core: Frontier, clock: MovableClock, workers: int
+    ) -> None:
+        self.crawl = VirtualCrawl(core, clock, workers, self.begin)
+        self.urls = 0  #: that have ended
+        self.bytes = 0  #: of bodies
+        self.queues: Counter[str] = Counter()  #: queue -> URLs that have ended
+        self.processor = Processor(speed)
+        self._web = web
+        self._accounts = accounts
+        self._takes_time = speed.page_s > 0
+        self._sites = {site.host: site for site in web.sites}
+        self._hosts: dict[str, _Host] = {}  # those that were visited, by name and port
+        self._delays = CrawlDelays()
+
+    def begin(self, lease: Lease) -> None:
+        """A worker has this URL now."""
+        name = lease.url.split("/", 3)[2]
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = self._host(name)
+        if host.known_until_s > lease.since_s:
+            self._fetch(host, lease)
+        elif host.waiting is not None:
+            host.waiting.append(lease)
+        else:
+            host.expect_robots()
+            self._fetch_robots(host, lease)
+
+    def _host(self, name: str) -> _Host:
+        """The host of this name, whatever its port."""
+        site = self._sites[host_of(name)]
+        return self._hosts.setdefault(site.host, _Host(site, self._accounts.of(site.host)))
+
+    # robots.txt
+
+    def _fetch_robots(self, host: _Host, lease: Lease) -> None:
+        start_s = self.crawl.clock.now_s
+        host.account.begin(start_s, is_robots=True)
+        self.crawl.after(host.site.latency_s, self._robots_fetched, host, lease, start_s)
+
+    def _robots_fetched(self, host: _Host, lease: Lease, start_s: float) -> None:
+        now_s = self.crawl.clock.now_s
+        host.account.end(start_s, now_s, 0)
+        self._work(self._robots_read, host, lease, start_s, now_s)
+
+    def _robots_read(self, host: _Host, lease: Lease, start_s: float, end_s: float) -> None:
+        waiting = host.learn_robots(self.crawl.clock.now_s + LIFETIME_S)
+        delay_s = host.site.crawl_delay_s or 0.0
+        if delay_s:  # none is ever taken back
+            self.crawl.core.set_delay(lease.gate, self._delays.learn(lease.gate, host.site.host, delay_s))
+        self.crawl.end(lease, Outcome(OutcomeKind.DEFERRED, 0, start_s, end_s))
+        for other in waiting:
+            if delay_s:
+                self.crawl.give_back(other)
+            else:
+                self._fetch(host, other)
+
+    # Pages
+
+    def _fetch(self, host: _Host, lease: Lease) -> None:
+        page = self._web.page(lease.url) or Page(404, "text/plain", 0, host.site.latency_s, 0.0, (), ())
+        start_s = self.crawl.clock.now_s
+        host.account.begin(start_s)
+        self.crawl.after(page.latency_s + page.transfer_s, self._fetched, host, lease, page, start_s)
+
+    def _fetched(self, host: _Host, lease: Lease, page: Page, start_s: float) -> None:
+        now_s = self.crawl.clock.now_s
+        host.account.end(start_s, now_s, page.size)
+        self.bytes += page.size
+        if self._takes_time:
+            self._work(self._end, lease, page, start_s, now_s)
+        else:
+            self._end(lease, page, start_s, now_s)
+
+    def _end(self, lease: Lease, page: Page, start_s: float, end_s: float) -> None:
+        outcome = _outcome(page.status, lease.attempts, start_s, end_s)
+        found = [Candidate(url) for url in page.links + page.embeds]
+        self.crawl.end(lease, outcome, found)
+        if outcome.kind is not OutcomeKind.RETRY:
+            self.urls += 1
+            self.queues[lease.queue] = self.queues.get(lease.queue, 0) + 1
+
+    def _work(self, done: Happen, *facts: Any) -> None:
+        """Let the processor have the page, then let it be done."""
+        if self._takes_time:
+            self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done, *facts)
+        else:
+            done(*facts)
+
+
+def _outcome(status: int, attempts: int, start_s: float, end_s: float) -> Outcome:
+    """As a crawl ends a visit that got this status."""
+    trouble = HOST_BUSY.get(status, HostTrouble.NONE)
+    if trouble is HostTrouble.NONE:
+        return Outcome(OutcomeKind.DONE, status, start_s, end_s)
+    again_s = retry_after(status, attempts)
+    if again_s is None:
+        return Outcome(OutcomeKind.DONE, status, start_s, end_s, trouble=trouble)
+    return Outcome(OutcomeKind.RETRY, status, start_s, end_s, after_s=again_s, trouble=trouble)

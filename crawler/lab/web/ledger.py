@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import time
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from anabranch.crawler.lab.report import Cell, Table
 
 #: Epoch seconds with a fraction are exact to a fourth of a microsecond, and a timer may be early by its resolution.
 _SLACK_S = 1e-4
@@ -31,7 +33,7 @@ _GONE_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PolitenessRule:
     """The politeness that a host is owed."""
 
     slots: int = 1  #: requests at once
@@ -70,13 +72,13 @@ class HostEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """The books at one moment."""
+class PolitenessLedger:
+    """The accounts of all hosts at one moment."""
 
-    rule: Rule
+    rule: PolitenessRule
     hosts: tuple[HostEntry, ...]  #: that had a request, the busiest first
     strangers: int  #: requests for hosts that the web does not have
-    wall_s: float  #: since the books were begun
+    wall_s: float  #: since the ledger was begun
     cpu_s: float  #: that the server's process took meanwhile
     longest_lag_s: float  #: the latest that an answer was sent after its time
 
@@ -117,7 +119,7 @@ class Ledger:
         )
 
 
-class HostBooks:
+class HostAccount:
     """The running account of one host. Cost of a request: O(slots), some microseconds."""
 
     __slots__ = (
@@ -140,7 +142,7 @@ class HostBooks:
         "too_many",
     )
 
-    def __init__(self, host: str, rule: Rule, crawl_delay_s: float | None) -> None:
+    def __init__(self, host: str, rule: PolitenessRule, crawl_delay_s: float | None) -> None:
         self._host, self._rule, self._delay_s = host, rule, crawl_delay_s
         self._ends: list[float] = []  # the latest ends, rising, as many as there are slots
         self._frees: list[float] = []  # the latest moments at which a slot's rest ends, likewise
@@ -218,30 +220,38 @@ class HostBooks:
         )
 
 
-class Books:
+class HostAccounts:
     """The accounts of all hosts of a web since one moment. A host takes memory from its first request on."""
 
-    def __init__(self, delays: dict[str, float | None], rule: Rule, clock: Callable[[], float]) -> None:
+    def __init__(self, delays: dict[str, float | None], rule: PolitenessRule, clock: Callable[[], float]) -> None:
         self._delays = delays  # host -> its Crawl-delay
         self._rule = rule
         self._clock = clock
         self._began_s, self._began_cpu_s = clock(), time.process_time()
-        self._hosts: dict[str, HostBooks] = {}
+        self._hosts: dict[str, HostAccount] = {}
         self.strangers = 0  #: requests for hosts that the web does not have
         self.longest_lag_s = 0.0  #: an answer was sent so long after its time
 
-    def of(self, host: str) -> HostBooks:
+    def of(self, host: str) -> HostAccount:
         """The account of a host of the web; O(1)."""
-        books = self._hosts.get(host)
-        if books is None:
-            books = self._hosts[host] = HostBooks(host, self._rule, self._delays.get(host))
-        return books
+        account = self._hosts.get(host)
+        if account is None:
+            account = self._hosts[host] = HostAccount(host, self._rule, self._delays.get(host))
+        return account
 
-    def ledger(self) -> Ledger:
+    def count_stranger(self) -> None:
+        """Count a request for a host that the web does not have."""
+        self.strangers += 1
+
+    def note_lag(self, lag_s: float) -> None:
+        """Note that an answer was sent so long after its time."""
+        self.longest_lag_s = max(self.longest_lag_s, lag_s)
+
+    def ledger(self) -> PolitenessLedger:
         """All accounts as they stand. Cost: some microseconds a host."""
-        return Ledger(
+        return PolitenessLedger(
             rule=self._rule,
-            hosts=_busiest_first(books.entry() for books in self._hosts.values()),
+            hosts=_busiest_first(account.entry() for account in self._hosts.values()),
             strangers=self.strangers,
             wall_s=self._clock() - self._began_s,
             cpu_s=time.process_time() - self._began_cpu_s,
@@ -253,7 +263,66 @@ def _busiest_first(entries: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: (-entry.requests, entry.host)))
 
 
-def _rest_words(rule: Rule) -> str:
+def _rest_words(rule: PolitenessRule) -> str:
     if not rule.delay_factor:
         return f"{rule.min_delay_s * 1000:g} ms"
     return f"{rule.delay_factor:g} x its request, {rule.min_delay_s * 1000:g} to {rule.max_delay_s * 1000:g} ms"
+
+
+#: Hosts that have a row; the others share one.
+ROWS = 40
+
+_COLUMNS = (
+    "host",
+    "requests",
+    "most at once",
+    "shortest gap ms",
+    "between starts ms",
+    "starts/s",
+    "KB",
+    "client gone",
+    "too many",
+    "too early",
+)
+
+
+def ledger_table(ledger: PolitenessLedger, rows: int = ROWS) -> Table:
+    """What each host has borne. A gap is from the end that freed a slot to the start that took it."""
+    entries = sorted(ledger.hosts, key=lambda entry: -(entry.too_many + entry.too_early))
+    shown, others = entries[:rows], entries[rows:]
+    cells = [_cells(entry.host, (entry,)) for entry in shown]
+    if others:
+        cells.append(_cells(f"{len(others):,} others", others))
+    rule = ledger.rule
+    strangers = f" {ledger.strangers:,} requests were for hosts that the web does not have." if ledger.strangers else ""
+    return Table(
+        title=f"What the server saw of {len(ledger.hosts):,} hosts in {ledger.wall_s:,.1f} s",
+        columns=_COLUMNS,
+        rows=tuple(cells),
+        note=(
+            f"Gaps: a slot's end to its next start, with {rule.slots} slot{'s' * (rule.slots > 1)} a host. The server took"
+            f" {ledger.busy:.0%} of a core and was at worst {ledger.longest_lag_s * 1000:.1f} ms late.{strangers}"
+        ),
+    )
+
+
+def _cells(name: str, entries: Sequence[HostEntry]) -> tuple[Cell, ...]:
+    """A row: sums, and the worst of the others."""
+    return (
+        name,
+        sum(entry.requests for entry in entries),
+        max(entry.most_at_once for entry in entries),
+        _milliseconds(entry.shortest_gap_s for entry in entries),
+        _milliseconds(entry.shortest_start_gap_s for entry in entries),
+        max((entry.starts_per_s for entry in entries if entry.starts_per_s is not None), default=None),
+        round(sum(entry.size_bytes for entry in entries) / 1000),
+        sum(entry.gone for entry in entries),
+        sum(entry.too_many for entry in entries),
+        sum(entry.too_early for entry in entries),
+    )
+
+
+def _milliseconds(seconds: Iterable[float | None]) -> float | None:
+    """The least of those that are known."""
+    known = [each for each in seconds if each is not None]
+    return round(min(known) * 1000, 1) if known else None

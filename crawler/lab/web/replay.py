@@ -18,12 +18,10 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-from anabranch.crawler.lab.web.model import Page, Site, is_redirect
-from anabranch.crawler.lab.web.pages import least_bytes
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, NotALogLine, parse_crawl_log_line
+from anabranch.crawler.lab.web.model import Page, WebHost, is_redirect, least_bytes
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.reporting.crawl_log import CrawlLogEntry
-from anabranch.crawler.reporting.crawl_log_parsing import NotALogLine, parse_crawl_log_line
-from anabranch.frontier.policies.authority import authority
+from anabranch.frontier.policies.hosts import authority
 
 #: A body of the log that was larger is served with this size.
 MAX_BODY_BYTES = 16 << 20
@@ -49,21 +47,70 @@ class _Entry:
     links: list[str] = field(default_factory=list)
     embeds: list[str] = field(default_factory=list)
 
+    def take(self, logged: CrawlLogEntry) -> None:
+        """Let the answer of a later line replace that of an earlier one, if it is an answer and no mere confirmation."""
+        if logged.status not in _STATUSES or (self.status and self._is_confirmed_by(logged)):
+            return
+        self.scheme = urlsplit(logged.url).scheme
+        self.status, self.media_type, self.size = logged.status, logged.mime, max(logged.size_bytes or 0, 0)
+        self.took_s = 0.0 if logged.start_s is None or logged.end_s is None else logged.end_s - logged.start_s
 
-@dataclass(slots=True)
-class _Counts:
-    """Lines and URLs that are not as they stand in the log."""
+    def _is_confirmed_by(self, later: CrawlLogEntry) -> bool:
+        """The later answer is a 304, or just a redirect from one scheme to the other."""
+        if later.status == _NOT_MODIFIED:
+            return self.status != _NOT_MODIFIED
+        return is_redirect(later.status) and urlsplit(later.url).scheme != self.scheme
 
-    lines: int = 0
-    malformed: int = 0
-    left_out: int = 0
-    cut: int = 0
+
+class _Log:
+    """A crawl.log while it is read: its entries, and how much of it cannot be served as logged."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Entry] = {}  #: URL -> what the log says of it, in the order of the log
+        self.lines = self._malformed = self._left_out = self._cut = 0
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Take the lines; entries without an answer that can be served are dropped at the end."""
+        for line in lines:
+            if not line.strip():
+                continue
+            self.lines += 1
+            try:
+                logged = parse_crawl_log_line(line.encode("ascii", "replace"))
+            except NotALogLine:
+                self._malformed += 1
+                continue
+            url = _served_url(logged.url)
+            if url is None:
+                self._left_out += 1
+                continue
+            entry = self.entries.get(url)
+            if entry is None:
+                via = logged.via and _served_url(logged.via)
+                entry = self.entries[url] = _Entry(self.lines, via, logged.hops.endswith(_EMBEDDING_HOPS))
+            entry.take(logged)
+        found = len(self.entries)
+        self.entries = {url: entry for url, entry in self.entries.items() if entry.status}
+        self._left_out += found - len(self.entries)
+
+    def page(self, entry: _Entry) -> Page:
+        """The page that is served for an entry."""
+        links, embeds = tuple(entry.links), tuple(entry.embeds)
+        size, media_type = entry.size, entry.media_type
+        if size > MAX_BODY_BYTES:
+            size = MAX_BODY_BYTES
+            self._cut += 1
+        if links or embeds:
+            size, media_type = max(size, least_bytes(links, embeds)), "text/html"
+        status = 200 if entry.status == _NOT_MODIFIED else entry.status
+        return Page(status, media_type, size, entry.took_s, 0.0, links, embeds)
 
     def notes(self) -> tuple[str, ...]:
+        """What was left out or changed, in words."""
         facts = (
-            (self.malformed, f"of {self.lines:,} lines are none of a crawl.log"),
-            (self.left_out, "URLs are left out: no HTTP answer, robots.txt or dns:"),
-            (self.cut, f"bodies are cut at {MAX_BODY_BYTES >> 20} MiB"),
+            (self._malformed, f"of {self.lines:,} lines are none of a crawl.log"),
+            (self._left_out, "URLs are left out: no HTTP answer, robots.txt or dns:"),
+            (self._cut, f"bodies are cut at {MAX_BODY_BYTES >> 20} MiB"),
         )
         return tuple(f"{count:,} {words}" for count, words in facts if count)
 
@@ -75,7 +122,7 @@ class ReplayedWeb:
         self.seeds = seeds
         self.urls = len(pages)
         self.notes = notes  #: what was left out or changed, in words
-        self.sites: Sequence[Site] = _sites(pages)
+        self.sites: Sequence[WebHost] = _sites(pages)
         self._pages = pages
 
     def page(self, url: str) -> Page | None:
@@ -94,57 +141,15 @@ def replayed_file(path: Path) -> ReplayedWeb:
 
 def replayed_web(lines: Iterable[str], *, name: str = "the log") -> ReplayedWeb:
     """The web of a crawl.log's lines. Cost: some 10 microseconds a line. Raises: UsageError if there is no answer in them."""
-    counts = _Counts()
-    entries = _entries(lines, counts)
-    seeds = tuple(url for url, entry in entries.items() if not _is_linked(url, entry, entries))
-    if not entries:
+    log = _Log()
+    log.read(lines)
+    seeds = tuple(url for url, entry in log.entries.items() if not _is_linked(url, entry, log.entries))
+    if not log.entries:
         raise UsageError(
-            f"{name}: no answer of a page in {counts.lines:,} lines; name the crawl.log of a crawl that fetched"
+            f"{name}: no answer of a page in {log.lines:,} lines; name the crawl.log of a crawl that fetched"
         )
-    pages = {url: _page(entry, counts) for url, entry in entries.items()}
-    return ReplayedWeb(pages, seeds, counts.notes())
-
-
-def _entries(lines: Iterable[str], counts: _Counts) -> dict[str, _Entry]:
-    """URL -> what the log says of it, in the order of the log; only what can be served."""
-    entries: dict[str, _Entry] = {}
-    for line in lines:
-        if not line.strip():
-            continue
-        counts.lines += 1
-        try:
-            logged = parse_crawl_log_line(line.encode("ascii", "replace"))
-        except NotALogLine:
-            counts.malformed += 1
-            continue
-        url = _served_url(logged.url)
-        if url is None:
-            counts.left_out += 1
-            continue
-        entry = entries.get(url)
-        if entry is None:
-            via = logged.via and _served_url(logged.via)
-            entry = entries[url] = _Entry(counts.lines, via, logged.hops.endswith(_EMBEDDING_HOPS))
-        _take(entry, logged)
-    served = {url: entry for url, entry in entries.items() if entry.status}
-    counts.left_out += len(entries) - len(served)
-    return served
-
-
-def _take(entry: _Entry, logged: CrawlLogEntry) -> None:
-    """The answer of a later line takes the place of an earlier one's, if it is one."""
-    if logged.status not in _STATUSES or (entry.status and _holds(entry, logged)):
-        return
-    entry.scheme = urlsplit(logged.url).scheme
-    entry.status, entry.media_type, entry.size = logged.status, logged.mime, max(logged.size_bytes or 0, 0)
-    entry.took_s = 0.0 if logged.start_s is None or logged.end_s is None else logged.end_s - logged.start_s
-
-
-def _holds(entry: _Entry, later: CrawlLogEntry) -> bool:
-    """The answer that counts stays: the later one says so, or is but a redirect from one scheme to the other."""
-    if later.status == _NOT_MODIFIED:
-        return entry.status != _NOT_MODIFIED
-    return is_redirect(later.status) and urlsplit(later.url).scheme != entry.scheme
+    pages = {url: log.page(entry) for url, entry in log.entries.items()}
+    return ReplayedWeb(pages, seeds, log.notes())
 
 
 def _served_url(url: str) -> str | None:
@@ -179,26 +184,14 @@ def _is_linked(url: str, entry: _Entry, entries: dict[str, _Entry]) -> bool:
     return True
 
 
-def _page(entry: _Entry, counts: _Counts) -> Page:
-    links, embeds = tuple(entry.links), tuple(entry.embeds)
-    size, media_type = entry.size, entry.media_type
-    if size > MAX_BODY_BYTES:
-        size = MAX_BODY_BYTES
-        counts.cut += 1
-    if links or embeds:
-        size, media_type = max(size, least_bytes(links, embeds)), "text/html"
-    status = 200 if entry.status == _NOT_MODIFIED else entry.status
-    return Page(status, media_type, size, entry.took_s, 0.0, links, embeds)
-
-
-def _sites(pages: dict[str, Page]) -> list[Site]:
+def _sites(pages: dict[str, Page]) -> list[WebHost]:
     """The hosts, in the order of their first URLs, with the median of their fetch times and their bytes in all that time."""
     found: dict[str, list[Page]] = {}
     for url, page in pages.items():
         if place := authority(url):
             found.setdefault(place.host, []).append(page)
     return [
-        Site(
+        WebHost(
             host=host,
             urls=len(own),
             latency_s=median(page.latency_s for page in own),

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from anabranch.dedup import DsbfStatistics, UniqFilter, UniqParameters
-from anabranch.dedup.dsbf.bloom import MOVES_PER_KEY
-from anabranch.dedup.dsbf.splitting import MOVE_AT_LEAST
-from anabranch.dedup.fingerprint import FINGERPRINT_BYTES
+from anabranch.dedup.bloom.formulas import MOVES_PER_KEY
+from anabranch.dedup.bloom.splitting import MOVE_AT_LEAST
+from anabranch.dedup.keys import FINGERPRINT_BYTES
 from scripts.benchmarks.dedup.keys import Call, Keys, batches, parts, urls
 from scripts.benchmarks.rows import Row, Setting
 

@@ -23,7 +23,7 @@ _DELAY_S = 0.2
 #: Crawls of sites that are too large for it end then.
 _LIMIT_S = 15
 
-_FRONTIER = {"ADDONS": {"anabranch.frontier.adapters.scrapy.FrontierAddon": 1}}
+_FRONTIER = {"ADDONS": {"anabranch.frontier.hosts.scrapy.FrontierAddon": 1}}
 _ONE_HOST = {"CONCURRENT_REQUESTS": 64, "CONCURRENT_REQUESTS_PER_DOMAIN": 64}
 _BKDR = {"FRONTIER": {"policy": "bkdr:64", "max_connections": 64}}
 #: Between the requests of a host, and not more or less by chance.

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from anabranch.frontier.composition import STORE_FILE, FrontierOrder
-from anabranch.frontier.fingerprints import name_id
-from anabranch.frontier.models import NORMAL, GateKey, QueueKey, Row
 from anabranch.frontier.policies.precedence import QUEUE_BASE
-from anabranch.frontier.stores.messages import Announced, Batch
-from anabranch.frontier.stores.sql import SqlStore
-from anabranch.frontier.turns import turn_of
+from anabranch.frontier.records import NORMAL, GateKey, QueueKey, Row, name_id, turn_of
+from anabranch.frontier.stores.contract import Announced, Batch
+from anabranch.frontier.stores.sql.store import SqlStore
 from scripts.benchmarks.frontier.host import START_S
 from scripts.benchmarks.frontier.links import SAME_HOST, host_name, url_of
 

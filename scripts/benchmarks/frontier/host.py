@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event
 
-from anabranch.crawler.interpreter import tune_interpreter
+from anabranch.crawler.runtime import tune_interpreter
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.models import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
+from anabranch.frontier.records import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
 
 #: Leases that are out at a time.
 WORKERS = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.records import Candidate
 
 #: As many as an average URL has.
 URL_CHARACTERS = 53

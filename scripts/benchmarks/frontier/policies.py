@@ -8,10 +8,9 @@ from itertools import chain
 from statistics import median
 
 from anabranch.crawler.lab.urls import portal_urls
-from anabranch.frontier.models import QueueKey
-from anabranch.frontier.policies.assignment import parse_policy
-from anabranch.frontier.policies.balance import balance
+from anabranch.frontier.policies.assignment import balance, parse_policy
 from anabranch.frontier.policies.sheets import NOTHING, Override, Settings, Sheets
+from anabranch.frontier.records import QueueKey
 from scripts.benchmarks.frontier.links import BATCH
 from scripts.benchmarks.rows import Row, Setting
 

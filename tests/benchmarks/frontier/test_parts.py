@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.frontier.backlog import MAX_ROWS
 from anabranch.frontier.composition import FrontierOrder
-from anabranch.frontier.models import NEW, SEEN, Candidate, GateKey, Head
-from anabranch.frontier.stores.base import QueueFacts
-from anabranch.frontier.stores.messages import LaneRow
-from anabranch.frontier.turns import Turn
+from anabranch.frontier.records import NEW, SEEN, Candidate, GateKey, Head, Turn
+from anabranch.frontier.storelink import MAX_ROWS
+from anabranch.frontier.stores.contract import LaneRow, QueueFacts
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.dedup.lasting import in_child
 from scripts.benchmarks.frontier import GROUPS
@@ -116,12 +114,12 @@ def test_a_filled_store_is_fetched_to_its_end(tmp_path: Path) -> None:
     """The filter learns every URL at the first opening, further ones are new, and all of them can be fetched."""
     urls = fill(tmp_path, POLITE, 100, print)
     with Host(tmp_path, POLITE, 100, START_S + 1) as host:
-        host.frontier.check()
+        host.frontier.operations.check()
         known = [Candidate(head.row.url) for head in host.frontier._store.queued(None, urls)]
         assert host.frontier.schedule(known) == [SEEN] * urls
         assert host.frontier.schedule(Web(100).candidates([urls])) == [NEW]
         host.fetch(urls + 1)
-        host.frontier.check()
+        host.frontier.operations.check()
         assert host.frontier.is_done
 
 
@@ -134,7 +132,7 @@ def test_a_killed_child_leaves_a_state_that_opens(tmp_path: Path) -> None:
     assert told["count"] == 9 * queues
     assert in_child(open_again, tmp_path / "state", queues)["opened_s"] > 0
     with Host(tmp_path / "state", ORDER, queues, START_S + 1e8) as host:
-        host.frontier.check()
+        host.frontier.operations.check()
         assert host.frontier.counts().done >= 9 * queues
 
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from anabranch.crawler.cli import crawl as crawl_module
 from anabranch.crawler.cli import main
 from anabranch.crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
-from anabranch.crawler.orders.keys import FLAG_OF
-from anabranch.crawler.orders.order import VERSION, CrawlOrder
-from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import FLAG_OF, CrawlOrder
+from anabranch.crawler.order.sections import VERSION
 from anabranch.frontier.policies.assignment import known_policies
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -227,9 +227,9 @@ def test_main_is_the_command(monkeypatch, capsys) -> None:
 
 def test_the_room_can_be_run_as_a_module(monkeypatch, capsys) -> None:
     """`python -m anabranch` is the command."""
-    monkeypatch.setattr(sys, "argv", ["crawler", "crawl", "--help"])
+    monkeypatch.setattr(sys, "argv", ["anabranch", "crawl", "--help"])
     with pytest.raises(SystemExit) as exit_:
-        runpy.run_module("crawler", run_name="__main__")
+        runpy.run_module("anabranch", run_name="__main__")
     assert exit_.value.code == 0
     assert "anabranch crawl" in capsys.readouterr().out
 

@@ -10,9 +10,9 @@ import structlog
 from typer.testing import CliRunner
 
 from anabranch.crawler.cli.app import app
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.orders.order import CrawlOrder, dump_order, with_modules
-from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder, dump_order, with_modules
 
 
 @pytest.fixture(autouse=True)

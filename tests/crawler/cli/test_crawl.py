@@ -15,14 +15,13 @@ from rich.console import Console
 from anabranch.crawler.cli import crawl as crawl_module
 from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
 from anabranch.crawler.cli.operate import OperateCommand, run_operate
-from anabranch.crawler.controller import CrawlController
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.opening import open_job
-from anabranch.crawler.orders.order import CrawlOrder, dump_order
-from anabranch.crawler.orders.sources import load_order
-from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
-from anabranch.crawler.reporting.progress import Display
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, UsageError
+from anabranch.crawler.report.progress import Display
+from anabranch.crawler.run.controller import CrawlController
 from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -84,7 +83,7 @@ class Parts:
 
     @property
     def outside(self):
-        return self.controllers[0]._outside
+        return self.controllers[0]._hooks
 
 
 def test_a_seed_that_cannot_be_fetched_is_told_and_the_exit_code_is_5(capsys) -> None:
@@ -530,7 +529,7 @@ def test_a_signal_that_comes_after_the_end_does_not_change_it(outcome: ExitCode)
     """While the summary is made, the loop is closed, an error is written, and the interpreter ends."""
     program = f"""
 import asyncio, atexit, os, signal, sys
-from anabranch.crawler import controller
+from anabranch.crawler.run import controller
 from anabranch.crawler.cli import crawl, main
 from anabranch.crawler.outcomes.errors import DiskFull
 

@@ -18,11 +18,18 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import dedup as dedup_module
 from anabranch.crawler.cli.app import app
-from anabranch.crawler.cli.dedup import capture_fault, capture_words, exit_code, run_dedup
-from anabranch.crawler.cli.dedup_command import DedupCommand
-from anabranch.crawler.cli.dedup_options import parse_count, parse_levels
+from anabranch.crawler.cli.dedup import (
+    DedupCommand,
+    capture_fault,
+    capture_words,
+    descriptor,
+    exit_code,
+    lines_of,
+    run_dedup,
+)
+from anabranch.crawler.cli.parameters import parse_count, parse_levels
 from anabranch.crawler.outcomes.errors import DiskReadOnly, UsageError
-from anabranch.dedup.capture.statistics import CaptureStatistics
+from anabranch.dedup.capture.frames import CaptureStatistics
 from anabranch.dedup.capture.urls import CaptureError
 from anabranch.dedup.errors import BadParameters, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
 from anabranch.dedup.linefilters import Choice
@@ -495,3 +502,32 @@ def test_what_a_capture_met_is_told_in_numbers() -> None:
     """Zeros are left out."""
     assert capture_words(CaptureStatistics()) == "; capture: no frames"
     assert capture_words(CaptureStatistics(frames=1200, gaps=1)) == "; capture: 1,200 frames, 1 gaps"
+
+
+def test_a_file_is_open_as_long_as_it_is_read(tmp_path: Path) -> None:
+    """It is named as it was given."""
+    (tmp_path / "urls").write_bytes(b"a\n")
+    with lines_of(str(tmp_path / "urls")) as source:
+        assert os.read(source.fd, 10) == b"a\n"
+        assert (source.name, source.counted(), source.fault()) == (str(tmp_path / "urls"), "", "")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(source.fd)
+
+
+@pytest.mark.parametrize("file", [None, "-"])
+def test_without_a_file_standard_input_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str | None
+) -> None:
+    """It stays open: it is not ours."""
+    (tmp_path / "urls").write_bytes(b"a\n")
+    with (tmp_path / "urls").open() as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        with lines_of(file) as source:
+            assert (source.fd, source.name) == (given.fileno(), "standard input")
+        assert given.read() == "a\n"
+
+
+def test_a_closed_stream_has_no_number() -> None:
+    """What would be read could be any file by then."""
+    with pytest.raises(UsageError, match="standard input is closed; name a FILE"):
+        descriptor(None, "input", "name a FILE")

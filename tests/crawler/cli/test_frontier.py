@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from anabranch.crawler.cli import frontier_files
+from anabranch.crawler.accounts.crawl_log import parse_crawl_log_line
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.cli import frontier
 from anabranch.crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.journal import LineFile
-from anabranch.crawler.jobs.opening import note_division, open_job
-from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.orders.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
-from anabranch.crawler.reporting.account_reading import AccountsView
-from anabranch.crawler.reporting.crawl_log_parsing import parse_crawl_log_line
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.journal import LineFile
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.state import note_division
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.frontier.division.ownership import Division
-from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
 SLOW = {"min_delay": "100s", "max_delay": "100s"}
 URLS = [f"http://a.test/{number}" for number in range(3)]
@@ -168,7 +168,7 @@ def test_a_dump_can_be_loaded_into_another_job(job: Path, tmp_path: Path, capsys
     assert run("load", "other", file=name) == 0
     assert out(capsys) == "loaded: 0 queued, 3 known before\n"
     with opened(tmp_path / "jobs" / "other") as (frontier, _):
-        frontier.check()
+        frontier.operations.check()
         assert (frontier.counts().pending, frontier.counts().done) == (3, 1)
 
 
@@ -186,7 +186,7 @@ def test_a_dump_that_cannot_be_written_leaves_what_was_there(job: Path, tmp_path
     def torn(path):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(frontier_files, "sync_folder", torn)
+    monkeypatch.setattr(frontier, "sync_folder", torn)
     assert run("dump", file="nowhere/x") == ExitCode.STORE_OR_JOB_IN_USE
     assert capsys.readouterr().err.endswith("nowhere/x: no such file or directory; choose another --output\n")
     monkeypatch.setattr(Path, "replace", lambda self, target: torn(target))
@@ -347,7 +347,7 @@ def test_rm_removes_what_matches(job: Path, tmp_path: Path, capsys) -> None:
     assert run("rm", queue="a.test", url="a", yes=True) == 0
     assert out(capsys) == "removed 1 URL\n"
     with opened(job) as (frontier, _):
-        frontier.check()
+        frontier.operations.check()
         assert (frontier.counts().pending, frontier.counts().disregarded) == (0, 2)
 
 

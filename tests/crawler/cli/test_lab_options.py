@@ -12,8 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from anabranch.crawler.cli import lab as lab_module
-from anabranch.crawler.cli import lab_options
+from anabranch.crawler.cli import lab, lab_options
 from anabranch.crawler.cli.app import app
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -65,7 +64,7 @@ FLAGS = {
 def commands(monkeypatch):
     """The commands that the command line makes, in place of running them."""
     made = []
-    monkeypatch.setattr(lab_module, "run_lab", lambda command: made.append(command) or 0)
+    monkeypatch.setattr(lab, "run_lab", lambda command: made.append(command) or 0)
     return made
 
 
@@ -154,7 +153,7 @@ def test_a_command_line_that_makes_no_sense_exits_with_2(commands, arguments) ->
 
 def test_the_exit_code_is_the_runs(monkeypatch) -> None:
     """The command line adds nothing to it."""
-    monkeypatch.setattr(lab_module, "run_lab", lambda command: 3)
+    monkeypatch.setattr(lab, "run_lab", lambda command: 3)
     assert run("smm").exit_code == 3
 
 

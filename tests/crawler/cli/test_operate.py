@@ -1,24 +1,40 @@
 """pause, resume, stop, status and add: from the command line to the control socket, and to lines for the eye."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
+import re
 import threading
 from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import structlog
+import typer
 from typer.testing import CliRunner
 
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.cli import operate
 from anabranch.crawler.cli.app import app
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.opening import note_division, open_job
-from anabranch.crawler.operating.control import Control
-from anabranch.crawler.orders.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.cli.job_options import index
+from anabranch.crawler.cli.operate import run_report
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.job.state import note_division
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError
+from anabranch.crawler.outcomes.failures import ConnectFailed
+from anabranch.crawler.report.troubles import Failure, error_line
+from anabranch.crawler.run.control import Control
 from anabranch.frontier.division.ownership import Division
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.records import Candidate
+from tests.crawler.archive.folders import opened, write
+from tests.crawler.cli.test_frontier import URLS, make_job
 from tests.status_schema import checked
 
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
@@ -146,13 +162,13 @@ def test_a_job_that_does_not_exist_is_one_line(tmp_path, verb) -> None:
 
 def test_stop_can_wait_until_the_job_is_free(job, monkeypatch) -> None:
     """Whoever scripts it wants the job for himself then."""
-    is_answered, until_free = threading.Event(), operate.until_free
+    is_answered, wait_until_free = threading.Event(), operate.wait_until_free
 
     def waits(directory) -> None:
         is_answered.set()
-        until_free(directory)
+        wait_until_free(directory)
 
-    monkeypatch.setattr(operate, "until_free", waits)
+    monkeypatch.setattr(operate, "wait_until_free", waits)
     with running(job, [RUNNING]):
         waiting = threading.Thread(target=lambda: codes.append(run("stop", job, "--wait").exit_code))
         codes: list[int] = []
@@ -253,3 +269,187 @@ def test_a_job_that_has_not_begun_takes_no_seeds(tmp_path) -> None:
     result = run("add", tmp_path / "new", "http://b.test/")
     assert result.exit_code == 2
     assert "the job has not begun" in result.stderr
+
+
+class Logged(NamedTuple):
+    """What a journal writes of a visit, as far as accounts care."""
+
+    crawl_log: bytes | None
+
+
+@pytest.fixture
+def killed_job(tmp_path: Path, monkeypatch) -> Path:
+    """A job that was killed: lines were logged that the rows of its accounts do not count yet."""
+    monkeypatch.chdir(tmp_path)
+    directory = make_job(tmp_path / "jobs" / "news", URLS, fetched=1)
+    lines = [
+        CrawlLogEntry(logged_s=0.0, status=200, size_bytes=5, url=f"http://{host}.test/", mime="a/b", worker=1)
+        for host in "aab"
+    ]
+    accounts = Accounts(directory / "state", directory / "logs" / "crawl.log", lambda: 0.0)
+    accounts.append([Logged(crawl_log_line(line)) for line in lines])
+    accounts.keep()
+    with SeedBook(directory / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=URLS[0], source="given"))
+    return directory
+
+
+def printed(capsys, *, name="crawl-summary", job="news", limit=1000, as_json=False, code=ExitCode.DONE) -> str:
+    assert run_report(job, name, limit=limit, as_json=as_json) == code
+    out, err = capsys.readouterr()
+    assert (err == "") == (code == ExitCode.DONE)
+    return out or err
+
+
+def test_the_summary_of_a_stopped_job_is_of_all_its_runs(killed_job, capsys) -> None:
+    """Lines that a crash kept from being counted are in it."""
+    text = printed(capsys)
+    assert "Crawl Name: news\nCrawl Status: Stopped: 2 URLs are queued\n" in text
+    assert "Total Seeds Crawled: 1\n" in text
+    assert "URIs Crawled successfully: 3\n" in text
+    assert printed(capsys) == text  # asking counts nothing
+
+
+@pytest.mark.parametrize("log", ["logs", "shares/1/logs"])
+def test_a_seed_that_failed_has_the_reason_that_was_logged(killed_job, capsys, log) -> None:
+    """Unless it was answered later."""
+    (killed_job / log).mkdir(parents=True, exist_ok=True)
+    with SeedBook(killed_job / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=URLS[1], source="given"))
+    failures = [
+        Failure(time_s=0.0, url=url, status=-2, attempt=1, is_final=False, error=ConnectFailed(why))
+        for url, why in ((URLS[0], "refused"), (URLS[1], "timed out"), (URLS[1], "refused"))
+    ]
+    (killed_job / log / "errors.jsonl").write_bytes(b"".join(map(error_line, failures)))
+    rows = [line.split(maxsplit=3) for line in printed(capsys, name="seeds").splitlines()[1:]]
+    assert rows == [["0", "NOTCRAWLED", URLS[1], "refused"], ["200", "CRAWLED", URLS[0]]]
+
+
+def test_only_reports_of_seeds_need_the_operators_own_key_function(killed_job, capsys) -> None:
+    """A module that is not there now keeps nobody from what the hosts have sent."""
+    order = killed_job / "order.toml"
+    order.write_text(
+        re.sub(r"canonicalization = \[[^]]*]", 'canonicalization = ["no_such_module:key"]', order.read_text())
+    )
+    assert "a.test" in printed(capsys, name="hosts")
+    assert "no_such_module" in printed(capsys, name="seeds", code=ExitCode.BAD_ORDER)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("seeds", "   200 CRAWLED    http://a.test/0\n"),
+        ("hosts", "2 10 a.test 0 2 2 10 0 0 0 0\n"),
+        ("mimetypes", "3 15 a/b\n"),
+        ("response-codes", "3 200\n"),
+        ("frontier-summary", "URIs queued: 2\n"),
+        ("frontier-nonempty", "\na.test "),
+        ("processors", "fetch answers 3\n"),
+    ],
+)
+def test_every_report_is_had_of_a_stopped_job(killed_job, capsys, name, line) -> None:
+    """By its name."""
+    assert line in printed(capsys, name=name)
+
+
+def test_a_seed_is_found_by_its_key_for_dedup(killed_job, capsys) -> None:
+    """Which is not the URL that was given, if the order's rules take something away: it was crawled all the same."""
+    with SeedBook(killed_job / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=f"{URLS[0]};jsessionid=0123456789abcdef", source="given"))
+    assert f"   200 CRAWLED    {URLS[0]};jsessionid=0123456789abcdef\n" in printed(capsys, name="seeds")
+
+
+def test_json_is_for_programs(killed_job, capsys) -> None:
+    """Rows by their heads, as many as were asked for."""
+    said = json.loads(printed(capsys, name="hosts", limit=1, as_json=True))
+    assert said["more"] is True
+    assert said["rows"][0]["host"] == "a.test"
+    assert "… and more; --limit shows them" in printed(capsys, name="hosts", limit=1)
+
+
+def test_an_unknown_name_is_one_line(killed_job, capsys) -> None:
+    """With the names there are."""
+    line = printed(capsys, name="nosuch", code=ExitCode.USAGE)
+    assert line.startswith("anabranch: there is no report 'nosuch'; choose one of crawl-summary, ")
+    assert line.count("\n") == 1
+
+
+def test_an_unknown_job_is_one_line(killed_job, capsys) -> None:
+    """As for every command."""
+    assert "there is no such job" in printed(capsys, job="nosuch", code=ExitCode.USAGE)
+
+
+async def test_a_running_crawl_is_asked(killed_job, capsys) -> None:
+    """Through its socket: the job is its own."""
+    asked = []
+
+    async def answer(verb, arguments):
+        asked.append((verb, dict(arguments)))
+        return {"heads": ["#urls", "rescode"], "rows": [{"#urls": 1, "rescode": 200}], "more": False, "widths": []}
+
+    async with Control(killed_job / "state", answer):
+        code = await asyncio.to_thread(run_report, "news", "response-codes", limit=5, as_json=False)
+    assert code == ExitCode.DONE
+    assert capsys.readouterr().out == "[#urls] [rescode]\n1 200\n"
+    assert asked == [("report", {"name": "response-codes", "limit": 5})]
+
+
+index_app = typer.Typer()
+index_app.command()(index)
+
+
+def run_index_command(folder: Path) -> tuple[int, str, str]:
+    done = CliRunner().invoke(index_app, [str(folder)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def archived_job(tmp_path: Path) -> Path:
+    files = opened(tmp_path)
+    write(files, "http://a.test/1", "http://a.test/2")
+    files.close()
+    return tmp_path
+
+
+def test_each_file_is_indexed_and_told(archived_job: Path) -> None:
+    """By the job's folder or that of its files; open ones are named."""
+    index_file = next((archived_job / "warc").glob("*.cdxj"))
+    for folder in (archived_job, archived_job / "warc"):
+        index_file.unlink()
+        code, out, _ = run_index_command(folder)
+        assert (code, out.strip().endswith("warc.gz: 2 answers")) == (0, True)
+        assert index_file.exists()
+    files = opened(archived_job)
+    write(files, "http://a.test/3")
+    assert "still open" in run_index_command(archived_job)[1]
+    files.close()
+
+
+def test_a_damaged_file_is_told_with_the_place_and_an_exit_code(archived_job: Path) -> None:
+    """What is whole is indexed."""
+    path = next((archived_job / "warc").glob("*.warc.gz"))
+    path.write_bytes(path.read_bytes() + b"noise")
+    code, _, err = run_index_command(archived_job)
+    assert (code, "no whole record from byte" in err) == (1, True)
+
+
+def test_what_is_no_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+    """A folder without WARC files is none to complain about."""
+    code, _, err = run_index_command(tmp_path / "gone")
+    assert code == 2
+    assert err.startswith(f"anabranch: '{tmp_path}/gone': is not a folder, and there is no such job")
+    assert err.count("\n") == 1
+    assert run_index_command(tmp_path) == (0, f"{tmp_path}: no finished WARC file\n", "")
+
+
+def test_a_job_is_named_as_in_every_other_command(archived_job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name below jobs/; a folder of that name in the way is no job, unless it has WARC files."""
+    monkeypatch.chdir(archived_job)
+    with JobFolder.open(Path("jobs/news")) as named:
+        Path("warc").rename(named.warc)
+    Path("news").mkdir()
+    code, out, err = run_index_command(Path("news"))
+    assert (code, out.endswith("warc.gz: 2 answers\n"), err) == (0, True, "")
+    Path("jobs/news/warc").rename("news/warc")
+    assert run_index_command(Path("news"))[1] == out
+    assert run_index_command(Path("jobs/news")) == (0, "jobs/news: no finished WARC file\n", "")

@@ -6,12 +6,11 @@ import pytest
 
 from anabranch.crawler.lab import experiments
 from anabranch.crawler.lab.experiments import EXPERIMENTS, run_experiment
-from anabranch.crawler.lab.report import Report
-from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, NotPermitted, StorageError, UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.lab.report import LabReport
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, NotPermitted, StorageError, UsageError
 from anabranch.dedup.errors import BadParameters, FilterClosed, StoreFull
 
-REPORT = Report(name="x", tables=(), panels=(), closing=())
+REPORT = LabReport(name="x", tables=(), panels=(), closing=())
 
 
 def quiet(done, total, what):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.lab import plots
-from anabranch.crawler.lab.report import Curve, Panel, Report
+from anabranch.crawler.lab.report import Curve, LabReport, Panel
 from anabranch.crawler.outcomes.errors import UsageError
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
@@ -22,7 +22,7 @@ def panel(*curves, **more):
 
 
 def figure(*panels):
-    return plots.figure_of(Report(name="x", tables=(), panels=panels, closing=()))
+    return plots.figure_of(LabReport(name="x", tables=(), panels=panels, closing=()))
 
 
 def axes_of(*curves, **more):
@@ -41,7 +41,7 @@ def test_the_suffix_decides_the_kind_of_picture(tmp_path, suffix) -> None:
     """And the file begins as such a file begins."""
     path = tmp_path / f"picture{suffix}"
     plots.require_plots(path)
-    plots.draw(Report(name="x", tables=(), panels=(LINES, LEVEL), closing=()), path)
+    plots.draw(LabReport(name="x", tables=(), panels=(LINES, LEVEL), closing=()), path)
     assert path.read_bytes().startswith(MAGIC[suffix.lower()])
 
 
@@ -70,7 +70,7 @@ def test_panels_stand_two_beside_each_other(panels, places) -> None:
 
 def test_a_report_without_panels_is_an_empty_picture(tmp_path) -> None:
     """It is no reason to fail after the experiment."""
-    plots.draw(Report(name="x", tables=(), panels=(), closing=()), tmp_path / "a.png")
+    plots.draw(LabReport(name="x", tables=(), panels=(), closing=()), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size
 
 

@@ -2,10 +2,8 @@
 
 import pytest
 
-from anabranch.crawler.outcomes.endings import WhyEnded, exit_code, failure_code, first_of, told
-from anabranch.crawler.outcomes.errors import JournalFull, UsageError
-from anabranch.crawler.outcomes.exits import ExitCode
-from anabranch.crawler.reporting.reports import SeedFact
+from anabranch.crawler.outcomes.endings import WhyEnded, ending_text, exit_code, failure_code, first_of
+from anabranch.crawler.outcomes.errors import ExitCode, JournalFull, UsageError
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
 
 
@@ -33,8 +31,7 @@ def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> No
 )
 def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
     """A signal weighs most; no answer at all is said when every seed was tried."""
-    seeds = [SeedFact(f"http://{number}.test/", status, "", None) for number, status in enumerate(statuses)]
-    assert exit_code(ending, seeds) is code
+    assert exit_code(ending, statuses) is code
 
 
 @pytest.mark.parametrize(
@@ -57,7 +54,7 @@ def test_an_error_of_any_room_has_its_exit_code(error, code) -> None:
 @pytest.mark.parametrize("ending", WhyEnded)
 def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
     """Why it ended is said as ever, and not that the same command, or a higher limit, goes on."""
-    words = told(ending, lasts=False)
+    words = ending_text(ending, lasts=False)
     if ending is WhyEnded.FINISHED:
         assert words == ending.value
         return
@@ -65,4 +62,4 @@ def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
     assert ending.value.startswith(why)
     assert gone == "its queue was in memory, so the job cannot go on"
     assert not any(promise in why for promise in ("goes on", "keeps"))
-    assert told(ending, lasts=True) == ending.value
+    assert ending_text(ending, lasts=True) == ending.value

@@ -1,4 +1,4 @@
-"""What an error says and which exit code it has."""
+"""Exit codes, errors for the operator, and exhaustion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,24 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.outcomes import errors
-from anabranch.crawler.outcomes.exits import ExitCode
+from anabranch.crawler.outcomes.errors import ExitCode, exhausted, lacks_memory
+from anabranch.crawler.outcomes.failures import Unfetchable
+
+
+def test_the_exit_codes_keep_their_numbers() -> None:
+    """Scripts read them, so a number never changes its meaning."""
+    assert {code.name: int(code) for code in ExitCode} == {
+        "DONE": 0,
+        "STORE_OR_JOB_IN_USE": 1,
+        "USAGE": 2,
+        "DISK_FULL": 3,
+        "BAD_ORDER": 4,
+        "NO_SEED_ANSWERED": 5,
+        "DRAINED": 11,
+        "FORCED": 13,
+        "INTERRUPTED": 130,
+        "READER_GONE": 141,
+    }
 
 
 @pytest.mark.parametrize(
@@ -82,3 +99,29 @@ def test_a_job_in_use_names_the_process() -> None:
     assert error.pid == 42
     assert str(error) == "jobs/x: in use by process 42; wait until it ends, or choose another --job"
     assert "another process" in str(errors.JobInUse(Path("jobs/x"), None))
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "is_memory"),
+    [
+        (MemoryError(), "not enough memory", True),
+        (RuntimeError("can't start new thread"), "no thread can be started", True),
+        (ImportError("x.so: failed to map segment from shared object"), "not enough memory", True),
+        (OSError(errno.ENOMEM, "no"), "not enough memory", False),
+        (OSError(errno.EMFILE, "no"), "too many open files", False),
+    ],
+)
+def test_what_is_lacking_is_told_in_one_line(error: Exception, words: str, *, is_memory: bool) -> None:
+    """Also if it is the cause of another error, or one of several."""
+    caused = ValueError("odd")
+    caused.__cause__ = error
+    for raised in (error, caused, ExceptionGroup("some", [error])):
+        assert (exhausted(raised) or "").startswith(words)
+    assert lacks_memory(error) is is_memory
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), BlockingIOError(errno.EAGAIN, "later"), Unfetchable("no host")])
+def test_other_errors_are_not_explained(error: Exception) -> None:
+    """They are defects, or somebody else's to tell."""
+    assert exhausted(error) is None
+    assert not lacks_memory(error)

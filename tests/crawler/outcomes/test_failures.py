@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from multidict import CIMultiDict
 
-from anabranch.crawler.orders.quantities import exact_duration
+from anabranch.crawler.order.quantities import exact_duration
 from anabranch.crawler.outcomes import failures
 from anabranch.crawler.outcomes.failures import (
     HOST_BUSY,
@@ -34,7 +34,7 @@ from anabranch.crawler.outcomes.failures import (
     told_by,
 )
 from anabranch.crawler.outcomes.status import FetchStatus
-from anabranch.frontier.models import HostTrouble
+from anabranch.frontier.records import HostTrouble
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -130,8 +130,8 @@ def test_only_a_host_that_cannot_be_reached_is_in_trouble() -> None:
 
 
 def test_the_page_for_operators_has_the_waits_of_each_kind() -> None:
-    """docs/operating.md, row by row."""
-    page = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
+    """docs/how-to/operate.md, row by row."""
+    page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "operate.md"
     rows = re.findall(r"^\| `(\w+)` \| (-\d+) \|.*\| ([^|]+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
     told = {kind: (int(status), "" if waits == "never" else waits) for kind, status, waits in rows}
     assert told == {

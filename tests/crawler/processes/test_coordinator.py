@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from anabranch.crawler.controller import Outside
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.seeds import Seed, SeedBook
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.processes.channel import Message
 from anabranch.crawler.processes.coordinator import Coordinator
 from anabranch.crawler.processes.nursery import Nursery
 from anabranch.crawler.processes.seedbook import SEED, seed_facts
+from anabranch.crawler.run.controller import RunHooks
 
 FOUND = [Seed(url=f"http://{host}.test/", source="redirect", via="http://s.test/") for host in "ab"]
 
@@ -35,8 +35,8 @@ class Told(Coordinator):
     """A parent with such a book, whose shares the test plays."""
 
     def __init__(self, job: JobFolder, book: SeedBook) -> None:
-        outside = Outside(say=print, show=cast(Any, None), force_exit=lambda: None)
-        super().__init__(CrawlOrder(), job, (), outside, cast(Nursery, None))
+        outside = RunHooks(say=print, show=cast("Any", None), force_exit=lambda: None)
+        super().__init__(CrawlOrder(), job, (), outside, cast("Nursery", None))
         self._book = book
         self.told: list[str] = []
         self._shares.tell_all = self._tell_all  # type: ignore[method-assign]

@@ -8,10 +8,10 @@ import pytest
 
 from anabranch.crawler.processes import delivery
 from anabranch.crawler.processes.delivery import Delivery
-from anabranch.frontier.core import Frontier
-from anabranch.frontier.division.aio import AsyncShare
+from anabranch.frontier.aio import AsyncShare
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import unpacked
+from anabranch.frontier.frontier import Frontier
 from tests.frontier.builder import HASTE, build, candidates
 
 DIVISION = Division(shares=2, share=0)

@@ -7,24 +7,23 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.crawler.jobs.forgetting import is_finished
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.journal import Entry
-from anabranch.crawler.jobs.seeds import Seed
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsView
+from anabranch.crawler.accounts.journal import SumDamaged
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.journal import Entry
+from anabranch.crawler.job.seeding import SeedFact
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.state import is_finished
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import StorageError
 from anabranch.crawler.processes.ending import Ending
 from anabranch.crawler.processes.folders import settle_processes
 from anabranch.crawler.processes.shares import Shares
-from anabranch.crawler.reporting.account_file import ACCOUNTS_FILE
-from anabranch.crawler.reporting.account_journal import SumDamaged
-from anabranch.crawler.reporting.account_reading import AccountsView
-from anabranch.crawler.reporting.accounts import Accounts
-from anabranch.crawler.reporting.reports import RunFacts
-from anabranch.crawler.reporting.reports.seeds import SeedFact
+from anabranch.crawler.report.summary import RunFacts
+from tests.crawler.accounts.test_accounts import line
 from tests.crawler.processes.test_summing import share
-from tests.crawler.reporting.test_accounts import line
 
 QUIET = CrawlOrder.model_validate({"report": {"reports": False}})
 SEEDS = [
@@ -47,7 +46,7 @@ def job(tmp_path: Path) -> Iterator[JobFolder]:
 
 
 def shares(*ended: dict[str, Any]) -> Shares:
-    return cast(Shares, SimpleNamespace(count=2, ended=dict(enumerate(ended))))
+    return cast("Shares", SimpleNamespace(count=2, ended=dict(enumerate(ended))))
 
 
 def ended(

@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.jobs.forgetting import FINISHED_MARK, forgets, is_finished, note_forgetting
-from anabranch.crawler.jobs.opening import note_division
-from anabranch.crawler.jobs.seeds import SEED_BOOK
-from anabranch.crawler.outcomes.errors import OrderError, QueueForgotten, StoreLost, UsageError
+from anabranch.crawler.job.seeds import SEED_BOOK
+from anabranch.crawler.job.state import (
+    FINISHED_MARK,
+    has_queue_in_memory,
+    is_finished,
+    mark_queue_in_memory,
+    note_division,
+)
+from anabranch.crawler.outcomes.errors import OrderError, QueueLost, StoreLost, UsageError
 from anabranch.crawler.processes.folders import processes_of, refuse_share, settle_processes, shares_of, unfinish_job_of
 from anabranch.frontier.division.ownership import Division
 
@@ -49,18 +54,18 @@ def test_another_number_is_refused(job: Path, first: int, then: int) -> None:
 
 def test_a_job_that_begins_in_several_processes_after_all_has_a_queue_that_lasts(job: Path) -> None:
     """A mark of a queue in memory that never had a seed would have a later run call the job finished, and leave it."""
-    note_forgetting(job / "state")
+    mark_queue_in_memory(job / "state")
     settle_processes(job, 2)
-    assert not forgets(job / "state")
+    assert not has_queue_in_memory(job / "state")
 
 
 def test_a_job_whose_queue_was_in_memory_goes_on_in_no_number_of_processes(job: Path) -> None:
     """To name its own number would send the operator to the next refusal."""
-    note_forgetting(job / "state")
+    mark_queue_in_memory(job / "state")
     begin(job)
-    with pytest.raises(QueueForgotten, match="start over with --fresh"):
+    with pytest.raises(QueueLost, match="start over with --fresh"):
         settle_processes(job, 2)
-    assert forgets(job / "state")
+    assert has_queue_in_memory(job / "state")
 
 
 def test_a_share_without_its_queue_is_told(job: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.jobs.durablefiles import AppendOnlyFile
 from anabranch.crawler.processes.gathering import CRAWL_LOG, GatheringDamaged, gather
+from anabranch.dedup.files.durable import AppendOnlyFile
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.crawler.orders.order import CrawlOrder
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.processes.orders import refuse_another_round, share_order, undivided
+from anabranch.crawler.processes.orders import refuse_another_round, share_order
 
 
 def order(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
@@ -14,39 +14,11 @@ def order(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
     return CrawlOrder.model_validate({"crawl": crawl, **sections})
 
 
-@pytest.mark.parametrize(
-    ("sections", "said"),
-    [
-        ({"politeness": {"group": "ip"}}, "group"),
-        ({"politeness": {"groups": {"com,example": "one"}}}, "group"),
-        ({"frontier": {"politeness": "queue"}}, "politeness host"),
-        ({"frontier": {"total_budget": 100}}, "total_budget"),
-        ({"frontier": {"store": "postgresql://host/name"}}, "store"),
-        ({"frontier": {"store": "memory"}}, "store"),
-        ({"dedup": {"leaves": ["redis://a:1"]}}, "leaves"),
-        ({"scope": {"similar": "published"}}, "similar"),
-    ],
-)
-def test_what_needs_all_hosts_in_one_process_is_refused(sections: dict[str, Any], said: str) -> None:
-    """In one line that names the option; one process may do all of it."""
-    (fault,) = undivided(order(**sections))
-    assert fault.startswith("[crawl] processes = 2: ")
-    assert said in fault
-    assert not list(undivided(order(processes=1, **sections)))
-
-
 def test_another_round_is_for_jobs_of_one_process() -> None:
     """It is refused before anything is removed."""
     with pytest.raises(UsageError, match="--again"):
         refuse_another_round(order())
     refuse_another_round(order(processes=1))
-
-
-def test_what_is_a_hosts_own_is_allowed() -> None:
-    """A host's queue is one share's, with all of its budget."""
-    assert not list(undivided(order(frontier={"total_budget": 100, "policy": "host"})))
-    assert not list(undivided(order(frontier={"total_budget": 100, "policy": "surt"})))
-    assert not list(undivided(order(frontier={"politeness": "queue", "policy": "host"})))
 
 
 def test_the_shares_have_the_workers_together() -> None:

@@ -10,12 +10,12 @@ import pytest
 from anabranch.crawler.processes.channel import Channel, Message
 from anabranch.crawler.processes.postoffice import PARCEL, QUIET, PostOffice
 from anabranch.crawler.processes.seedbook import SharedBook
-from anabranch.crawler.reporting.statistics import CrawlStatistics
-from anabranch.frontier.division.aio import AsyncShare
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.frontier.aio import AsyncShare
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import packed
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.records import Candidate
 
 CONTENT = packed("http://page.test/", [Candidate("http://a.test/")])
 
@@ -32,8 +32,8 @@ class Refusing(AsyncShare):
 
 def office() -> PostOffice:
     """One of a share that is open and exchanges nothing."""
-    opened = PostOffice(cast(Channel, None), Division(shares=1, share=0), cast(SharedBook, None))
-    opened._open.set_result(cast(Any, SimpleNamespace(frontier=Refusing())))
+    opened = PostOffice(cast("Channel", None), Division(shares=1, share=0), cast("SharedBook", None))
+    opened._open.set_result(cast("Any", SimpleNamespace(frontier=Refusing())))
     return opened
 
 
@@ -49,6 +49,6 @@ async def test_a_share_that_cannot_take_what_is_sent_ends_its_run_by_it() -> Non
 
 async def test_a_share_that_does_not_crawl_yet_is_not_quiet() -> None:
     """Whatever its queue says: its seeds are still to come."""
-    closed = PostOffice(cast(Channel, None), Division(shares=2, share=0), cast(SharedBook, None))
+    closed = PostOffice(cast("Channel", None), Division(shares=2, share=0), cast("SharedBook", None))
     answer = await closed.handle(Message(QUIET, {}))
     assert answer == {"is_quiet": False, "stirred": 0, "life": os.getpid()}

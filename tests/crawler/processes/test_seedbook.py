@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.crawler.jobs.seeds import Seed
+from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.outcomes.errors import StorageError
 from anabranch.crawler.processes.channel import Channel, Message
 from anabranch.crawler.processes.seedbook import SharedBook, seeds_of

@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from anabranch.crawler.operating.course import Phase
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.processes.limits import JobLimits
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.status import JobStatus
 from anabranch.crawler.processes.summing import snapshot_facts
-from anabranch.crawler.reporting.troubles import Trouble
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.run.run_state import Phase
 from tests.crawler.processes.test_summing import SNAPSHOT, TOTALS
 from tests.status_schema import checked
 
@@ -22,7 +22,7 @@ class Job:
         ready = {1: SimpleNamespace(pid=11), 0: SimpleNamespace(pid=10)}
         self.shares = SimpleNamespace(ready=ready, ending=None)
         self.limits = SimpleNamespace(words="")
-        shares, limits = cast(Shares, self.shares), cast(JobLimits, self.limits)
+        shares, limits = cast("Shares", self.shares), cast("JobLimits", self.limits)
         self.status = JobStatus(shares, limits, "job", lambda: self.now_s)
 
 

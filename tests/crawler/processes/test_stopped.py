@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.jobs.forgetting import is_finished
-from anabranch.crawler.jobs.job import JobFolder
-from anabranch.crawler.jobs.opening import note_division, open_job
-from anabranch.crawler.jobs.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.orders.order import CrawlOrder, dump_order
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.state import is_finished, note_division
+from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError
 from anabranch.crawler.processes.folders import settle_processes
 from anabranch.crawler.processes.reopening import opened_shares
 from anabranch.crawler.processes.stopped import StoppedJob, opened_job
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.errors import UnknownQueue
-from anabranch.frontier.models import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
 ORDER = CrawlOrder.model_validate({"crawl": {"processes": 2}, "frontier": {"policy": "bkdr:1"}})
 

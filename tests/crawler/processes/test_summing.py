@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.processes.summing import (
     frontier_facts,
     frontier_of,
@@ -14,13 +15,12 @@ from anabranch.crawler.processes.summing import (
     summed_seeds,
     summed_snapshot,
 )
-from anabranch.crawler.reporting.progress import CrawlSnapshot
-from anabranch.crawler.reporting.reports import RunFacts
-from anabranch.crawler.reporting.reports.seeds import SeedFact
-from anabranch.crawler.reporting.statistics import CrawlStatistics
-from anabranch.crawler.reporting.troubles import Trouble
-from anabranch.frontier.models import WaitsFor
-from anabranch.frontier.operating.statistics import FrontierStatistics
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.report.summary import RunFacts
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
 
 TOTALS: dict[str, Any] = {

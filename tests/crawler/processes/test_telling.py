@@ -13,14 +13,14 @@ from anabranch.crawler.processes.postoffice import PROGRESS
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.summing import progress_facts
 from anabranch.crawler.processes.telling import JobTelling
-from anabranch.crawler.reporting.progress_log import COLUMN_ENDS, LEGEND, Memory, ProgressFacts, ProgressLog
-from anabranch.crawler.reporting.statistics import Rates
+from anabranch.crawler.report.progress_log import COLUMN_ENDS, LEGEND, ProcessMemory, ProgressFacts, ProgressLog
+from anabranch.crawler.report.statistics import Rates
 from tests.crawler.processes.test_status import Job, said
 from tests.crawler.processes.test_summing import share
 
 PROGRESSED = ProgressFacts(
     now_s=5.0, discovered=60, queued=30, downloaded=20, failed=2, rates=Rates(9.0, 9.0, 9.0, 9.0), busy=3,
-    queues={"ready": 2, "in-flight": 3}, parked=1, longest=12, memory=Memory(1 << 40, 2 << 40),
+    queues={"ready": 2, "in-flight": 3}, parked=1, longest=12, memory=ProcessMemory(1 << 40, 2 << 40),
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ class Telling(Job):
         self.shares.ask_all = self._ask_all
         self.shares.ended = {}
         self.log = ProgressLog(self.file, lambda: self.now_s)
-        self.telling = JobTelling(cast(Shares, self.shares), self.status, self.log, 0.01, lambda: self.now_s)
+        self.telling = JobTelling(cast("Shares", self.shares), self.status, self.log, 0.01, lambda: self.now_s)
 
     async def _ask_all(self, kind: str) -> dict[int, Mapping[str, Any]]:
         self.asked.put_nowait(kind)

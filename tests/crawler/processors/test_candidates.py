@@ -1,23 +1,33 @@
-"""From links and redirects to candidates in scope."""
+"""From links and redirects to candidates: scope, similarity, surplus, sitemaps."""
+
+from __future__ import annotations
 
 import asyncio
 
 import pytest
 import structlog
 
-from anabranch.crawler.chain import Step
-from anabranch.crawler.extracting.links import Link
-from anabranch.crawler.orders.scope import ScopeSection
+from anabranch.crawler.extract.links import Link
+from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.outcomes.ownfunctions import KEY, RULE, OwnFunctionFailed
-from anabranch.crawler.processors import candidates as module
-from anabranch.crawler.processors.candidates import Ahead, Candidates, is_seed_redirect, redirect_of
-from anabranch.crawler.processors.known import Known
+from anabranch.crawler.outcomes.userfunctions import KEY, RULE, UserFunctionFailed
+from anabranch.crawler.processors import candidates
+from anabranch.crawler.processors.candidates import (
+    DropSimilar,
+    FindCandidates,
+    ScheduleSitemaps,
+    ScheduleSurplus,
+    is_seed_redirect,
+    redirect_of,
+)
+from anabranch.crawler.processors.seen_urls import SeenUrls
 from anabranch.crawler.robots.directives import Directives
-from anabranch.crawler.scope.opening import open_scope
+from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.scope.similarity import SimilarUrlFilter
 from anabranch.crawler.urls.canonicalization import Canonicalizer
-from anabranch.frontier.errors import StoreUnavailable
-from anabranch.frontier.models import NEW, SEEN, Candidate, Outcome, OutcomeKind
+from anabranch.crawler.visit import MAX_LOST_NAMED, Step
+from anabranch.frontier.errors import LeaseLost, StoreUnavailable
+from anabranch.frontier.records import NEW, SEEN, Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, response, visit
 
 
@@ -28,7 +38,7 @@ class Crawl:
         self.scope = open_scope(ScopeSection(max_hops=max_hops, max_embeds=0))
         self.scope.add_seed("http://a.test/")
         self.new_seeds = []
-        self.process = Candidates(self.scope, Canonicalizer(), self._new_seed, known)
+        self.process = FindCandidates(self.scope, Canonicalizer(), self._new_seed, known)
 
     async def _new_seed(self, url, via) -> None:
         self.new_seeds.append((url, via))
@@ -43,7 +53,7 @@ class Crawl:
 def make(request):
     """Makes crawls whose links are judged so; the answers are the same."""
     asks = request.param == "together"
-    return lambda **given: Crawl(**given, known=Known(lambda keys: [True] * len(keys)) if asks else None)
+    return lambda **given: Crawl(**given, known=SeenUrls(lambda keys: [True] * len(keys)) if asks else None)
 
 
 def moved(location, *, status=301, hops="", url="http://a.test/"):
@@ -62,11 +72,11 @@ async def test_links_in_scope_become_candidates_with_one_hop_more(make) -> None:
 
 async def test_a_link_that_is_known_is_no_candidate_and_is_not_judged() -> None:
     """The Frontier would only call it seen. It stays a link of the page."""
-    crawl, known = Crawl(), Known(lambda keys: [True] * len(keys))
+    crawl, known = Crawl(), SeenUrls(lambda keys: [True] * len(keys))
     known.learn([Candidate("http://a.test/rule"), Candidate("http://a.test/1")], [NEW, SEEN])
     judged: list[list[Link]] = []
     crawl.scope.accepted = lambda links, hops, via: judged.append(list(links)) or links
-    process = Candidates(crawl.scope, Canonicalizer(), crawl._new_seed, known)
+    process = FindCandidates(crawl.scope, Canonicalizer(), crawl._new_seed, known)
     one = visit(answer=response())
     one.links = [Link(f"http://a.test/{name}", "L") for name in ("1", "rule", "2")]
     await process(one)
@@ -83,7 +93,7 @@ async def test_a_link_that_the_frontier_has_is_no_candidate() -> None:
         return [not key.endswith((b"1", b"/p")) for key in keys]
 
     crawl = Crawl()
-    process = Candidates(crawl.scope, Canonicalizer(), crawl._new_seed, Known(unseen))
+    process = FindCandidates(crawl.scope, Canonicalizer(), crawl._new_seed, SeenUrls(unseen))
     one = visit(hops="L", answer=response())
     session = "http://a.test/p;jsessionid=0123456789abcdef"
     one.links = [Link(f"http://{name}", "L") for name in ("a.test/1", "b.test/", "a.test/2", "a.test/3", "a.test/21")]
@@ -126,10 +136,10 @@ async def test_a_seeds_redirect_that_cannot_be_keyed_makes_no_seed() -> None:
 
     class Failing(Canonicalizer):
         def key(self, url):
-            raise OwnFunctionFailed(KEY, "own:key", "fails")
+            raise UserFunctionFailed(KEY, "own:key", "fails")
 
-    process = Candidates(crawl.scope, Failing(), crawl._new_seed)
-    with pytest.raises(OwnFunctionFailed):
+    process = FindCandidates(crawl.scope, Failing(), crawl._new_seed)
+    with pytest.raises(UserFunctionFailed):
         await process(moved("http://b.test/"))
     assert crawl.new_seeds == []
 
@@ -140,16 +150,16 @@ class Fussy:
     def __init__(self) -> None:
         self.crawl = Crawl()
         self.scope = self.crawl.scope
-        self.process = Candidates(self, self, self.crawl._new_seed)
+        self.process = FindCandidates(self, self, self.crawl._new_seed)
 
     def accepts(self, url, hops, via):
         if "rule" in url:
-            raise OwnFunctionFailed(RULE, "own:rule", "failed: KeyError: 'x'")
+            raise UserFunctionFailed(RULE, "own:rule", "failed: KeyError: 'x'")
         return self.scope.accepts(url, hops, via)
 
     def key(self, url):
         if "key" in url:
-            raise OwnFunctionFailed(KEY, "own:key", "failed: KeyError: 'y'")
+            raise UserFunctionFailed(KEY, "own:key", "failed: KeyError: 'y'")
 
 
 @pytest.mark.parametrize("kind", ["rule", "key"])
@@ -175,13 +185,13 @@ async def test_of_many_links_that_are_lost_some_are_kept() -> None:
     one = visit(answer=response())
     one.links = [Link(f"http://a.test/rule{number}", "L") for number in range(1200)]
     await Fussy().process(one)
-    assert (one.lost_links, len(one.lost)) == (1200, module.MAX_LOST_TOLD)
+    assert (one.lost_links, len(one.lost)) == (1200, MAX_LOST_NAMED)
 
 
 def test_a_sitemap_that_a_function_fails_for_is_lost_alone() -> None:
     """As any link."""
     one = visit()
-    Fussy().process.announce(one, ["/map.xml", "/rule.xml"])
+    Fussy().process.find_sitemaps(one, ["/map.xml", "/rule.xml"])
     assert ([found.url for found in one.discovered], one.lost_links) == (["http://a.test/map.xml"], 1)
 
 
@@ -189,7 +199,7 @@ def test_a_sitemap_that_a_function_fails_for_is_lost_alone() -> None:
 async def test_the_target_of_a_seeds_redirect_costs_the_seed(kind) -> None:
     """It fails and is tried again by the next run; as a page that was fetched well it would be lost for ever."""
     fussy = Fussy()
-    with pytest.raises(OwnFunctionFailed):
+    with pytest.raises(UserFunctionFailed):
         await fussy.process(moved(f"http://b.test/{kind}"))
     assert fussy.crawl.new_seeds == []
 
@@ -254,7 +264,7 @@ async def test_a_candidate_carries_the_payload_of_its_page(make) -> None:
 async def test_two_pages_that_bring_the_same_link_at_once_bring_it_once() -> None:
     """Both are told that it is new; the Frontier takes it from the first that ends."""
     async with memory_frontier("http://a.test/1", "http://b.test/2") as frontier:
-        crawl = Crawl(known=Known(frontier.core.unseen))
+        crawl = Crawl(known=SeenUrls(frontier.core.unseen))
         pages = [visit(answer=response()) for _ in range(2)]
         for one in pages:
             one.lease = await frontier.lease()
@@ -278,7 +288,7 @@ async def test_a_filter_that_fails_ends_the_crawl_and_not_the_page(failure, told
     one = visit(answer=response())
     one.links = [Link(f"http://a.test/{number}", "L") for number in range(5)]
     with pytest.raises(told):
-        await Crawl(known=Known(unseen)).process(one)
+        await Crawl(known=SeenUrls(unseen)).process(one)
 
 
 async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it(make) -> None:
@@ -287,7 +297,7 @@ async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it(m
     crawl.scope = open_scope(ScopeSection(scope="any"))
     crawl.process._scope = crawl.scope
     one = visit(answer=response())
-    one.asked = Directives(nofollow=True)
+    one.directives = Directives(nofollow=True)
     one.links = [Link(f"http://a.test/{hop}", hop) for hop in "LERXIMS"]
     assert [found.hops for found in await crawl.found(one)] == ["E", "R", "I"]
     assert len(one.links) == 7
@@ -295,7 +305,7 @@ async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it(m
 
 async def test_many_links_leave_the_loop_its_turn(make, monkeypatch) -> None:
     """They are judged in chunks, in order."""
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(candidates, "CHUNK", 2)
     one = visit(answer=response())
     one.links = [Link(f"http://a.test/{number}", "M") for number in range(7)]
     turn = asyncio.create_task(asyncio.sleep(0))
@@ -308,27 +318,196 @@ def test_the_sitemaps_of_a_robots_txt_are_the_hosts(make) -> None:
     """Hop M, resolved, in scope; not behind the sitemap that happened to be asked for first."""
     crawl = make()
     one = visit(url="http://a.test/x/y", hops="LM")
-    crawl.process.announce(one, ["/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x"])
+    crawl.process.find_sitemaps(one, ["/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x"])
     assert one.discovered == [Candidate(url="http://a.test/map.xml", hops="LM")]
 
 
 async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) -> None:
     """They are queued and known when the step is over, found on this page; the last chunk is left to the end."""
-    monkeypatch.setattr(module, "CHUNK", 3)
-    told, known = [], Known(lambda keys: [True] * len(keys))
+    monkeypatch.setattr(candidates, "CHUNK", 3)
+    told, known = [], SeenUrls(lambda keys: [True] * len(keys))
 
-    async def given(candidates) -> None:
-        told.extend(candidates)
+    async def given(sent) -> None:
+        told.extend(sent)
 
     async with memory_frontier("http://a.test/map.xml") as frontier:
         one = visit()
         one.lease = await frontier.lease()
-        candidates = [Candidate(f"http://b.test/{number}", hops="M") for number in range(8)]
-        one.discovered = list(candidates)
-        assert await Ahead(frontier, given, known)(one) is Step.PROCEED
-        assert (one.discovered, told) == (candidates[5:], candidates[:5])
-        assert known.unknown([Link(one.url, "L") for one in candidates]) == [
-            Link(one.url, "L") for one in candidates[5:]
-        ]
+        found = [Candidate(f"http://b.test/{number}", hops="M") for number in range(8)]
+        one.discovered = list(found)
+        assert await ScheduleSurplus(frontier, given, known)(one) is Step.PROCEED
+        assert (one.discovered, told) == (found[5:], found[:5])
+        assert known.unseen([Link(one.url, "L") for one in found]) == [Link(one.url, "L") for one in found[5:]]
         assert frontier.core.pending == 5
         assert (await frontier.lease()).via == "http://a.test/map.xml"
+
+
+A, B, MIXED = "http://a.test/a/x", "http://a.test/b/y", "http://a.test/a/y"
+
+
+class SimilarCrawl:
+    """A filter over a folder, and a Frontier that notes when it is asked to be durable."""
+
+    def __init__(self, similar) -> None:
+        self.similar = similar
+        self.flushed = 0
+        self.unlike = DropSimilar(similar, self._flush)
+
+    async def _flush(self) -> None:
+        self.flushed += 1
+
+    async def kept(self, *urls, hops="L"):
+        one = visit()
+        one.discovered = [Candidate(url, hops=hops) for url in urls]
+        assert await self.unlike(one) is Step.PROCEED
+        return [candidate.url for candidate in one.discovered]
+
+    async def end(self, kind, *urls):
+        """A page that led to these has ended so."""
+
+        async def dispose(_):
+            return kind
+
+        one = visit()
+        one.discovered = [Candidate(url) for url in urls]
+        assert await self.unlike.learning_after(dispose)(one) is kind
+
+
+async def opened(folder):
+    return SimilarCrawl(await SimilarUrlFilter.open(folder, "published", 1000))
+
+
+@pytest.fixture
+async def crawl(tmp_path):
+    made = await opened(tmp_path / "similar")
+    yield made
+    await made.similar.close()
+
+
+async def test_what_is_like_pages_that_have_ended_is_dropped(crawl) -> None:
+    """Whatever ended them, if the Frontier took what they led to."""
+    assert await crawl.kept(A, B, MIXED) == [A, B]
+    assert await crawl.kept(A, B) == [A, B], "nothing was learnt of a page that has not ended"
+    await crawl.end(OutcomeKind.DONE, A)
+    await crawl.end(OutcomeKind.DEFERRED, B)
+    assert await crawl.kept(A, B, MIXED, "http://b.test/") == ["http://b.test/"]
+
+
+async def test_a_page_whose_lease_was_lost_teaches_nothing(crawl) -> None:
+    """The Frontier did not take what it led to; it comes again, and so do its links."""
+    await crawl.end(None, A, B)
+    assert await crawl.kept(A, B) == [A, B]
+
+
+async def test_the_target_of_a_redirect_is_taken_whatever_it_is_like(crawl) -> None:
+    """It is the page itself, under its other name."""
+    await crawl.end(OutcomeKind.DONE, A, B)
+    assert await crawl.kept(MIXED, hops="LR") == [MIXED]
+
+
+async def test_what_was_learnt_is_written_down_when_it_is_much_and_at_the_end(tmp_path, monkeypatch) -> None:
+    """Each time only once the Frontier is durable; the next run knows it."""
+    crawl = await opened(tmp_path / "similar")
+    monkeypatch.setattr(candidates, "STORED_AT", 2)
+    await crawl.end(OutcomeKind.DONE, A)
+    assert (crawl.flushed, len(crawl.similar)) == (0, 0)
+    await crawl.end(OutcomeKind.DONE, B)
+    assert (crawl.flushed, len(crawl.similar)) == (1, 2)
+    await crawl.end(OutcomeKind.DONE, "http://c.test/")
+    await crawl.unlike.close()
+    assert crawl.flushed == 2
+    again = await opened(tmp_path / "similar")
+    assert await again.kept(A, B, MIXED, "http://c.test/") == []
+    await again.similar.close()
+
+
+async def test_a_crash_makes_it_take_more_and_never_less(tmp_path) -> None:
+    """What was not written down is forgotten; what was is not."""
+    crawl = await opened(tmp_path / "similar")
+    await crawl.end(OutcomeKind.DONE, A)
+    await crawl.similar.store(crawl._flush)
+    await crawl.end(OutcomeKind.DONE, B)
+    await crawl.similar.close()  # without a last word, as a killed process leaves it
+    again = await opened(tmp_path / "similar")
+    assert await again.kept(A, B, MIXED) == [B]
+    await again.similar.close()
+
+
+async def test_the_filter_is_let_go_of_though_the_frontier_fails(tmp_path) -> None:
+    """The error passes through, the folder is free."""
+    crawl = await opened(tmp_path / "similar")
+
+    async def broken() -> None:
+        raise OSError("no store")
+
+    unlike = DropSimilar(crawl.similar, broken)
+    await unlike.learn([Candidate(A)])
+    with pytest.raises(OSError, match="no store"):
+        await unlike.close()
+    await (await opened(tmp_path / "similar")).similar.close()
+
+
+def finder():
+    """What finds candidates on the host a.test."""
+
+    async def new_seed(url, via) -> None:
+        raise AssertionError("a sitemap makes no seed")
+
+    scope = open_scope(ScopeSection())
+    scope.add_seed("http://a.test/")
+    return FindCandidates(scope, Canonicalizer(), new_seed)
+
+
+@pytest.fixture
+async def frontier():
+    async with memory_frontier("http://a.test/x/y") as opened:
+        yield opened
+
+
+async def announced(frontier, *lines, given=None, hops=""):
+    """Announce the lines in the visit of the one URL that is queued; the visit."""
+    one = visit(url="http://a.test/x/y", hops=hops)
+    lease = await frontier.lease()
+    one.lease = lease._replace(hops=hops)
+    await ScheduleSitemaps(finder(), frontier, given)(one, lines)
+    one.lease = lease
+    return one
+
+
+async def rest(frontier, one):
+    """The URLs and hops that are queued beside the visit's."""
+    frontier.finish(one.lease, Outcome(OutcomeKind.DONE))
+    found = []
+    while frontier.core.pending:
+        lease = await frontier.lease()
+        found.append((lease.url, lease.hops, lease.via))
+        frontier.finish(lease, Outcome(OutcomeKind.DONE))
+    return found
+
+
+async def test_sitemaps_are_the_hosts_and_in_scope(frontier) -> None:
+    """Hop M, resolved; not behind the sitemap that happened to be asked for first. `given` is told of them."""
+    told = []
+
+    async def given(candidates) -> None:
+        told.extend(candidate.url for candidate in candidates)
+
+    lines = ("/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x")
+    one = await announced(frontier, *lines, given=given, hops="LM")
+    assert (one.discovered, told) == ([], ["http://a.test/map.xml"])
+    assert await rest(frontier, one) == [("http://a.test/map.xml", "LM", "http://a.test/x/y")]
+
+
+async def test_a_lease_that_is_lost_loses_no_sitemap(frontier) -> None:
+    """They do not go with the page's end, which the Frontier refuses then."""
+    one = await announced(frontier, "/map.xml")
+    frontier.release(one.lease)
+    with pytest.raises(LeaseLost):
+        frontier.finish(one.lease, Outcome(OutcomeKind.DEFERRED))
+    assert frontier.core.pending == 2
+
+
+async def test_nothing_in_scope_says_nothing(frontier) -> None:
+    """The Frontier is not asked."""
+    one = await announced(frontier, "http://b.test/map.xml")
+    assert await rest(frontier, one) == []

@@ -5,12 +5,11 @@ import json
 
 import pytest
 
-from anabranch.crawler.archiving.records import digest_text
-from anabranch.crawler.extracting.links import Link
-from anabranch.crawler.fetching.bodies import Body
-from anabranch.crawler.fetching.response import Cut
-from anabranch.crawler.jobs.journal import Journal, LineFile
-from anabranch.crawler.network.lookups import AddressRecord, Lookup
+from anabranch.crawler.archive.records import digest_text
+from anabranch.crawler.extract.links import Link
+from anabranch.crawler.fetch.addresses import AddressRecord, Lookup
+from anabranch.crawler.fetch.response import Body, Cut
+from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.failures import (
     AddressRefused,
     BadHttp,
@@ -25,14 +24,14 @@ from anabranch.crawler.outcomes.failures import (
     Unfetchable,
 )
 from anabranch.crawler.processors.disposition import Disposition, decide
-from anabranch.crawler.processors.known import Known
-from anabranch.crawler.processors.recorder import Recorder, annotations_of
-from anabranch.crawler.reporting.statistics import CrawlStatistics
-from anabranch.crawler.visit import Ending, Visit
+from anabranch.crawler.processors.recorder import Recorder, visit_annotations
+from anabranch.crawler.processors.seen_urls import SeenUrls
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import FrontierOrder, open_frontier
-from anabranch.frontier.models import Candidate, HostTrouble, Outcome, OutcomeKind
-from anabranch.frontier.scheduling.backoff import Backoff
+from anabranch.frontier.records import Candidate, HostTrouble, Outcome, OutcomeKind
+from anabranch.frontier.scheduling.gates import Backoff
 from tests.crawler.builder import END_S, HASTE, START_S, HeldJournal, clock, memory_frontier, response, visit
 
 DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (
@@ -139,25 +138,27 @@ def test_an_answer_that_asks_for_a_rest_is_done_and_closes_the_gate() -> None:
 def test_a_robots_txt_that_cannot_be_had_closes_the_gate_and_counts_no_attempt(status, trouble) -> None:
     """The URL goes back to its old place, however often it was tried; its slot and its host rest."""
     answer = response(status, Retry_After="7")
-    decided = [decide(visit(ending=Ending.UNRULED, answer=answer, attempts=attempts), NOW_S) for attempts in range(9)]
+    decided = [
+        decide(visit(decision=ChainDecision.NO_RULES, answer=answer, attempts=attempts), NOW_S) for attempts in range(9)
+    ]
     assert decided == [outcome(DEFERRED, status, trouble=trouble, asked_s=7.0)] * 9
 
 
 def test_what_robots_txt_excludes_is_disregarded_and_nothing_rests() -> None:
     """Nothing was fetched."""
-    assert decide(visit(ending=Ending.EXCLUDED), NOW_S) == outcome(DISREGARDED, -9998, fetched=False)
+    assert decide(visit(decision=ChainDecision.EXCLUDED), NOW_S) == outcome(DISREGARDED, -9998, fetched=False)
 
 
 @pytest.mark.parametrize("status", [200, 404, 500, 503])
 def test_a_deferred_visit_goes_back_and_its_slot_rests_but_not_its_host(status) -> None:
     """Robots.txt was fetched in its place, and whatever it answered is decided."""
-    decided = decide(visit(ending=Ending.DEFERRED, answer=response(status)), NOW_S)
+    decided = decide(visit(decision=ChainDecision.DEFERRED, answer=response(status)), NOW_S)
     assert decided == outcome(DEFERRED, status)
 
 
 def test_a_released_visit_has_no_outcome() -> None:
     """Nothing happened."""
-    assert decide(visit(ending=Ending.RELEASED), NOW_S) is None
+    assert decide(visit(decision=ChainDecision.RELEASED), NOW_S) is None
 
 
 @pytest.mark.parametrize(("status", "trouble"), [(200, NONE), (503, UNAVAILABLE)])
@@ -199,14 +200,14 @@ def test_a_visit_that_nothing_happened_to_is_failed() -> None:
 )
 def test_annotations_are_heritrixs_words(one, words) -> None:
     """Tries from the second on, a cut body, dropped links, a fault of ours; in this order."""
-    assert annotations_of(one) == words
+    assert visit_annotations(one) == words
 
 
 def test_dropped_links_are_counted_in_the_annotations() -> None:
     """Heritrix: dol, discarded outlinks."""
     one = visit(answer=response())
     one.dropped_links = 12
-    assert annotations_of(one) == ("dol:12",)
+    assert visit_annotations(one) == ("dol:12",)
 
 
 @pytest.mark.parametrize(("body", "digest"), [(b"", EMPTY_DIGEST), (b"abc", ABC_DIGEST)])
@@ -237,7 +238,7 @@ class Ended:
         self.frontier = frontier
         self.statistics = CrawlStatistics(started_s=START_S)
         self.recorder = Recorder(journal, clock)
-        self.known = Known(lambda keys: [True] * len(keys))
+        self.known = SeenUrls(lambda keys: [True] * len(keys))
         self.dispose = Disposition(frontier, self.recorder, self.statistics, clock, self.known)
 
     async def lease(self, **left):
@@ -291,9 +292,9 @@ async def test_what_a_page_led_to_is_known_once_the_frontier_has_it(tmp_path, jo
         lost = await ended.lease(response=response(), discovered=found[1:])
         frontier.release(lost.lease)
         assert await ended.dispose(lost) is None
-        assert ended.known.unknown(links) == links
+        assert ended.known.unseen(links) == links
         assert await ended.end(response=response(), discovered=found[:1]) is DONE
-        assert ended.known.unknown(links) == links[1:]
+        assert ended.known.unseen(links) == links[1:]
 
 
 async def test_a_url_that_failed_is_tried_again_when_it_is_due_and_its_gate_is_open(journal) -> None:
@@ -332,7 +333,7 @@ async def test_a_url_that_is_given_up_for_its_robots_txt_was_never_fetched(tmp_p
         ended = Ended(frontier, journal)
         for _ in range(4):
             answer = response(503, b"sorry", Retry_After="0", Content_Type="text/plain")
-            assert await ended.end(response=answer, ending=Ending.UNRULED) is DEFERRED
+            assert await ended.end(response=answer, decision=ChainDecision.NO_RULES) is DEFERRED
         assert await ended.end(failure=RobotsUnavailable("not now")) is FAILED
         assert ended.statistics.retries == 0
     assert lines(tmp_path) == ([f"-61          - {URL} - - unknown #007 - - - round:1"], [])
@@ -341,9 +342,9 @@ async def test_a_url_that_is_given_up_for_its_robots_txt_was_never_fetched(tmp_p
 @pytest.mark.parametrize(
     "left",
     [
-        {"ending": Ending.DEFERRED, "response": response(200)},
-        {"ending": Ending.UNRULED, "response": response(503)},
-        {"ending": Ending.RELEASED},
+        {"decision": ChainDecision.DEFERRED, "response": response(200)},
+        {"decision": ChainDecision.NO_RULES, "response": response(503)},
+        {"decision": ChainDecision.RELEASED},
         {"failure": ConnectFailed("refused")},
     ],
 )
@@ -359,7 +360,7 @@ async def test_a_released_visit_is_not_counted(journal) -> None:
     """The answer is that there was no outcome."""
     async with memory_frontier(URL) as frontier:
         ended = Ended(frontier, journal)
-        assert await ended.end(ending=Ending.RELEASED) is None
+        assert await ended.end(decision=ChainDecision.RELEASED) is None
         assert ended.statistics == CrawlStatistics(started_s=START_S)
 
 
@@ -384,7 +385,7 @@ async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal
         ended = Ended(frontier, journal)
         answer = response(200, b"abc", Content_Type="text/plain")
         one = await ended.lease(response=answer)
-        await ended.dispose.note_robots(one, f"{URL}robots.txt", answer)
+        await ended.dispose.record_robots(one, f"{URL}robots.txt", answer)
         frontier.release(one.lease)
         assert (ended.statistics.robots, ended.statistics.pages) == (1, 0)
     log = f"200          3 {URL}robots.txt P {URL} text/plain #007 20260101000000000+250 {ABC_DIGEST} - round:1"
@@ -413,7 +414,7 @@ async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, 
     assert lines(tmp_path) == ([line.replace("sha1:{digest}", digest_text(Body.of(made.body).digest))], [])
 
 
-@pytest.mark.parametrize("left", [{"response": response(200, b"abc")}, {"ending": Ending.RELEASED}])
+@pytest.mark.parametrize("left", [{"response": response(200, b"abc")}, {"decision": ChainDecision.RELEASED}])
 async def test_a_visit_whose_lease_was_lost_meanwhile_ends_without_harm(journal, left) -> None:
     """Its URL is queued again already, and will be counted when it ends."""
     async with memory_frontier(URL) as frontier:

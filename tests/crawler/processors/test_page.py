@@ -5,20 +5,17 @@ import gzip
 
 import pytest
 
-from anabranch.crawler.chain import Step
-from anabranch.crawler.extracting.dispatch import Extractor
-from anabranch.crawler.extracting.links import Link
-from anabranch.crawler.extracting.options import ExtractOptions
-from anabranch.crawler.extracting.sandbox import Sandbox
-from anabranch.crawler.fetching.options import Validators
-from anabranch.crawler.fetching.response import Cut
+from anabranch.crawler.extract.extractor import Extractor, Sandbox
+from anabranch.crawler.extract.links import ExtractOptions, Link
+from anabranch.crawler.fetch.options import Validators
+from anabranch.crawler.fetch.response import Cut
 from anabranch.crawler.outcomes.failures import BodyBroken, ConnectFailed
 from anabranch.crawler.processors import page
 from anabranch.crawler.processors.disposition import decide
-from anabranch.crawler.processors.page import ExtractPage, FetchPage, heeding
-from anabranch.crawler.processors.recorder import annotations_of
-from anabranch.crawler.visit import Ending, Visit
-from anabranch.frontier.models import OutcomeKind
+from anabranch.crawler.processors.page import ExtractPage, FetchPage, directives_for
+from anabranch.crawler.processors.recorder import visit_annotations
+from anabranch.crawler.visit import ChainDecision, Step, Visit
+from anabranch.frontier.records import OutcomeKind
 from tests.crawler.builder import END_S, START_S, clock, lease, response, settle, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
@@ -51,7 +48,7 @@ async def test_the_answer_is_kept_whatever_its_status() -> None:
     assert (asked, one.response) == (["http://a.test/x"], answer)
 
 
-class Archive:
+class ArchivedResponses:
     """Has one answer of one URL, or has lost it."""
 
     def __init__(self, answer):
@@ -72,9 +69,9 @@ async def test_the_links_of_a_page_that_has_not_changed_are_those_of_its_earlier
         return response(304)
 
     one = visit(url="http://a.test/x")
-    await FetchPage(get, Archive(earlier))(one)
+    await FetchPage(get, ArchivedResponses(earlier))(one)
     await extract(one)
-    assert (one.status, one.earlier, one.links) == (304, earlier, LINKS)
+    assert (one.status, one.archived, one.links) == (304, earlier, LINKS)
 
 
 class Server:
@@ -91,14 +88,14 @@ class Server:
 async def test_a_page_that_the_archive_has_lost_goes_back_and_is_asked_for_without_condition() -> None:
     """The server would say again that nobody needs it. Another fetch waits at the gate, behind the rest of the first."""
     server = Server()
-    fetch = FetchPage(server.get, Archive(None))
+    fetch = FetchPage(server.get, ArchivedResponses(None))
     one = visit(url="http://a.test/x")
     assert await fetch(one) is Step.STOP
     decided = decide(one, clock())
     assert (decided.kind, decided.start_s, decided.end_s) == (OutcomeKind.DEFERRED, START_S, END_S)
     two = visit(url="http://a.test/x")
     assert await fetch(two) is Step.PROCEED
-    assert (two.status, two.earlier, two.ending) == (200, None, Ending.NONE)
+    assert (two.status, two.archived, two.decision) == (200, None, ChainDecision.NONE)
     assert server.asked == [Validators(etag='"1"'), None]
     await fetch(visit(url="http://a.test/x"))
     assert server.asked[2:] == [Validators(etag='"1"')], "once: it may be at hand again"
@@ -106,11 +103,17 @@ async def test_a_page_that_the_archive_has_lost_goes_back_and_is_asked_for_witho
 
 async def test_pages_that_come_again_are_remembered_within_bounds(monkeypatch) -> None:
     """The oldest is forgotten, which costs its host another 304."""
-    monkeypatch.setattr(page, "MAX_ANEW", 2)
-    fetch = FetchPage(Server().get, Archive(None))
-    for number in range(5):
-        fetch._fetch_anew(f"http://a.test/{number}")
-    assert [fetch._is_anew(f"http://a.test/{number}") for number in range(5)] == [False, False, False, True, True]
+    monkeypatch.setattr(page, "MAX_UNCONDITIONAL", 2)
+    server, archive = Server(), ArchivedResponses(None)
+
+    async def validators(_url):
+        return Validators(etag='"1"')
+
+    archive.validators = validators
+    fetch = FetchPage(server.get, archive)
+    for number in (0, 1, 2, 3, 4, 4, 3, 2):
+        await fetch(visit(url=f"http://a.test/{number}"))
+    assert [validators is None for validators in server.asked] == [*[False] * 5, True, True, False]
 
 
 async def test_an_earlier_answer_that_is_read_while_the_visit_is_cancelled_is_the_visits() -> None:
@@ -118,7 +121,7 @@ async def test_an_earlier_answer_that_is_read_while_the_visit_is_cancelled_is_th
     is_asked, may_answer = asyncio.Event(), asyncio.Event()
     earlier = response(200, BODY)
 
-    class Slow(Archive):
+    class Slow(ArchivedResponses):
         async def answer(self, url):
             is_asked.set()
             await may_answer.wait()
@@ -132,7 +135,7 @@ async def test_an_earlier_answer_that_is_read_while_the_visit_is_cancelled_is_th
     may_answer.set()
     with pytest.raises(asyncio.CancelledError):
         await fetching
-    assert one.earlier is earlier
+    assert one.archived is earlier
 
 
 async def test_a_304_that_nobody_asked_for_stands() -> None:
@@ -144,8 +147,8 @@ async def test_a_304_that_nobody_asked_for_stands() -> None:
         return response(304)
 
     one = visit(url="http://a.test/unknown")
-    await FetchPage(get, Archive(response(200)))(one)
-    assert (len(asked), one.status, one.earlier) == (1, 304, None)
+    await FetchPage(get, ArchivedResponses(response(200)))(one)
+    assert (len(asked), one.status, one.archived) == (1, 304, None)
 
 
 async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
@@ -156,7 +159,7 @@ async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
         asked.append(options)
         return response(304)
 
-    fetch = FetchPage(get, Archive(response(200)))
+    fetch = FetchPage(get, ArchivedResponses(response(200)))
     for url in ("http://a.test/x", "http://a.test/y"):
         await fetch(Visit(lease(url, via="http://a.test/"), 1))
     assert asked == [
@@ -183,7 +186,7 @@ async def test_a_body_that_breaks_off_is_tried_again_and_kept_after_the_last_try
         assert (one.response.status, caught.value.start_s, caught.value.end_s) == (200, START_S, END_S)
     last = visit(attempts=2)
     assert await broken_off()(last) is Step.PROCEED
-    assert (last.status, last.response.body.read(), annotations_of(last)) == (200, b"half", ("3t", "midFetchTrunc"))
+    assert (last.status, last.response.body.read(), visit_annotations(last)) == (200, b"half", ("3t", "midFetchTrunc"))
 
 
 async def test_a_body_of_which_nothing_came_is_no_answer_at_any_try() -> None:
@@ -242,7 +245,7 @@ async def test_links_beyond_the_limit_are_counted_and_notes_kept() -> None:
     two = answered(body=b" " * (1 << 18) + b"<p>" * (1 << 20))
     await extract(two, timeout_s=0.001)
     assert (two.links, two.notes) == ([], ("extractTimeout",))
-    assert "extractTimeout" in annotations_of(two)
+    assert "extractTimeout" in visit_annotations(two)
 
 
 async def test_the_hops_of_a_url_say_what_is_expected_of_it() -> None:
@@ -274,8 +277,8 @@ ASKING = b'<meta name="robots" content="noarchive"><meta name="other" content="n
 async def test_what_a_page_asks_of_robots_is_kept_and_noted(header, notes) -> None:
     """In its header and in its meta elements together; what is for others is not for us."""
     one = answered(body=ASKING, X_Robots_Tag=header)
-    await extract(one, heeding("anabranch", clock))
-    assert (one.asked.annotations, one.notes) == (notes, notes)
+    await extract(one, directives_for("anabranch", clock))
+    assert (one.directives.annotations, one.notes) == (notes, notes)
     assert [link.url for link in one.links] == ["http://a.test/1"]
 
 
@@ -283,4 +286,4 @@ async def test_without_heed_a_page_may_ask_what_it_likes() -> None:
     """`[robots] meta = false`."""
     one = answered(body=ASKING, X_Robots_Tag="nofollow")
     await extract(one)
-    assert (one.asked.nofollow, one.notes) == (False, ())
+    assert (one.directives.nofollow, one.notes) == (False, ())

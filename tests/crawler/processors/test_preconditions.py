@@ -1,21 +1,24 @@
-"""The robots.txt precondition: one fetch per origin, shared by all who wait, whatever becomes of it."""
+"""The preconditions: a host's addresses, then its robots.txt."""
+
+from __future__ import annotations
 
 import asyncio
 import gc
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from anabranch.crawler.chain import Step
-from anabranch.crawler.fetching.bodies import Scratch
-from anabranch.crawler.fetching.fetcher import Fetcher
-from anabranch.crawler.fetching.options import FetchOptions
-from anabranch.crawler.fetching.response import Cut
-from anabranch.crawler.network import connector
-from anabranch.crawler.network.dns import Resolver
+from anabranch.crawler.fetch import connections
+from anabranch.crawler.fetch.addresses import Lookup
+from anabranch.crawler.fetch.dns import Resolver
+from anabranch.crawler.fetch.fetcher import Fetcher
+from anabranch.crawler.fetch.options import FetchOptions
+from anabranch.crawler.fetch.response import Cut, Scratch
 from anabranch.crawler.outcomes.failures import (
     AddressRefused,
     BadHttp,
@@ -24,6 +27,7 @@ from anabranch.crawler.outcomes.failures import (
     FetchTimeout,
     KeptConnectionClosed,
     NameNotFound,
+    NameTimeout,
     OutOfFiles,
     RobotsUnavailable,
 )
@@ -31,20 +35,109 @@ from anabranch.crawler.processors import preconditions
 from anabranch.crawler.processors.disposition import decide
 from anabranch.crawler.processors.preconditions import (
     LARGE_BYTES,
-    NoRobots,
+    DnsPrecondition,
+    IgnoreRobots,
     RobotsOptions,
     RobotsPrecondition,
 )
-from anabranch.crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache, rules_of
-from anabranch.crawler.robots.parsing import ALLOW_ALL
-from anabranch.crawler.robots.redirects import MAX_REDIRECTS
-from anabranch.crawler.visit import Ending
+from anabranch.crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache
+from anabranch.crawler.robots.retrieval import MAX_REDIRECTS, rules_of
+from anabranch.crawler.robots.rules import ALLOW_ALL
+from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.errors import StoreUnavailable
-from anabranch.frontier.models import GateKey, HostTrouble, OutcomeKind
+from anabranch.frontier.records import GateKey, HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, response, settle, visit
 from tests.frontier.builder import FakeClock
+from tests.site.dns_server import DnsServer
 from tests.site.page import Fault, Host, Page, failure, file, redirect
 from tests.site.server import SmallWeb
+
+
+class Named:
+    """The precondition over a real name server, and what it notes."""
+
+    def __init__(self, server: DnsServer, hosts: dict[str, str]) -> None:
+        self.server = server
+        self.clock = FakeClock(START_S)
+        self.resolver = Resolver([server.address], hosts, clock=self.clock, timeout_s=0.2)
+        self.notes: list[tuple[str, str, int]] = []
+        self.process = DnsPrecondition(self.resolver, self._note)
+
+    async def _note(self, one: Visit, made: Lookup) -> None:
+        await asyncio.sleep(0)
+        self.notes.append((one.lease.url, made.url, made.status))
+
+
+@asynccontextmanager
+async def opened(table: dict[str, list[str]], hosts: dict[str, str] | None = None) -> AsyncIterator[Named]:
+    async with DnsServer(table) as server:
+        named = Named(server, hosts or {})
+        yield named
+        await named.resolver.close()
+
+
+async def test_a_host_with_an_address_lets_its_pages_pass_and_is_noted_once() -> None:
+    """All who wait for the same lookup go on; one of them has the line."""
+    async with opened({"a.test": ["127.0.0.1"]}) as named:
+        steps = await asyncio.gather(*(named.process(visit(url=f"http://a.test:81/{n}")) for n in range(5)))
+        assert set(steps) == {Step.PROCEED}
+        assert [note[1:] for note in named.notes] == [("dns:a.test", 1)]
+        assert named.server.questions[("a.test", "A")] == 1
+
+
+async def test_a_host_without_an_address_ends_the_visit_before_anything_is_fetched() -> None:
+    """The failure is noted and raised; it has no times, so no slot rests, and the host is in no trouble."""
+    async with opened({}) as named:
+        one = visit(url="http://no.test/")
+        with pytest.raises(NameNotFound) as raised:
+            await named.process(one)
+        one.failure = raised.value
+        decided = decide(one, START_S)
+        assert decided
+        assert (decided.kind, decided.status, decided.trouble) == (OutcomeKind.FAILED, -1, HostTrouble.NONE)
+        assert one.fetch_times is None
+        assert named.notes == [("http://no.test/", "dns:no.test", -1)]
+
+
+async def test_a_name_server_that_does_not_answer_is_a_failure_to_be_tried_again() -> None:
+    """And has its line as well."""
+    async with opened({"a.test": ["127.0.0.1"]}) as named:
+        named.server.broken.add("a.test")
+        one = visit()
+        with pytest.raises(NameTimeout) as raised:
+            await named.process(one)
+        one.failure = raised.value
+        decided = decide(one, START_S)
+        assert decided
+        assert decided.kind is OutcomeKind.RETRY
+        assert [status for _, _, status in named.notes] == [-1]
+
+
+@pytest.mark.parametrize("url", ["http://a.test/", "http://127.0.0.1/", "http://[::1]:81/"])
+async def test_what_need_not_be_looked_up_has_no_line(url: str) -> None:
+    """Names of the order's table, and addresses."""
+    async with opened({}, {"a.test": "127.0.0.1"}) as named:
+        assert await named.process(visit(url=url)) is Step.PROCEED
+        assert named.notes == []
+
+
+async def test_an_answer_that_is_too_old_is_looked_up_and_noted_again() -> None:
+    """The second line belongs to the visit that asked."""
+    async with opened({"a.test": ["127.0.0.1"]}) as named:
+        for later_s in (0.0, 59.0, 2.0):
+            named.clock.advance(later_s)
+            await named.process(visit(url=f"http://a.test/{later_s}"))
+        assert [via for via, _, _ in named.notes] == ["http://a.test/0.0", "http://a.test/2.0"]
+
+
+async def test_a_host_that_a_proxy_asks_for_is_not_looked_up() -> None:
+    """The proxy does that; whatever we knew of the name would be of no use."""
+    async with opened({}) as named:
+        process = DnsPrecondition(named.resolver, named._note, lambda url: url.startswith("http://far.test/"))
+        assert await process(visit(url="http://far.test/")) is Step.PROCEED
+        with pytest.raises(NameNotFound):
+            await process(visit(url="http://near.test/"))
+
 
 RULES = b"User-agent: *\nDisallow: /private\n"
 WITH_DELAY = b"User-agent: *\nCrawl-delay: 2\n"
@@ -66,8 +159,8 @@ class Robots:
             RobotsOptions(product="anabranch", **options),
             clock=self.clock,
             set_delay=lambda gate, delay_s: self.delays.append((gate, delay_s)),
-            note=self._note,
-            announce=self._announce,
+            record=self._note,
+            schedule_sitemaps=self._announce,
         )
 
     async def _announce(self, one, urls) -> None:
@@ -160,7 +253,7 @@ async def test_the_first_visit_fetches_the_rules_and_goes_back_deferred() -> Non
     web = web_of(body=RULES, content_type="text/plain")
     async with Opened(web) as robots:
         one, step = await robots.visit()
-        assert (step, one.ending, one.response.body.read()) == (Step.STOP, Ending.DEFERRED, RULES)
+        assert (step, one.decision, one.response.body.read()) == (Step.STOP, ChainDecision.DEFERRED, RULES)
         assert robots.notes == [(one, "http://a.test/robots.txt", 200)]
         assert decide(one, START_S).kind is DEFERRED
         assert decide(one, START_S).end_s == one.response.end_s
@@ -172,9 +265,9 @@ async def test_known_rules_let_a_page_pass_or_exclude_it_without_a_fetch() -> No
     async with Opened(web) as robots:
         await robots.knows()
         one, step = await robots.visit(OPEN)
-        assert (step, one.ending, one.response) == (Step.PROCEED, Ending.NONE, None)
+        assert (step, one.decision, one.response) == (Step.PROCEED, ChainDecision.NONE, None)
         one, step = await robots.visit(SHUT)
-        assert (step, one.ending, one.response) == (Step.STOP, Ending.EXCLUDED, None)
+        assert (step, one.decision, one.response) == (Step.STOP, ChainDecision.EXCLUDED, None)
         assert web.ledger.counts() == {"http://a.test/robots.txt": 1}
         assert robots.notes == []
 
@@ -208,7 +301,11 @@ async def test_others_on_the_origin_wait_for_the_same_answer_and_go_on() -> None
     web = web_of(body=RULES, content_type="text/plain")
     async with Opened(web) as robots:
         (first, stop), (second, go), (third, out) = await robots.visits(OPEN, OPEN, SHUT)
-        assert (first.ending, second.ending, third.ending) == (Ending.DEFERRED, Ending.NONE, Ending.EXCLUDED)
+        assert (first.decision, second.decision, third.decision) == (
+            ChainDecision.DEFERRED,
+            ChainDecision.NONE,
+            ChainDecision.EXCLUDED,
+        )
         assert (stop, go, out) == (Step.STOP, Step.PROCEED, Step.STOP)
         assert (second.response, third.response) == (None, None)
         assert web.ledger.counts() == {"http://a.test/robots.txt": 1}
@@ -219,7 +316,7 @@ async def test_those_who_wait_are_released_when_the_host_wants_its_distance() ->
     web = web_of(body=WITH_DELAY, content_type="text/plain")
     async with Opened(web) as robots:
         (first, _), (second, step) = await robots.visits(OPEN, OPEN)
-        assert (first.ending, second.ending, step) == (Ending.DEFERRED, Ending.RELEASED, Step.STOP)
+        assert (first.decision, second.decision, step) == (ChainDecision.DEFERRED, ChainDecision.RELEASED, Step.STOP)
         assert robots.delays == [("a.test", 2.0)]
         assert (await robots.visit())[1] is Step.PROCEED, "at the gate's pace they go on"
 
@@ -275,12 +372,12 @@ async def test_rules_without_a_crawl_delay_free_the_gate_of_an_earlier_runs() ->
 async def test_who_ignores_robots_txt_passes_and_frees_each_gate_once() -> None:
     """Crawl-delays that an earlier run of the job had learnt are taken back at the gate's first visit."""
     freed = []
-    process = NoRobots(lambda gate, delay_s: freed.append((gate, delay_s)))
+    process = IgnoreRobots(lambda gate, delay_s: freed.append((gate, delay_s)))
     first = visit(url=OPEN)
     assert await process(first) is Step.PROCEED
     assert await process(visit(url=SHUT)) is Step.PROCEED
     assert freed == [("a.test", 0.0)]
-    assert (first.ending, first.response) == (Ending.NONE, None)
+    assert (first.decision, first.response) == (ChainDecision.NONE, None)
     other = visit(url="http://b.test/")
     other.lease = other.lease._replace(gate=GateKey("b.test"))
     assert await process(other) is Step.PROCEED
@@ -299,13 +396,13 @@ async def test_a_robots_txt_that_cannot_be_had_closes_its_gate_and_is_asked_for_
     async with Opened(web) as robots:
         (first, stop), (second, step) = await robots.visits(OPEN, OPEN)
         decided = decide(first, START_S)
-        assert (stop, first.ending) == (Step.STOP, Ending.UNRULED)
+        assert (stop, first.decision) == (Step.STOP, ChainDecision.NO_RULES)
         assert (decided.kind, decided.retry_after_s, decided.end_s) == (DEFERRED, 9.0, first.response.end_s)
         assert decided.trouble is (HostTrouble.THROTTLED if status == 429 else HostTrouble.UNAVAILABLE)
-        assert (step, second.ending) == (Step.STOP, Ending.RELEASED)
+        assert (step, second.decision) == (Step.STOP, ChainDecision.RELEASED)
         assert robots.delays == [], "a refusal says nothing of the Crawl-delay"
         third, _ = await robots.visit()
-        assert third.ending is Ending.DEFERRED
+        assert third.decision is ChainDecision.DEFERRED
         assert web.ledger.statuses("http://a.test/robots.txt") == [status, 200]
         assert [status for _, _, status in robots.notes] == [status, 200]
 
@@ -315,10 +412,10 @@ async def test_after_five_refusals_in_a_row_the_urls_fail_at_once_for_an_hour(st
     """Those who waited and those who come fail without a fetch; the gate is not closed, or they would outlast the hour."""
     web = web_of(first=(failure(status, ("Retry-After", "9")),) * 5, body=RULES, content_type="text/plain")
     async with Opened(web) as robots:
-        endings = [(await robots.visit())[0].ending for _ in range(4)]
+        endings = [(await robots.visit())[0].decision for _ in range(4)]
         (last, stop), (second, waited) = await robots.visits(OPEN, OPEN)
         third, came = await robots.visit()
-        assert [*endings, last.ending] == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
+        assert [*endings, last.decision] == [ChainDecision.NO_RULES] * 4 + [ChainDecision.DEFERRED]
         decided = decide(last, START_S)
         assert (stop, decided.kind, decided.trouble, decided.retry_after_s) == (
             Step.STOP,
@@ -352,15 +449,15 @@ async def test_an_answer_ends_the_row_of_refusals() -> None:
     for _ in range(5):
         await robots.visit()
     robots.clock.advance(LIFETIME_S)
-    assert (await robots.visit())[0].ending is Ending.UNRULED
+    assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
 
 
 async def test_after_the_hour_the_refusals_are_counted_anew() -> None:
     """A host that was given up is asked five times again."""
     _, robots = answers(*[503] * 10)
     for _ in range(2):
-        endings = [(await robots.visit())[0].ending for _ in range(5)]
-        assert endings == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
+        endings = [(await robots.visit())[0].decision for _ in range(5)]
+        assert endings == [ChainDecision.NO_RULES] * 4 + [ChainDecision.DEFERRED]
         robots.clock.advance(UNREACHABLE_LIFETIME_S)
 
 
@@ -369,7 +466,7 @@ async def test_refusals_are_counted_by_origin() -> None:
     _, robots = answers(*[503] * 5)
     for _ in range(4):
         await robots.visit()
-    assert (await robots.visit("https://a.test/"))[0].ending is Ending.UNRULED
+    assert (await robots.visit("https://a.test/"))[0].decision is ChainDecision.NO_RULES
 
 
 async def test_a_fetch_that_fails_is_the_first_visits_failure_and_nobody_elses_slot_rests() -> None:
@@ -410,7 +507,7 @@ async def test_a_host_that_gives_no_answer_five_times_in_a_row_is_given_up_for_a
     assert isinstance((await robots.visit())[1], RobotsUnavailable)
     robots.clock.advance(UNREACHABLE_LIFETIME_S)
     fetcher.answers.put_nowait(rules())
-    assert (await robots.visit())[0].ending is Ending.DEFERRED
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
     assert len(fetcher.asked) == 6
 
 
@@ -450,7 +547,7 @@ async def test_a_large_file_is_read_beside_the_loop(monkeypatch) -> None:
         fetcher.answers.put_nowait(rules(body))
         await robots.visit(url)
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
-    assert (await robots.visit("http://b.test/private"))[0].ending is Ending.EXCLUDED
+    assert (await robots.visit("http://b.test/private"))[0].decision is ChainDecision.EXCLUDED
 
 
 async def test_the_last_line_of_a_body_that_was_cut_does_not_count() -> None:
@@ -460,7 +557,7 @@ async def test_the_last_line_of_a_body_that_was_cut_does_not_count() -> None:
     fetcher.answers.put_nowait(response(200, b"User-agent: *\nDisallow: /private\nDisallow: /", cuts=(Cut.LENGTH,)))
     await robots.visit()
     assert (await robots.visit(OPEN))[1] is Step.PROCEED
-    assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+    assert (await robots.visit(SHUT))[0].decision is ChainDecision.EXCLUDED
 
 
 async def test_sitemaps_are_announced_once_with_the_visit_that_fetched_them() -> None:
@@ -483,9 +580,13 @@ async def test_sitemaps_that_could_not_be_announced_are_announced_when_the_file_
     for _ in range(2):
         fetcher.answers.put_nowait(rules(RULES + b"Sitemap: http://a.test/map.xml\n"))
     (first, failure), (second, _) = await robots.visits(OPEN, OPEN)
-    assert (type(failure), first.ending, second.ending) == (StoreUnavailable, Ending.NONE, Ending.RELEASED)
+    assert (type(failure), first.decision, second.decision) == (
+        StoreUnavailable,
+        ChainDecision.NONE,
+        ChainDecision.RELEASED,
+    )
     third, _ = await robots.visit()
-    assert third.ending is Ending.DEFERRED
+    assert third.decision is ChainDecision.DEFERRED
     assert [(one, urls) for one, urls in robots.sitemaps if one is not first] == [(third, ("http://a.test/map.xml",))]
     assert len(fetcher.asked) == 2
 
@@ -518,7 +619,7 @@ async def test_the_order_says_how_long_rules_and_refusals_hold() -> None:
     robots.clock.advance(9.0)
     assert isinstance((await robots.visit())[1], RobotsUnavailable)
     robots.clock.advance(1.0)
-    assert (await robots.visit())[0].ending is Ending.DEFERRED
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
 
 
 async def test_a_deferred_url_is_judged_by_the_answer_it_waited_for() -> None:
@@ -528,15 +629,15 @@ async def test_a_deferred_url_is_judged_by_the_answer_it_waited_for() -> None:
     robots.process._cache = RobotsCache(max_origins=1)
     for url in (OPEN, SHUT, "http://b.test/open"):
         fetcher.answers.put_nowait(rules())
-        assert (await robots.visit(url))[0].ending is Ending.DEFERRED
+        assert (await robots.visit(url))[0].decision is ChainDecision.DEFERRED
         robots.process._cache.put("http://other.test/", ALLOW_ALL, 0.0)
     asked = list(fetcher.asked)
     assert (await robots.visit(OPEN))[1] is Step.PROCEED
-    assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+    assert (await robots.visit(SHUT))[0].decision is ChainDecision.EXCLUDED
     assert (await robots.visit("http://b.test/open"))[1] is Step.PROCEED
     assert fetcher.asked == asked
     fetcher.answers.put_nowait(rules())
-    assert (await robots.visit(OPEN))[0].ending is Ending.DEFERRED
+    assert (await robots.visit(OPEN))[0].decision is ChainDecision.DEFERRED
 
 
 async def test_urls_that_wait_for_their_gate_are_judged_by_the_answer_too() -> None:
@@ -588,7 +689,7 @@ async def test_what_is_remembered_of_gates_is_bounded(monkeypatch) -> None:
     """Who was freed: the oldest is forgotten."""
     monkeypatch.setattr(preconditions, "MAX_GATES", 2)
     freed = []
-    free = NoRobots(lambda gate, delay_s: freed.append(gate))
+    free = IgnoreRobots(lambda gate, delay_s: freed.append(gate))
     for name in "abca":
         one = visit(url=f"http://{name}.test/")
         one.lease = one.lease._replace(gate=GateKey(name))
@@ -615,14 +716,14 @@ async def test_redirects_are_followed_up_to_five() -> None:
         first, last = web.ledger.visits[0], web.ledger.visits[-1]
         assert one.response.start_s <= first.start_s
         assert one.response.end_s >= last.end_s
-        assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+        assert (await robots.visit(SHUT))[0].decision is ChainDecision.EXCLUDED
 
 
 async def test_after_more_redirects_than_five_there_are_no_rules() -> None:
     """The sixth is not followed; the host has no robots.txt then (RFC 9309, 2.3.1.2), so all is allowed."""
     web = chain_of(MAX_REDIRECTS + 1)
     async with Opened(web) as robots:
-        assert (await robots.visit())[0].ending is Ending.DEFERRED
+        assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
         assert len(web.ledger.visits) == MAX_REDIRECTS + 1
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
@@ -648,7 +749,7 @@ async def test_a_robots_txt_that_many_hosts_lead_to_is_asked_for_once() -> None:
     async with Opened(web) as robots:
         for url in ("http://a.test/private", "http://b.test/private"):
             await robots.visit(url)
-            assert (await robots.visit(url))[0].ending is Ending.EXCLUDED
+            assert (await robots.visit(url))[0].decision is ChainDecision.EXCLUDED
         await robots.visit("http://c.test/private")
     assert web.ledger.count(there) == 2  # once for all who lead there, once for itself, which sets its Crawl-delay
     assert robots.notes[1][1:] == ("http://b.test/robots.txt", 302)
@@ -666,7 +767,7 @@ async def test_rules_that_are_known_of_a_host_hold_for_those_that_lead_there() -
     async with Opened(web) as robots:
         for url in ("http://a.test/private", "http://b.test/private"):
             await robots.visit(url)
-        assert (await robots.visit("http://b.test/private"))[0].ending is Ending.EXCLUDED
+        assert (await robots.visit("http://b.test/private"))[0].decision is ChainDecision.EXCLUDED
     assert web.ledger.count(there) == 1
 
 
@@ -681,17 +782,17 @@ async def test_a_robots_txt_elsewhere_that_cannot_be_had_is_asked_for_again() ->
     )
     async with Opened(web) as robots:
         for _ in range(2):
-            assert (await robots.visit())[0].ending is Ending.UNRULED
+            assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
     assert web.ledger.count(there) == 2
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(monkeypatch) -> None:
     """What another host's robots.txt may be asked for, pages may: its addresses are judged like any other's."""
-    monkeypatch.setattr(connector, "is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(connections, "is_public", lambda address: address == "127.0.0.1")
     web = web_with({"/robots.txt": redirect(302, "http://127.0.0.2/robots.txt", None)})
     async with Opened(web, fetch={"allow_private": False}) as robots:
         one, _ = await robots.visit()
-    assert (one.ending, one.response.status) == (Ending.UNRULED, 302)
+    assert (one.decision, one.response.status) == (ChainDecision.NO_RULES, 302)
 
 
 async def test_rules_may_lie_on_another_host() -> None:
@@ -700,7 +801,7 @@ async def test_rules_may_lie_on_another_host() -> None:
     web = SmallWeb({"a.test": Host(pages=pages), "b.test": Host(pages={"/rules": file("text/plain", RULES)})})
     async with Opened(web) as robots:
         await robots.knows()
-        assert (await robots.visit(SHUT))[0].ending is Ending.EXCLUDED
+        assert (await robots.visit(SHUT))[0].decision is ChainDecision.EXCLUDED
 
 
 @pytest.mark.parametrize(
@@ -709,7 +810,7 @@ async def test_rules_may_lie_on_another_host() -> None:
 async def test_a_redirect_that_leads_nowhere_is_an_answer_without_rules(page) -> None:
     """As if there were no robots.txt."""
     async with Opened(web_with({"/robots.txt": page})) as robots:
-        assert (await robots.visit())[0].ending is Ending.DEFERRED
+        assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
 
@@ -722,7 +823,7 @@ async def test_a_redirect_to_a_host_that_gives_no_answer_is_a_refusal(error) -> 
         fetcher.answers.put_nowait(response(301, Location="http://127.0.0.1/robots.txt"))
         fetcher.answers.put_nowait(error)
     endings = [(await robots.visit())[0] for _ in range(5)]
-    assert [one.ending for one in endings] == [Ending.UNRULED] * 4 + [Ending.DEFERRED]
+    assert [one.decision for one in endings] == [ChainDecision.NO_RULES] * 4 + [ChainDecision.DEFERRED]
     assert decide(endings[0], START_S).trouble is HostTrouble.UNAVAILABLE
     assert endings[0].failure is None
     assert isinstance((await robots.visit())[1], RobotsUnavailable)
@@ -747,9 +848,9 @@ async def test_a_cancelled_fetch_releases_those_who_wait_and_the_next_asks_again
     with pytest.raises(asyncio.CancelledError):
         await first
     one, step = await second
-    assert (one.ending, step) == (Ending.RELEASED, Step.STOP)
+    assert (one.decision, step) == (ChainDecision.RELEASED, Step.STOP)
     fetcher.answers.put_nowait(rules())
-    assert (await robots.visit())[0].ending is Ending.DEFERRED
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
 
 
 async def test_a_fetch_that_breaks_releases_those_who_wait() -> None:
@@ -759,7 +860,7 @@ async def test_a_fetch_that_breaks_releases_those_who_wait() -> None:
     first, second = await started(robots, OPEN, OPEN)
     fetcher.answers.put_nowait(KeyError("odd"))
     assert isinstance((await first)[1], KeyError)
-    assert (await second)[0].ending is Ending.RELEASED
+    assert (await second)[0].decision is ChainDecision.RELEASED
 
 
 async def test_one_who_is_cancelled_while_it_waits_disturbs_nobody() -> None:
@@ -771,7 +872,7 @@ async def test_one_who_is_cancelled_while_it_waits_disturbs_nobody() -> None:
     with pytest.raises(asyncio.CancelledError):
         await second
     fetcher.answers.put_nowait(rules())
-    assert (await first)[0].ending is Ending.DEFERRED
+    assert (await first)[0].decision is ChainDecision.DEFERRED
     assert (await third)[1] is Step.PROCEED
     assert fetcher.asked == ["http://a.test/robots.txt"]
 
@@ -785,13 +886,13 @@ async def test_rules_are_shared_only_when_their_line_is_durable() -> None:
     async def note(*_):
         await may_note.wait()
 
-    robots.process._note = note
+    robots.process._record = note
     fetcher.answers.put_nowait(rules())
     first, second = await started(robots, OPEN, OPEN)
     assert not first.done()
     assert not second.done()
     may_note.set()
-    assert (await first)[0].ending is Ending.DEFERRED
+    assert (await first)[0].decision is ChainDecision.DEFERRED
     assert (await second)[1] is Step.PROCEED
 
 
@@ -800,10 +901,10 @@ async def test_what_is_known_of_a_robots_txt_can_be_asked_for() -> None:
     fetcher = HeldFetcher()
     robots = Robots(fetcher)
     url = "http://a.test/robots.txt"
-    assert "not known" in robots.process.words(url, START_S)
+    assert "are unknown" in robots.process.words(url, START_S)
     asking = asyncio.create_task(robots.visit())
     await settle()
     assert robots.process.words(url, START_S) == "it is being fetched now"
     fetcher.answers.put_nowait(rules())
     await asking
-    assert robots.process.words(url, START_S + 60).startswith("asked for 1m ago, it was answered: its rules for * hold")
+    assert robots.process.words(url, START_S + 60).startswith("requested 1m ago: its rules for * apply")

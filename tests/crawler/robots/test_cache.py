@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.crawler.robots.cache import Kept, RobotsCache, robots_url, rules_of
-from anabranch.crawler.robots.parsing import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
+from anabranch.crawler.robots.cache import (
+    CachedRules,
+    CrawlDelays,
+    PendingVerdicts,
+    RobotsCache,
+    RobotsVerdict,
+    describe_cached,
+    verdict_of,
+)
+from anabranch.crawler.robots.retrieval import robots_url, rules_of
+from anabranch.crawler.robots.rules import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
+from anabranch.frontier.records import GateKey
 
 URL = "https://a.test/private/x"
 STRICT = parse_robots(b"User-agent: *\nDisallow: /", "anabranch")
@@ -144,6 +154,141 @@ def test_a_look_at_the_cache_is_no_use_of_it() -> None:
     cache = RobotsCache(max_origins=2)
     for number in (1, 2):
         cache.put(f"http://{number}.test/", ALLOW_ALL, float(number))
-    assert cache.look("http://1.test/x") == Kept(ALLOW_ALL, 1.0, 86_401.0)
+    assert cache.look("http://1.test/x") == CachedRules(ALLOW_ALL, 1.0, 86_401.0)
     cache.put("http://3.test/", ALLOW_ALL, 3.0)
     assert cache.look("http://1.test/") is None
+
+
+A, B, C = GateKey("a.test"), GateKey("b.test"), GateKey("c.test")
+
+
+def test_a_gate_keeps_the_longest_delay_of_its_origins() -> None:
+    """Whichever is told last; one that is taken back takes no memory."""
+    delays = CrawlDelays()
+    told = [("http", 9.0), ("https", 2.0), ("http", 0.0), ("https", 0.0)]
+    assert [delays.learn(A, origin, delay_s) for origin, delay_s in told] == [9.0, 9.0, 2.0, 0.0]
+    assert len(delays) == 0
+
+
+def test_of_a_gate_with_very_many_origins_those_with_the_longest_delays_are_kept(monkeypatch) -> None:
+    """A host has 65,535 ports, and each may have a robots.txt."""
+    monkeypatch.setattr("anabranch.crawler.robots.cache.MAX_OF_GATE", 2)
+    delays = CrawlDelays()
+    assert [delays.learn(A, str(delay_s), delay_s) for delay_s in (3.0, 5.0, 4.0)] == [3.0, 5.0, 5.0]
+    assert len(delays) == 2
+    assert delays.learn(A, "5.0", 0.0) == 4.0
+
+
+def test_all_origins_together_are_bounded_and_the_gate_told_of_longest_ago_goes_first() -> None:
+    """A gate that was told of again is young."""
+    delays = CrawlDelays(most=3)
+    delays.learn(A, "http", 9.0)
+    delays.learn(B, "http", 9.0)
+    delays.learn(A, "https", 2.0)
+    delays.learn(C, "http", 9.0)
+    assert len(delays) == 3
+    assert (delays.learn(A, "https", 1.0), delays.learn(B, "https", 1.0)) == (9.0, 1.0)
+    for port in range(100):
+        delays.learn(GateKey(f"{port}.test"), "http", 1.0)
+    assert len(delays) == 3
+
+
+def test_more_origins_of_one_gate_than_all_may_have_are_forgotten_together() -> None:
+    """The bound holds even then; the delay that was just learnt still counts."""
+    delays = CrawlDelays(most=1)
+    delays.learn(A, "http", 9.0)
+    assert delays.learn(A, "https", 2.0) == 9.0
+    assert len(delays) == 0
+
+
+RULES = parse_robots(b"User-agent: *\nDisallow: /private", "x")
+PAGE = "http://a.test/open"
+
+
+@pytest.mark.parametrize(
+    ("rules", "url", "verdict"),
+    [
+        (RULES, PAGE, RobotsVerdict.ALLOWED),
+        (RULES, "http://a.test/private", RobotsVerdict.EXCLUDED),
+        (ALLOW_ALL, PAGE, RobotsVerdict.ALLOWED),
+        (DISALLOW_ALL, PAGE, RobotsVerdict.UNKNOWN),
+        (DISALLOW_ALL, "http://a.test/robots.txt", RobotsVerdict.UNKNOWN),
+    ],
+)
+def test_rules_that_could_not_be_had_exclude_nothing(rules: RobotsRules, url: str, verdict: RobotsVerdict) -> None:
+    """To be forbidden and not to know are two things: only one of them is final."""
+    assert verdict_of(rules, url) is verdict
+
+
+def test_a_verdict_is_for_one_use() -> None:
+    """When the PAGE comes another time, the rules are asked."""
+    verdicts = PendingVerdicts()
+    verdicts.keep(PAGE, RobotsVerdict.EXCLUDED, 10.0)
+    assert [verdicts.take(PAGE, 0.0), verdicts.take(PAGE, 0.0)] == [RobotsVerdict.EXCLUDED, None]
+
+
+def test_a_verdict_that_is_too_old_is_none() -> None:
+    """It lives as long as the rules would, and leaves nothing behind."""
+    verdicts = PendingVerdicts()
+    verdicts.keep(PAGE, RobotsVerdict.ALLOWED, 10.0)
+    assert verdicts.take(PAGE, 10.0) is None
+    assert len(verdicts) == 0
+
+
+def test_the_later_verdict_of_a_url_holds() -> None:
+    """It was judged anew, by newer rules."""
+    verdicts = PendingVerdicts()
+    verdicts.keep(PAGE, RobotsVerdict.ALLOWED, 10.0)
+    verdicts.keep(PAGE, RobotsVerdict.EXCLUDED, 20.0)
+    assert verdicts.take(PAGE, 15.0) is RobotsVerdict.EXCLUDED
+
+
+def test_of_very_many_urls_those_are_forgotten_that_have_waited_longest() -> None:
+    """They may never come back: their queues may have been retired."""
+    verdicts = PendingVerdicts(2)
+    for number in range(4):
+        verdicts.keep(f"http://{number}.test/", RobotsVerdict.ALLOWED, 10.0)
+    assert [verdicts.take(f"http://{number}.test/", 0.0) for number in range(4)] == [
+        None,
+        None,
+        *[RobotsVerdict.ALLOWED] * 2,
+    ]
+
+
+BODY = b"""\xef\xbb\xbf# for robots
+User-agent: *\r
+Disallow: /a  # not this
+
+User-agent: AnaBranch
+User-agent: other
+Disallow: /b\x1b[31m
+Allow: /b/c
+Crawl-delay: 2.5
+Sitemap: http://a.test/\x1bmap
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (ALLOW_ALL, "requested 2m ago, it does not exist: everything is allowed for another 1m"),
+        (DISALLOW_ALL, "requested 2m ago, without success: nothing of its host is fetched for another 1m"),
+        (
+            parse_robots(BODY, "anabranch"),
+            "requested 2m ago: its rules for anabranch apply for another 1m, Crawl-delay 2.5 s",
+        ),
+        (
+            parse_robots(b"", "x"),
+            "requested 2m ago: none of its groups applies to us, for another 1m",
+        ),
+    ],
+)
+def test_what_a_crawl_knows_of_a_robots_txt_is_said_with_its_age(rules: RobotsRules, words: str) -> None:
+    """When it was asked for, what came of it, and for how long that holds."""
+    assert describe_cached(CachedRules(rules, 1000.0, 1180.0), 1120.0) == words
+
+
+@pytest.mark.parametrize("kept", [None, CachedRules(ALLOW_ALL, 0.0, 5.0)])
+def test_a_robots_txt_that_is_not_known_is_to_be_asked_for(kept: CachedRules | None) -> None:
+    """Never fetched by this run, or too long ago."""
+    assert describe_cached(kept, 5.0).startswith("its rules are unknown or have expired")

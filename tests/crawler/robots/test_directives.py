@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.crawler.robots.directives import MAX_WORDS, NOTHING, Directives, header_directives, meta_directives
+from anabranch.crawler.robots.directives import MAX_DIRECTIVES, NOTHING, Directives, header_directives, meta_directives
 
 NOW_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
@@ -105,11 +105,13 @@ def test_nofollow_closes_links_but_not_what_the_page_itself_needs() -> None:
 
 def test_of_endless_words_the_first_thousand_are_read() -> None:
     """In one field, over many fields, and in many elements."""
-    padding = "a," * (MAX_WORDS - 1)
+    padding = "a," * (MAX_DIRECTIVES - 1)
     assert asked(padding + "nofollow") == ("nofollow",)
     assert asked("a," + padding + "nofollow") == ()
     assert (
-        asked(*["a"] * MAX_WORDS, "nofollow") == asked_by(*[("robots", "a")] * MAX_WORDS, ("robots", "nofollow")) == ()
+        asked(*["a"] * MAX_DIRECTIVES, "nofollow")
+        == asked_by(*[("robots", "a")] * MAX_DIRECTIVES, ("robots", "nofollow"))
+        == ()
     )
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.crawler.outcomes.errors import OrderError
-from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.scope import rules
-from anabranch.crawler.scope.rules import LONGEST_GROUP, Decision, Rule, Target, has_repeats
+from anabranch.crawler.scope.rules import LONGEST_GROUP, DecideRule, Decision, Target, has_repeats
 from anabranch.frontier.errors import PolicyError
 
 ACCEPT, REJECT = Decision.ACCEPT, Decision.REJECT
@@ -19,7 +19,7 @@ A = "http://a.test/"
 HOME = "tests.crawler.scope.test_rules"
 
 
-def says(rule: Rule, url: str = A, hops: str = "", via: str | None = None) -> Decision | None:
+def says(rule: DecideRule, url: str = A, hops: str = "", via: str | None = None) -> Decision | None:
     return rule.ask(url, hops, via)
 
 
@@ -111,8 +111,8 @@ def test_segments_and_groups_stand_at_most_twice_in_a_row(path: str, said: Decis
     """Relative links that a server answers at any depth; what stands behind the last slash does not count."""
     rule = rules.path_repeats(2)
     assert says(rule, A + path) is said
-    assert rule.quiet is not None
-    assert said is None or (A + path).count("/") >= rule.quiet.slashes
+    assert rule.threshold is not None
+    assert said is None or (A + path).count("/") >= rule.threshold.slashes
 
 
 def test_the_folders_that_are_remembered_are_bounded(monkeypatch) -> None:
@@ -184,7 +184,7 @@ def only_pdf(target: Target) -> bool | None:
 )
 def test_a_function_of_ones_own_accepts_rejects_or_says_nothing(url: str, hops: str, said: Decision | None) -> None:
     """It sees the URL, the hops and the page that it was found on."""
-    assert says(rules.own(f"{HOME}:only_pdf"), url, hops) is said
+    assert says(rules.user_rule(f"{HOME}:only_pdf"), url, hops) is said
 
 
 @pytest.mark.parametrize(
@@ -192,21 +192,21 @@ def test_a_function_of_ones_own_accepts_rejects_or_says_nothing(url: str, hops: 
 )
 def test_a_function_that_fails_is_named(via: str, words: str) -> None:
     """In one line; what is wrong with it decides nothing."""
-    with pytest.raises(OwnFunctionFailed, match=f"{HOME}:only_pdf {words}"):
-        says(rules.own(f"{HOME}:only_pdf"), via=via)
+    with pytest.raises(UserFunctionFailed, match=f"{HOME}:only_pdf {words}"):
+        says(rules.user_rule(f"{HOME}:only_pdf"), via=via)
 
 
 def test_a_function_that_cannot_be_had_is_refused_at_once() -> None:
     """Before the crawl begins."""
     with pytest.raises(OrderError, match=rf"^\[scope\] rules {HOME}:missing cannot be imported: AttributeError"):
-        rules.own(f"{HOME}:missing")
+        rules.user_rule(f"{HOME}:missing")
 
 
 URLS = st.lists(st.sampled_from(["a/", "b/", "/", "?", "xyz", "a/a/a/"]), max_size=14).map("".join).map(A.__add__)
 
 
 @given(URLS, st.integers(1, 4))
-def test_a_rule_keeps_its_promise_to_be_quiet(url: str, most: int) -> None:
+def test_a_rule_keeps_its_promise_to_say_nothing_below_its_threshold(url: str, most: int) -> None:
     """It says nothing of URLs with fewer characters and fewer slashes than it names."""
     made = [
         rules.path_repeats(most),
@@ -215,6 +215,6 @@ def test_a_rule_keeps_its_promise_to_be_quiet(url: str, most: int) -> None:
         rules.schemes(["http", "https"]),
     ]
     for rule in made:
-        assert rule.quiet is not None
-        if len(url) < rule.quiet.chars and url.count("/") < rule.quiet.slashes:
+        assert rule.threshold is not None
+        if len(url) < rule.threshold.chars and url.count("/") < rule.threshold.slashes:
             assert says(rule, url) is None

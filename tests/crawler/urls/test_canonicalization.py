@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.crawler.outcomes.errors import OrderError
-from anabranch.crawler.outcomes.ownfunctions import OwnFunctionFailed
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.urls.canonicalization import DEFAULT, MAX_PASSES, RULES, Canonicalizer, check_names
 from anabranch.crawler.urls.parsing import canonical
 
@@ -135,7 +135,7 @@ def test_a_function_that_never_rests_is_asked_no_more_than_eight_times() -> None
 )
 def test_a_function_that_fails_is_named(name: str, words: str) -> None:
     """A defect of the operator's function is no key."""
-    with pytest.raises(OwnFunctionFailed, match=f"{HOME}:{name} {words}"):
+    with pytest.raises(UserFunctionFailed, match=f"{HOME}:{name} {words}"):
         key("http://a.test/", f"{HOME}:{name}")
 
 

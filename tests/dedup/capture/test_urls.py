@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,11 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.dedup.capture import urls as capture
-from anabranch.dedup.capture.httprequests import MAX_HEAD_BYTES, HttpRequests, url_of_request
-from anabranch.dedup.capture.packets import Segment, segment_of_frame, segment_of_packet
-from anabranch.dedup.capture.statistics import CaptureStatistics
-from anabranch.dedup.capture.tcpflows import WINDOW_BYTES, FlowLimits, TcpFlows
-from anabranch.dedup.capture.urls import CaptureError, urls_from_file, urls_from_interface
+from anabranch.dedup.capture.frames import CaptureStatistics, Segment, segment_of_frame, segment_of_packet
+from anabranch.dedup.capture.requests import (
+    MAX_HEAD_BYTES,
+    WINDOW_BYTES,
+    FlowLimits,
+    HttpRequests,
+    TcpFlows,
+    url_of_request,
+)
+from anabranch.dedup.capture.urls import CaptureError, captured_lines, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import FormatMismatch
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
@@ -528,3 +533,58 @@ def test_a_packet_without_link_header_is_decoded_by_its_ether_type() -> None:
     segment = segment_of_packet(0x86DD, ipv6(tcp(GET)), CaptureStatistics())
     assert segment is not None
     assert segment.payload == GET
+
+
+def read_all(fd: int) -> bytes:
+    """What comes until the end."""
+    return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
+
+
+def test_each_url_is_a_line_in_the_order_of_the_capture() -> None:
+    """More than a pipe holds, too."""
+    urls = [b"http://a.test/%d" % number for number in range(20_000)]
+    with captured_lines(urls) as lines:
+        assert read_all(lines.fd).splitlines() == urls
+        lines.require_whole()
+
+
+def test_a_url_comes_out_before_the_next_one_is_captured() -> None:
+    """A live capture is seen live."""
+    go_on = threading.Event()
+
+    def capture() -> Iterator[bytes]:
+        yield b"first"
+        go_on.wait(10)
+        yield b"second"
+
+    with captured_lines(capture()) as lines:
+        assert os.read(lines.fd, 100) == b"first\n"
+        go_on.set()
+        assert read_all(lines.fd) == b"second\n"
+
+
+def test_what_ends_the_capture_too_early_is_raised_to_the_reader() -> None:
+    """After the lines that came before it."""
+
+    def capture() -> Iterator[bytes]:
+        yield b"first"
+        raise OSError("unplugged")
+
+    with captured_lines(capture()) as lines:
+        assert read_all(lines.fd) == b"first\n"
+        with pytest.raises(OSError, match="unplugged"):
+            lines.require_whole()
+
+
+def test_a_reader_that_leaves_ends_the_capture() -> None:
+    """The thread does not go on for nobody."""
+
+    def capture() -> Iterator[bytes]:
+        while True:
+            yield b"again"
+
+    with captured_lines(capture()) as lines:
+        assert os.read(lines.fd, 6) == b"again\n"
+    lines._thread.join(10)
+    assert not lines._thread.is_alive()
+    lines.require_whole()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from anabranch.dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken
 from anabranch.dedup.exact.index import ExactIndex
-from anabranch.dedup.exact.sortedruns import SortedRun
-from anabranch.dedup.exact.taillog import TailLog
-from anabranch.dedup.fingerprint import fingerprints
+from anabranch.dedup.exact.runs import SortedRun
+from anabranch.dedup.exact.tail import TailLog
+from anabranch.dedup.keys import fingerprints
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
-from anabranch.dedup.folderformat import Parameters
+from anabranch.dedup.files.formatfile import Parameters
 from anabranch.dedup.similarity import url_db
 from anabranch.dedup.similarity.url_db import UrlDb
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.dedup.batch import IntArray
 from anabranch.dedup.errors import InvariantBroken, StoreFull
-from anabranch.dedup.smm import bitfiles, lazyfiles, pagetable
+from anabranch.dedup.files import mapped
+from anabranch.dedup.keys import IntArray
+from anabranch.dedup.smm import bitfiles, mapping
+from anabranch.dedup.smm.addresses import FileIndex
 from anabranch.dedup.smm.bitfiles import BitFiles
-from anabranch.dedup.smm.fileindex import FileIndex
 from anabranch.dedup.smm.sharing import Sharing
 
 #: 256 files of 32 bytes, each in a page of its own in the mapped array.
@@ -57,7 +58,7 @@ def test_the_files_are_a_set_of_addresses(
     index, most_open = kind
     folder = tmp_path_factory.mktemp("bits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lazyfiles, "_MOST_OPEN", most_open)
+        patch.setattr(mapping, "_MOST_OPEN", most_open)
         writers = [made(folder / "b", index), opened(folder / "b", index)]
     model = set[int]()
     for action, by_other, numbers in steps:
@@ -114,7 +115,7 @@ def test_a_full_disk_sets_no_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: FileIndex, *, one_by_one: bool
 ) -> None:
     """A page is allocated before a bit in it is set, so that the map is never written where the disk has no room."""
-    allocate, left = pagetable._allocate, list(range(40))
+    allocate, left = mapped._allocate, list(range(40))
 
     def limited(fd: int, offset: int, length: int) -> None:
         if not left:
@@ -123,11 +124,11 @@ def test_a_full_disk_sets_no_bit(
         allocate(fd, offset, length)
 
     with monkeypatch.context() as patch:
-        patch.setattr(lazyfiles, "_MOST_OPEN", 7)
+        patch.setattr(mapping, "_MOST_OPEN", 7)
         bits = made(tmp_path / "b", index)
     addresses = np.arange(1, 60) * index.file_bits
     with monkeypatch.context() as patch:
-        patch.setattr(pagetable, "_allocate", limited)
+        patch.setattr(mapped, "_allocate", limited)
         if one_by_one:
             left.clear()
             with pytest.raises(StoreFull):
@@ -167,13 +168,13 @@ def test_each_marked_file_is_synced_once_after_its_bits(
 def test_files_and_folders_that_lost_their_place_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one place, all three files of a batch are synced, and every folder on the way to them, up to the store's."""
     with monkeypatch.context() as patch:
-        patch.setattr(lazyfiles, "_MOST_OPEN", 1)
+        patch.setattr(mapping, "_MOST_OPEN", 1)
         bits = made(tmp_path / "b", LAZY)
     bits.mark(array(0x010203, 0x010303, 0x020304))
     synced = list[str]()
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "sync_path", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
-        patch.setattr(lazyfiles, "sync_folder", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
+        patch.setattr(mapping, "sync_folder", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
         bits.sync()
     assert synced[:3] == ["b/01/02", "b/01/03", "b/02/03"]
     assert sorted(synced[3:]) == ["b", "b/01", "b/02"]
@@ -227,7 +228,7 @@ def test_bits_are_seen_in_pages_that_were_allocated_before_their_file_lost_its_p
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One place, three files in a batch: the file mapped last is asked while it is still there, then the others."""
-    monkeypatch.setattr(lazyfiles, "_MOST_OPEN", 1)
+    monkeypatch.setattr(mapping, "_MOST_OPEN", 1)
     bits = made(tmp_path / "b", FileIndex((1, 1, 3)))
     addresses = [0x010100FFFF, 0x0202F00000, 0x0303800000]
     assert bits.add(array(*addresses)).all()

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.dedup.errors import BadParameters, FilterClosed, FilterInUse, FormatMismatch, InvariantBroken, StoreFull
-from anabranch.dedup.smm import bitfiles, ledger, pagetable
+from anabranch.dedup.files import mapped
+from anabranch.dedup.smm import bitfiles, sharing
 from anabranch.dedup.smm.store import Smm
 
 SMALL = (1, 1)
@@ -255,7 +256,7 @@ def test_a_bit_file_that_a_power_loss_left_empty_is_begun_again(tmp_path: Path) 
 def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are allocated before bits are set, so a batch that does not fit changes nothing."""
     store = Smm.open(tmp_path / "s")
-    allocate, left = pagetable._allocate, list(range(40))
+    allocate, left = mapped._allocate, list(range(40))
 
     def limited(fd: int, offset: int, length: int) -> None:
         if not left:
@@ -264,7 +265,7 @@ def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, m
         allocate(fd, offset, length)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pagetable, "_allocate", limited)
+        patch.setattr(mapped, "_allocate", limited)
         for _ in range(2):
             with pytest.raises(StoreFull):
                 store.mark(keys(0, 100))
@@ -278,8 +279,8 @@ def test_a_full_disk_sets_no_bit_and_the_batch_may_be_repeated(tmp_path: Path, m
 def test_a_page_is_allocated_once_in_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second bit of a page costs no call; a file with all its blocks costs none after reopening either."""
     calls: list[int] = []
-    allocate = pagetable._allocate
-    monkeypatch.setattr(pagetable, "_allocate", lambda *args: (calls.append(1), allocate(*args)))
+    allocate = mapped._allocate
+    monkeypatch.setattr(mapped, "_allocate", lambda *args: (calls.append(1), allocate(*args)))
     with Smm.open(tmp_path / "s", levels=SMALL) as store:
         store.mark(keys(0, 3000))
         assert len(calls) == 256
@@ -303,7 +304,7 @@ def test_a_sync_covers_the_touched_files_and_repeats_after_a_failure(
 
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "sync_path", sync)
-        patch.setattr(ledger, "sync_path", sync)
+        patch.setattr(sharing, "sync_path", sync)
         with pytest.raises(OSError, match="broken"):
             store.sync()
         store.sync()

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from anabranch.frontier.division.exchange import Exchange
+from anabranch.frontier.division.exchange import LinkExchange
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import unpacked
 from anabranch.frontier.errors import FormatMismatch, PolicyError
-from anabranch.frontier.models import Candidate, QueueKey
-from anabranch.frontier.operating.dumpreading import load_dump
-from anabranch.frontier.operating.load import Known, Queued, Refusal
-from anabranch.frontier.stores.memory import MemoryStore
+from anabranch.frontier.inspect.dump import load_dump
+from anabranch.frontier.inspect.load import Known, Queued, Refusal
+from anabranch.frontier.records import Candidate, QueueKey
+from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.frontier.builder import HASTE, DelayingStore, FakeClock, Rig, build, candidates
 
 #: Hosts of the first and of the second of two shares.
@@ -33,7 +33,7 @@ def share(number: int = 0, shares: int = 2, **more: Any) -> Rig:
     return build(**{"division": Division(shares=shares, share=number), "politeness": HASTE, **more})
 
 
-def exchange(rig: Rig) -> Exchange:
+def exchange(rig: Rig) -> LinkExchange:
     assert rig.core.exchange is not None
     return rig.core.exchange
 
@@ -54,7 +54,7 @@ def test_a_link_of_another_share_goes_into_a_parcel_and_into_no_queue() -> None:
     rig.add(url(HERE[0]), url(THERE[0]))
     assert rig.core.pending == 1
     assert [candidate.url for candidate in sent(rig)] == [url(THERE[0])]
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_parcel_is_written_with_the_page_that_it_comes_from() -> None:
@@ -83,14 +83,14 @@ def test_a_link_that_was_sent_lately_is_not_sent_again() -> None:
 def test_a_call_that_a_function_of_ones_own_fails_for_sends_nothing() -> None:
     """It changes nothing at all, so a link of its page is new when it is met again."""
     rig = share()
-    assign = rig.intake._assign
+    assign = rig.admission._assign
 
     def assigned(urls: Sequence[str]) -> Sequence[QueueKey]:
         if any(each.endswith("/bad") for each in urls):
             raise PolicyError("it failed")
         return assign(urls)
 
-    rig.intake._assign = assigned
+    rig.admission._assign = assigned
     with pytest.raises(PolicyError):
         rig.core.schedule(candidates(url(THERE[0]), url(HERE[0], "bad")))
     rig.add(url(HERE[0]))
@@ -127,7 +127,7 @@ def test_what_is_received_twice_is_queued_once() -> None:
     for _ in range(3):
         assert exchange(there).receive(unpacked(parcel.content))
     assert there.core.pending == 2
-    there.core.check()
+    there.core.operations.check()
 
 
 def test_what_was_delivered_waits_no_more() -> None:
@@ -175,12 +175,12 @@ def test_what_is_loaded_into_a_share_is_its_own() -> None:
     """One file, loaded into each share, is divided; a host in two shares would have two gates."""
     rig = share()
     entries = [Queued(f"f:{line}", Candidate(url(host))) for line, host in enumerate((HERE[0], THERE[0]))]
-    report = rig.core.load([*entries, Known("f:3", url(THERE[1])), Known("f:4", url(HERE[1]))])
+    report = rig.core.operations.load([*entries, Known("f:3", url(THERE[1])), Known("f:4", url(HERE[1]))])
     assert (report.queued, report.known, report.foreign, report.refused) == (1, 1, 2, 0)
     assert report.first_foreign == Refusal("f:3", url(THERE[1]), "its host belongs to another share of the crawl")
     assert rig.core.pending == 1
     assert not sent(rig)
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_parcel_outlives_the_run_that_put_it() -> None:
@@ -214,24 +214,24 @@ def consigned(rig: Rig, to: int = 1) -> set[tuple[str | None, Candidate]]:
 def test_what_is_under_way_is_dumped_and_is_under_way_again() -> None:
     """A share that takes its own dump is owed, and owes, what it was: nothing is lost, and to load it twice changes nothing."""
     old, new = owing(), share()
-    lines = list(old.core.dump())
+    lines = list(old.core.operations.dump())
     assert '"share":1' in lines[-2]
     assert lines[-1] == '{"end":true,"ended":1,"queued":1,"under_way":2}\n'
-    report = load_dump(lines, new.core.loading)
+    report = load_dump(lines, new.core.operations.loading)
     assert (report.known, report.queued, report.sent, report.refused, report.foreign) == (1, 1, 2, 0, 0)
     assert consigned(new) == consigned(old) == {(None, Candidate(url(THERE[1]))), (url(HERE[0]), WHOLE)}
     deliver(new, there := share(1))
-    load_dump(lines, new.core.loading)
+    load_dump(lines, new.core.operations.loading)
     deliver(new, there)
     assert there.core.pending == 2
-    new.core.check()
+    new.core.operations.check()
 
 
 @pytest.mark.parametrize("division", [None, Division(shares=2, share=1)])
 def test_what_was_under_way_is_queued_where_it_is_loaded_by_its_owner(division: Division | None) -> None:
     """Which may be a crawl that is not divided."""
     rig = build(division=division, politeness=HASTE)
-    report = load_dump(owing().core.dump(), rig.core.loading)
+    report = load_dump(owing().core.operations.dump(), rig.core.operations.loading)
     assert report.sent == 0
     assert {rig.settled().url for _ in range(rig.core.pending)} >= {WHOLE.url, url(THERE[1])}
 
@@ -240,7 +240,7 @@ def test_what_is_owed_to_several_shares_names_each() -> None:
     """However it was parted."""
     rig = share(0, shares=3)
     rig.add(*(url(f"h{number}.test") for number in range(30)))
-    told = [(each["url"], each["share"]) for each in map(json.loads, rig.core.dump()) if "share" in each]
+    told = [(each["url"], each["share"]) for each in map(json.loads, rig.core.operations.dump()) if "share" in each]
     division = Division(shares=3, share=0)
     assert {to for _, to in told} == {1, 2}
     assert all(division.owner_of_url(found) == to for found, to in told)
@@ -268,14 +268,14 @@ class Crawl:
             if not any(moved) and not sum(step() for step in steps for _ in range(5)):
                 break
         for rig in self._rigs:
-            rig.core.check()
+            rig.core.operations.check()
 
     def move(self) -> None:
         """Each share is dumped, and the dumps are loaded into shares that know nothing; what the post has is lost."""
         clock, count = FakeClock(), len(self._rigs)
         moved = [share(number, count, store=DelayingStore(), clock=clock) for number in range(count)]
         for rig, new in zip(self._rigs, moved, strict=True):
-            report = load_dump(rig.core.dump(), new.core.loading)
+            report = load_dump(rig.core.operations.dump(), new.core.operations.loading)
             assert not report.foreign
             self.owed += report.sent
         self._rigs, self._post = moved, []
@@ -369,5 +369,5 @@ def test_a_frontier_that_is_all_of_its_crawl_has_no_exchange() -> None:
     """Nothing is asked of whom a URL belongs to."""
     rig = build()
     assert rig.core.exchange is None
-    assert rig.intake.elsewhere is None
+    assert rig.admission.elsewhere is None
     assert [verdict.kind.value for verdict in rig.core.schedule(candidates(url(THERE[0])))] == ["new"]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.frontier.division.parcels import Consigned, packed, unpacked
-from anabranch.frontier.models import Candidate
+from anabranch.frontier.records import Candidate
 
 CANDIDATES = st.builds(
     Candidate,

@@ -1,5 +1,8 @@
 """Which queue a URL goes to, and whose gate it passes."""
 
+from __future__ import annotations
+
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,16 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.models import QueueKey
+from anabranch.frontier.policies import assignment
 from anabranch.frontier.policies.assignment import (
+    Balance,
+    Hashes,
     _Numbered,
+    balance,
+    bkdr,
+    bkdr_batch,
+    elf,
+    elf_batch,
     host_of_queue,
     known_policies,
     parse_policy,
+    sdbm,
+    sdbm_batch,
 )
-from anabranch.frontier.policies.authority import KEPT
-from anabranch.frontier.policies.hashes import bkdr, elf, sdbm
+from anabranch.frontier.policies.hosts import KEPT
 from anabranch.frontier.policies.sheets import Override, Settings, Sheets
+from anabranch.frontier.records import QueueKey
 
 ADDRESSES = {"a.test": "192.0.2.1", "b.test": "192.0.2.1"}
 EVERY = (
@@ -314,3 +326,134 @@ def test_a_queue_of_one_host_tells_it(name: str, host: str, port: str, page: int
 def test_a_queue_of_many_hosts_tells_none() -> None:
     """Hashes, addresses and functions of one's own."""
     assert [host_of_queue(name) for name in ("bkdr:7", "ip", "bucket:7", "my.own:key")] == [None] * 4
+
+
+Hash = Callable[[bytes], int]
+Batch = Callable[[Sequence[bytes]], Hashes]
+BOTH = {"bkdr": (bkdr, bkdr_batch), "elf": (elf, elf_batch), "sdbm": (sdbm, sdbm_batch)}
+EACH_PAIR = pytest.mark.parametrize(("one", "many"), BOTH.values(), ids=BOTH)
+
+#: The test key of Arash Partow's library, whose results are 32 bits wide.
+PARTOW = b"abcdefghijklmnopqrstuvwxyz1234567890"
+
+
+def by_sum(data: bytes, factor: int) -> int:
+    """A hash as a polynomial, worked out with integers of any size."""
+    return sum(byte * factor ** (len(data) - 1 - place) for place, byte in enumerate(data)) % 2**32 % 2**31
+
+
+@pytest.mark.parametrize(
+    ("one", "data", "value"),
+    [
+        (bkdr, PARTOW, 3153586616 & 0x7FFFFFFF),
+        (sdbm, PARTOW, 3449571336 & 0x7FFFFFFF),
+        (elf, PARTOW, 126631744),
+        (bkdr, b"", 0),
+        (bkdr, b"ab", 97 * 131 + 98),
+        (bkdr, b"abc", 1677554),
+        (sdbm, b"", 0),
+        (sdbm, b"ab", 97 * 65599 + 98),
+        (elf, b"", 0),
+        (elf, b"ab", (97 << 4) + 98),
+        (elf, b"a" * 8, 125268225),  # the eighth letter reaches the highest four bits, which are folded back
+    ],
+)
+def test_values_of_the_published_functions(one: Hash, data: bytes, value: int) -> None:
+    """Known results, the sign bit cleared."""
+    assert one(data) == value
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=200))
+def test_two_of_them_are_polynomials(data: bytes) -> None:
+    """The loop and the closed formula agree for any bytes: in 131, and in 65599."""
+    assert bkdr(data) == by_sum(data, 131)
+    assert sdbm(data) == by_sum(data, 65599)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.binary(max_size=60), max_size=20))
+def test_a_batch_of_hashes_gives_what_single_calls_give(batch: list[bytes]) -> None:
+    """Vectorised or not, empty strings among them or not: the same values in the same order."""
+    for one, many in BOTH.values():
+        assert many(batch).tolist() == [one(data) for data in batch]
+
+
+@EACH_PAIR
+def test_a_batch_of_long_urls_gives_what_single_calls_give(one: Hash, many: Batch) -> None:
+    """Results wrap as 32 bits do, however long the string."""
+    batch = [f"http://a.test/{'x' * length}?{length}".encode() for length in range(0, 3000, 137)]
+    assert many(batch).tolist() == [one(data) for data in batch]
+
+
+def test_a_very_long_string_is_hashed_as_a_short_one() -> None:
+    """Beyond the powers that are kept, too."""
+    data = bytes(range(256)) * 20
+    assert bkdr(data) == by_sum(data, 131)
+    assert sdbm_batch([data, data[:-1]]).tolist() == [by_sum(data, 65599), by_sum(data[:-1], 65599)]
+
+
+@EACH_PAIR
+def test_one_very_long_string_makes_no_table_of_its_length_for_all(one: Hash, many: Batch) -> None:
+    """The batch falls into parts; the values keep their order."""
+    batch = [f"http://a.test/{number}".encode() for number in range(2000)]
+    batch[1234] += b"x" * 10_000
+    assert many(batch).tolist() == [one(data) for data in batch]
+
+
+@EACH_PAIR
+@pytest.mark.parametrize("bound", [assignment._WIDE, assignment._KEPT_POWERS])
+def test_around_its_bounds_a_batch_gives_what_single_calls_give(one: Hash, many: Batch, bound: int) -> None:
+    """Whichever strings are hashed together: one long one among short ones, long ones among themselves, one of each length."""
+    page = [b"http://a.test/%d" % number for number in range(20)]
+    longs = [(bytes(range(256)) * 17)[:length] for length in range(bound - 4, bound + 5)]
+    for batch in (*([*page, long, *page] for long in longs), longs, [*page, *longs], [*longs, b"", *page]):
+        assert many(batch).tolist() == [one(data) for data in batch]
+
+
+@pytest.mark.parametrize("many", [bkdr_batch, sdbm_batch])
+def test_long_strings_among_short_ones_have_a_table_of_their_own(many: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a hostile site would fill thousands of links up to the length of its longest one."""
+    widths: list[int] = []
+    powers = assignment._powers
+    monkeypatch.setattr(assignment, "_powers", lambda factor, count: widths.append(count) or powers(factor, count))
+    many([b"x" * (8000 if number % 131 == 0 else 900 if number % 100 == 0 else 50) for number in range(6000)])
+    assert sorted(widths) == [50, 900, 8000]
+
+
+@EACH_PAIR
+def test_a_portal_fills_every_one_of_997_queues(one: Hash, many: Batch) -> None:
+    """URLs that differ in few characters spread over a prime number of queues: none is empty, none holds thrice its share."""
+    urls = [f"http://www.portal.test/news/2024/{n % 12 + 1:02}/article-{n:06}.html".encode() for n in range(40_000)]
+    share = Counter((many(urls) % 997).tolist())
+    assert len(share) == 997
+    assert max(share.values()) < 3 * len(urls) / 997
+
+
+def test_elf_leaves_most_of_100_queues_empty() -> None:
+    """Why a prime is advised: with .html endings ELF mod 100 takes few values."""
+    urls = [f"http://www.portal.test/news/2024/{n % 12 + 1:02}/article-{n:06}.html".encode() for n in range(10_000)]
+    assert len(Counter((elf_batch(urls) % 100).tolist())) <= 50
+
+
+def test_balance_counts_queues_and_compares_the_longest_with_the_mean() -> None:
+    """Two URLs in one queue and one in another: the longest has a third more than its share."""
+    found = balance([QueueKey("a"), QueueKey("b"), QueueKey("a")])
+    assert found == Balance(urls=3, queues=2, longest=2)
+    assert found.mean == 1.5
+    assert found.max_over_mean == pytest.approx(4 / 3)
+
+
+def test_nothing_is_balanced() -> None:
+    """No URLs, no division by zero."""
+    found = balance([])
+    assert (found, found.mean, found.max_over_mean) == (Balance(0, 0, 0), 0.0, 0.0)
+
+
+@pytest.mark.parametrize("policy", ["bkdr:997", "elf:997", "sdbm:997"])
+def test_a_prime_number_of_queues_is_filled_by_every_hash(policy: str) -> None:
+    """A portal's URLs reach each of 997 queues, and none has thrice its share."""
+    urls = [f"http://www.portal.test/news/2024/{n % 12 + 1:02}/article-{n:06}.html" for n in range(40_000)]
+    found = balance(parse_policy(policy)(urls))
+    assert found.queues == 997
+    assert found.max_over_mean < 3

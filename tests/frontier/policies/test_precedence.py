@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.models import FRONT, NORMAL, WAITING, Candidate, QueueKey
-from anabranch.frontier.policies.costs import parse_cost
+from anabranch.frontier.policies.budgets import parse_cost
 from anabranch.frontier.policies.precedence import (
     FLOOR,
     LAST,
@@ -18,6 +17,7 @@ from anabranch.frontier.policies.precedence import (
     parse_queue_precedence,
     parse_uri_precedence,
 )
+from anabranch.frontier.records import FRONT, NORMAL, WAITING, Candidate, QueueKey
 
 URL = "http://example.com/"
 PLAIN = Candidate(URL)

@@ -1,16 +1,21 @@
 """Gates: slots, rests, blocks, troubles."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anabranch.frontier.models import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey
-from anabranch.frontier.operating.gatewords import why_closed
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Gate, Politeness
-from anabranch.frontier.stores.messages import GateRow
+from anabranch.frontier.inspect.explain import why_closed
+from anabranch.frontier.policies.groups import parse_group
+from anabranch.frontier.policies.sheets import Override, Settings, Sheets
+from anabranch.frontier.records import GateKey, HostTrouble, Lease, Outcome, OutcomeKind, QueueKey, name_id
+from anabranch.frontier.scheduling.gates import Backoff, Gate, GateMaker, Politeness
+from anabranch.frontier.stores.contract import GateRow
 from tests.frontier.ledger import PolitenessLedger
 
 NOW_S = 1000.0
@@ -640,3 +645,114 @@ def test_whatever_happens_the_ledger_finds_no_fault_and_a_gate_opens_when_it_say
         assert bench.gate.out == bench.ledger.out
         assert (bench.gate.opens_s() == math.inf) == (bench.gate.out >= bench.gate.slots)
         assert bool(why_closed(bench.gate, bench.now_s)) == (bench.gate.opens_s() > bench.now_s)
+
+
+DAY_S = 86_400.0
+EXACT = Backoff(jitter=0.0)
+
+
+@pytest.mark.parametrize(
+    ("troubles", "wait_s"), [(0, 0.0), (1, 60.0), (2, 120.0), (6, 1920.0), (7, 3600.0), (8, 3600.0), (10**6, 3600.0)]
+)
+def test_the_wait_doubles_with_each_trouble_up_to_the_cap(troubles: int, wait_s: float) -> None:
+    """min(base × 2^(n-1), cap), for any n; nothing after none."""
+    assert EXACT.interval_s(troubles) == wait_s
+    assert EXACT.wait_s(troubles, 0.0, 1) == wait_s
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "wait_s"),
+    [
+        (-5.0, 60.0),
+        (1.0, 60.0),
+        (61.0, 61.0),
+        (DAY_S, DAY_S),
+        (DAY_S + 1, DAY_S),
+        (float("inf"), DAY_S),
+        (float("nan"), 60.0),
+    ],
+)
+def test_what_the_host_asks_for_is_kept_up_to_a_day(asked_s: float, wait_s: float) -> None:
+    """Retry-After may lengthen the wait, never shorten it; nonsense is no reason to wait."""
+    assert EXACT.wait_s(1, asked_s, 1) == wait_s
+
+
+@given(troubles=st.integers(1, 200), gate_id=st.integers(-(2**63), 2**63 - 1))
+def test_jitter_adds_up_to_its_share_and_can_be_repeated(troubles: int, gate_id: int) -> None:
+    """Never shorter than without it; the same gate finds the same time after a restart."""
+    backoff = Backoff(jitter=0.25)
+    wait_s = backoff.wait_s(troubles, 0.0, gate_id)
+    assert backoff.interval_s(troubles) <= wait_s <= 1.25 * backoff.interval_s(troubles)
+    assert wait_s == Backoff(jitter=0.25).wait_s(troubles, 0.0, gate_id)
+
+
+def test_hosts_that_failed_together_are_not_asked_together() -> None:
+    """A thousand gates spread over the whole share of the jitter, and over another order at the next trouble."""
+    gates = range(1000)
+    first, second = ({gate: Backoff().wait_s(n, 0.0, gate) / Backoff().interval_s(n) for gate in gates} for n in (1, 2))
+    for waits in (first, second):
+        tenths = [sum(1.0 + tenth / 100 <= wait < 1.01 + tenth / 100 for wait in waits.values()) for tenth in range(10)]
+        assert min(tenths) > 60
+    assert sorted(gates, key=first.__getitem__) != sorted(gates, key=second.__getitem__)
+
+
+def test_a_share_of_what_the_host_asked_for_is_not_added() -> None:
+    """Jitter is for our own waits: the host named its time."""
+    assert Backoff(jitter=1.0).wait_s(1, 500.0, 7) == 500.0
+
+
+USUAL = Politeness(delay_factor=2.0, min_delay_s=1.0, max_delay_s=5.0, slots=3)
+OF_GROUPS = Politeness(delay_factor=0.0, min_delay_s=7.0, max_delay_s=7.0, slots=2)
+HOST, GROUP = GateKey("www.a.test"), GateKey("domain:a.test")
+
+
+def maker(sheets: Mapping[str, Settings] | None = None, **asked: Any) -> GateMaker:
+    """With groups by domain, unless the test says otherwise."""
+    table = Sheets([Override((surt,), settings) for surt, settings in (sheets or {}).items()])
+    return GateMaker(USUAL, OF_GROUPS, sheets=table, **{"group_of": parse_group("domain"), **asked})
+
+
+def test_a_host_has_the_politeness_of_the_order() -> None:
+    """And its backoff, under the id of its name."""
+    backoff = Backoff(base_s=11.0)
+    gate = maker(backoff=backoff).host_gate(HOST)
+    assert (gate.id, gate.key, gate.politeness, gate.backoff) == (name_id(HOST), HOST, USUAL, backoff)
+
+
+def test_an_override_changes_what_it_names_and_leaves_the_rest() -> None:
+    """For the hosts that it covers. A least delay lifts the longest one."""
+    made = maker({"(test,a,": Settings(min_delay_s=9.0), "(test,a,www,": Settings(max_connections=8)})
+    lifted = Politeness(delay_factor=2.0, min_delay_s=9.0, max_delay_s=9.0, slots=8)
+    assert made.host_gate(HOST).politeness == lifted
+    assert made.host_gate(GateKey("b.test")).politeness == USUAL
+
+
+def test_an_override_of_queues_and_urls_leaves_gates_as_they_are() -> None:
+    """It may name what no gate has."""
+    assert maker({"(test,a,": Settings(uri_precedence=7)}).host_gate(HOST).politeness == USUAL
+
+
+@pytest.mark.parametrize("group", ["domain", None])
+def test_a_key_of_a_group_makes_the_gate_of_a_group(group: str | None) -> None:
+    """Asked as a host's, too, as an operator may; overrides are for hosts."""
+    made = maker({"(": Settings(max_connections=8)}, group_of=parse_group(group))
+    for gate in (made.host_gate(GROUP), made.group_gate(GROUP)):
+        assert (gate.id, gate.politeness) == (name_id(GROUP), OF_GROUPS)
+
+
+def test_a_host_has_the_group_of_the_rule_and_a_group_has_none() -> None:
+    """A group named by an operator stands in no other group."""
+    made = maker()
+    assert made.has_groups
+    assert (made.group_of(HOST), made.group_of(GROUP)) == (GROUP, None)
+    none = maker(group_of=None)
+    assert not none.has_groups
+    assert none.group_of(HOST) is None
+
+
+def test_without_politeness_nothing_waits() -> None:
+    """No rest, no end of slots, no group; whatever the overrides say."""
+    made = maker({"(test,a,": Settings(min_delay_s=9.0, max_connections=1)}, is_off=True)
+    politeness = made.host_gate(HOST).politeness
+    assert (politeness.rest_s(1e6), made.has_groups, made.group_of(HOST)) == (0.0, False, None)
+    assert politeness.slots > 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.frontier.models import OutcomeKind, Row
+from anabranch.frontier.records import OutcomeKind, Row
 from anabranch.frontier.scheduling import retries as module
 from anabranch.frontier.scheduling.retries import Retries
 from tests.frontier.builder import HASTE, START_S, build, pages, row
@@ -119,7 +119,7 @@ def test_a_retry_leaves_the_head_of_its_queue() -> None:
     rig.finish(lease, OutcomeKind.RETRY, after_s=60.0)
     other = rig.lease_now()
     assert other.url == urls[1]
-    assert rig.core.statistics().waiting == 1
+    assert rig.core.operations.statistics().waiting == 1
     rig.clock.advance(60.0)
     assert rig.lease() is None, "it comes due, and its gate is taken"
     rig.finish(other)

@@ -1,22 +1,25 @@
 """Which lane is served next: gates are scheduled, lanes wait at them."""
 
+from __future__ import annotations
+
 import random
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 
-from anabranch.frontier import books
-from anabranch.frontier.models import GateKey, HostTrouble, OutcomeKind, QueueKey, WaitsFor
+from anabranch.frontier import storelink
 from anabranch.frontier.policies.assignment import parse_policy
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.sheets import Override, Settings
-from anabranch.frontier.scheduling import gatelines, gatewindow
+from anabranch.frontier.records import GateKey, HostTrouble, OutcomeKind, QueueKey, Turn, WaitsFor, name_id, turn_of
+from anabranch.frontier.scheduling import readylist, window
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.scheduling.placement import ASKED_AT_LEAST
-from anabranch.frontier.scheduling.schedule import LOOKS
-from anabranch.frontier.scheduling.workqueues import Place
+from anabranch.frontier.scheduling.queues import Lane, LanePlace
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Outbox
+from anabranch.frontier.scheduling.schedule import ASKED_AT_LEAST, LOOKS, Placement
+from anabranch.frontier.stores.contract import GateRead, GateRow, GatesRead, LaneRow, LanesRead, Standing
 from tests.frontier.builder import (
     HASTE,
     START_S,
@@ -25,6 +28,7 @@ from tests.frontier.builder import (
     ForgetfulFilter,
     Rig,
     build,
+    head,
     pages,
 )
 
@@ -49,7 +53,7 @@ def two_queues_of_one_host() -> tuple[Rig, str, str]:
     rig = build(policy=MANY)
     one, two, *_ = pages("a.test", 2)
     rig.add(one, two)
-    assert rig.core.statistics().queues["inactive"] == 2
+    assert rig.core.operations.statistics().queues["inactive"] == 2
     return rig, one, two
 
 
@@ -162,8 +166,8 @@ def five_hosts_of_one_queue() -> tuple[Rig, GateKey]:
     assert rig.lease() is None
     rig.finish(lease)
     lanes = [lane for line in rig.core._schedule.window for lane in line.lanes.values()]
-    (ready,) = (lane for lane in lanes if lane.place is Place.READY)
-    assert sum(lane.place is Place.PARKED for lane in lanes) > 0
+    (ready,) = (lane for lane in lanes if lane.place is LanePlace.READY)
+    assert sum(lane.place is LanePlace.PARKED for lane in lanes) > 0
     return rig, ready.line.gate.key
 
 
@@ -172,7 +176,7 @@ def test_of_many_parked_lanes_one_comes_back_at_once() -> None:
     rig, gate = five_hosts_of_one_queue()
     assert rig.lease_now().gate == gate
     assert rig.lease() is None
-    rig.core.check()
+    rig.core.operations.check()
 
 
 @pytest.mark.parametrize("ask", ["lease", "wake", "can_lease"])
@@ -187,7 +191,7 @@ def test_the_other_parked_lanes_are_there_when_the_first_ones_gate_closes(ask: s
     if ask == "can_lease":
         assert rig.core.can_lease()
     assert rig.lease_now().gate != gate
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_release_wakes_the_gate_and_the_queue() -> None:
@@ -501,7 +505,7 @@ def test_few_of_ten_thousand_queues_behind_one_gate_are_asked_for() -> None:
     rig = build(policy="bkdr:10000", store=store)
     rig.add(*pages("a.test", 19_000))
     rig.add(*pages("a.test", 19_000, "more"))
-    assert rig.core.statistics().queues["inactive"] > 9_000
+    assert rig.core.operations.statistics().queues["inactive"] > 9_000
     lease = rig.lease_now()
     assert len(store.asked) <= 3
     for served in range(2, 12):
@@ -526,7 +530,7 @@ def test_a_gate_prepares_as_many_lanes_as_it_can_serve() -> None:
     rig.add(*pages("a.test", 300))
     leases = rig.lease_all()
     assert len(leases) == 8
-    states = rig.core.statistics().queues
+    states = rig.core.operations.statistics().queues
     assert states[QueueState.READY.value] + states[QueueState.LOADING.value] <= 8
 
 
@@ -660,7 +664,7 @@ def test_a_queue_that_had_much_success_gives_way_to_one_that_had_none() -> None:
         order.append(lease.url)
         rig.finish(lease)
     assert order == late[:10]
-    rig.core.check()
+    rig.core.operations.check()
     assert len(rig.drain(0.0)) == 200 - 62
 
 
@@ -675,7 +679,7 @@ def test_a_queue_at_the_floor_never_runs() -> None:
     rig.add(*pages("b.test", 3))
     assert rig.drain() == pages("b.test", 3)
     assert rig.core.pending == 3
-    rig.core.check()
+    rig.core.operations.check()
 
 
 # More than one lease a queue
@@ -688,10 +692,10 @@ def test_a_queue_of_several_leases_uses_several_slots() -> None:
     rig.add(*urls)
     leases = rig.lease_all()
     assert [lease.url for lease in leases] == urls[:3]
-    rig.core.check()
+    rig.core.operations.check()
     rig.fetch(leases[1], 0.1)
     assert rig.lease_now().url == urls[3]
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_lane_is_parked_only_while_its_queue_has_all_its_leases() -> None:
@@ -703,7 +707,7 @@ def test_a_lane_is_parked_only_while_its_queue_has_all_its_leases() -> None:
     assert rig.core.wake() == (None, WaitsFor.FINISH)
     rig.finish(leases[0])
     assert rig.lease_now().gate == "h2.test"
-    rig.core.check()
+    rig.core.operations.check()
 
 
 @pytest.mark.parametrize("replenish", [1, 2, 3000])
@@ -718,7 +722,7 @@ def test_several_leases_a_queue_lose_and_double_nothing(replenish: int) -> None:
     while not rig.core.is_done:
         leases = rig.lease_all()
         assert max(Counter(lease.queue for lease in leases).values(), default=0) <= 2
-        rig.core.check()
+        rig.core.operations.check()
         rig.clock.advance(3.0)
         for lease in leases[::-1]:
             fetched.append(lease.url)
@@ -732,10 +736,10 @@ def test_several_leases_a_queue_lose_and_double_nothing(replenish: int) -> None:
 @pytest.fixture
 def _few_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gate has at most eight ids of lanes in memory; two come along with it, three are read at a time."""
-    monkeypatch.setattr(gatelines, "LANES", 4)
-    for module in (gatewindow, books):
+    monkeypatch.setattr(readylist, "LANES", 4)
+    for module in (window, storelink):
         monkeypatch.setattr(module, "LANES_AT_ONCE", 2)
-    monkeypatch.setattr(books, "LANES_NEXT", 3)
+    monkeypatch.setattr(storelink, "LANES_NEXT", 3)
 
 
 @pytest.mark.usefixtures("_few_lanes")
@@ -804,15 +808,15 @@ def test_the_lanes_of_a_queue_that_is_held_back_leave_memory_and_come_back(verb:
     lease = rig.lease_now()
     getattr(rig.core.operations, verb)(queue)
     assert sum(len(lane.window) for line in rig.schedule.window for lane in line.lanes.values()) == 0
-    rig.core.check()
+    rig.core.operations.check()
     rig.finish(lease)
     assert rig.lease() is None
     assert not list(rig.schedule.index)
     assert rig.state_of(queue) == f"{verb}d"
     rig.core.operations.resume(queue)
-    rig.core.check()
+    rig.core.operations.check()
     assert len(rig.drain(0.0)) == 39
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_lanes_behind_those_of_retired_queues_are_served() -> None:
@@ -832,7 +836,7 @@ def test_lanes_behind_those_of_retired_queues_are_served() -> None:
     for lease in leases:
         rig.finish(lease, OutcomeKind.RETIRE)
     assert rig.settled().url == three[0]
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_url_given_back_by_a_paused_queue_comes_first_when_it_is_resumed() -> None:
@@ -843,7 +847,7 @@ def test_a_url_given_back_by_a_paused_queue_comes_first_when_it_is_resumed() -> 
     lease = rig.lease_now()
     rig.core.operations.pause(lease.queue)
     rig.release(lease)
-    rig.core.check()
+    rig.core.operations.check()
     assert rig.lease() is None
     rig.core.operations.resume(lease.queue)
     assert rig.drain() == urls
@@ -859,7 +863,7 @@ def test_urls_for_a_queue_that_is_held_back_wait_with_the_others() -> None:
     for _ in range(5):
         assert rig.lease() is None
     assert len(store.asked) <= 1
-    rig.core.check()
+    rig.core.operations.check()
     rig.core.operations.resume(QueueKey("a.test"))
     assert rig.drain() == [*pages("a.test", 2), *pages("a.test", 2, "more")]
 
@@ -876,7 +880,7 @@ def test_a_queue_over_its_total_budget_is_retired_and_a_raised_budget_wakes_it()
     assert len(rig.drain(0.0)) == 2
     rig.core.operations.set_budget(QueueKey("a.test"), -1)
     assert len(rig.drain(0.0)) == 3
-    rig.core.check()
+    rig.core.operations.check()
 
 
 # Groups: the second gate
@@ -908,7 +912,7 @@ def test_a_release_gives_back_both_slots() -> None:
     assert rig.lease() is None
     rig.release(lease)
     rig.lease_now()
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_blocked_host_stops_only_itself_not_its_group() -> None:
@@ -952,7 +956,7 @@ def test_all_hosts_of_a_group_are_served_one_after_the_other() -> None:
     rig, _ = closed_group(300)
     assert len(rig.drain(0.1)) == 300
     assert rig.clock.now_s >= START_S + 300 * 3.0
-    rig.core.check()
+    rig.core.operations.check()
 
 
 def test_a_group_that_opens_costs_no_more_reads_than_it_has_slots() -> None:
@@ -990,6 +994,271 @@ def test_no_run_breaks_politeness(policy: str, slots: int) -> None:
     for lease in out:
         rig.finish(lease)
     rig.drain(0.5)
-    rig.core.check()
+    rig.core.operations.check()
     assert rig.core.is_done
     assert rig.ledger.starts >= 125
+
+
+HOST = GateKey("a.test")
+GATE = name_id(HOST)
+
+
+class Yard(Placement):
+    """Lanes at the gate of one host, whose row was read with these lanes: by queue, one after another."""
+
+    def __init__(
+        self, lanes: int = 0, *, slots: int = 1, precedences: tuple[int, ...] = (), gates: int = 100, **order: object
+    ) -> None:
+        rig = build(politeness=HASTE, **order)
+        self.outbox = Outbox(0)
+        super().__init__(self.outbox, rig.schedule.window.maker, rig.parts.rules, gates)
+        self.window.stored.more = False
+        self.line = self.window.load(GATE, HOST)
+        self.line.gate.set_slots(slots)
+        turns = [turn_of(precedence, number) for number, precedence in enumerate(precedences or (3,) * lanes, start=1)]
+        rows = [LaneRow(queue, GATE, turn, 1, 0) for queue, turn in enumerate(turns, start=1)]
+        row = GateRow(GATE, HOST, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, slots)
+        self.window.gates_read(GatesRead([GateRead(row, rows)], GATE, None), 1000.0)
+        self.outbox.questions_asked()
+
+    def asked_for(self) -> list[int]:
+        """The queues whose heads were asked for, in order."""
+        return [lane.queue.id for lane in self.outbox.heads]
+
+    def loaded(self, heads: int = 2) -> Lane:
+        """The lane of the first queue, with so many heads; the store had no more."""
+        assert self.activate(self.line)
+        lane = self.line.lanes[1]
+        self.bring(lane, heads)
+        return lane
+
+    def bring(self, lane: Lane, heads: int) -> None:
+        """The store answers."""
+        assert lane.answer([head(number) for number in range(1, heads + 1)])
+        self.answered(lane)
+        self.place(lane)
+
+
+def test_lanes_come_by_their_turn_as_many_as_the_gate_can_use() -> None:
+    """Twice what it serves at once, one more while it serves; the others stay ids."""
+    for slots, wanted in ((1, [1, 2]), (3, [1, 2])):
+        yard = Yard(9, slots=slots)
+        assert yard.activate(yard.line)
+        assert yard.asked_for() == wanted
+        assert (yard.asked, yard.line.active, len(yard.line.waiting)) == (2, 2, 7)
+        assert yard.activate(yard.line)
+        assert yard.asked == 2, "they are on their way"
+    yard = Yard(9, slots=5)
+    yard.line.gate.out = 2
+    yard.activate(yard.line)
+    assert yard.asked_for() == [1, 2, 3, 4]
+
+
+def test_lanes_of_a_better_queue_come_first_and_those_at_the_floor_never() -> None:
+    """Whoever came first; a queue at the floor waits for another precedence."""
+    yard = Yard(precedences=(9, 4, 2), precedence_floor=9, slots=9)
+    yard.line.gate.out = 4
+    assert yard.activate(yard.line)
+    assert yard.asked_for() == [3, 2]
+    assert len(yard.line.waiting) == 1
+
+
+def test_the_store_is_asked_for_no_more_than_the_leases_out_justify() -> None:
+    """The gate keeps its lanes, and is told that the store has enough to do."""
+    yard = Yard(2)
+    yard.asked = ASKED_AT_LEAST
+    assert not yard.activate(yard.line)
+    assert (yard.asked_for(), len(yard.line.waiting)) == ([], 2)
+    yard.out = 1  # two more
+    assert yard.activate(yard.line)
+    assert yard.asked_for() == [1, 2]
+
+
+def test_a_queue_that_may_not_be_served_is_passed_over() -> None:
+    """Its lane is a row; the next one comes."""
+    yard = Yard(3)
+    yard.index.take_up(1).standing = Standing.PAUSED
+    yard.activate(yard.line)
+    assert yard.asked_for() == [2, 3]
+
+
+def test_more_lanes_are_asked_for_when_few_remain() -> None:
+    """Behind the last one that was read, once."""
+    yard = Yard(LANES_AT_ONCE)
+    yard.activate(yard.line)
+    assert yard.outbox.lanes == [(yard.line, turn_of(3, LANES_AT_ONCE))]
+    yard.activate(yard.line)
+    assert len(yard.outbox.lanes) == 1
+    complete = Yard(LANES_AT_ONCE - 1)
+    complete.activate(complete.line)
+    assert complete.outbox.lanes == []
+
+
+def test_lanes_that_are_read_later_stand_in_line_unless_they_are_in_memory() -> None:
+    """A lane is served from one place: its window, or its id in the line."""
+    yard = Yard(LANES_AT_ONCE)
+    yard.activate(yard.line)
+    rows = [LaneRow(queue, GATE, turn_of(3, queue + 100), 1, 0) for queue in (1, 50)]
+    yard.lanes_read(yard.line, LanesRead(GATE, rows), 500)
+    assert (1 in yard.line.waiting, 50 in yard.line.waiting, yard.line.waiting.is_complete) == (False, True, True)
+
+
+def test_a_lane_with_heads_stands_behind_those_of_its_precedence() -> None:
+    """Better queues go first, equals take turns; to be placed again where it stands is to keep its turn."""
+    yard = Yard(3, slots=9)
+    yard.line.gate.out = 4
+    yard.activate(yard.line)
+    lanes = [yard.line.lanes[queue] for queue in (1, 2, 3)]
+    for lane, precedence in zip(lanes, (5, 3, 3), strict=True):
+        lane.queue.precedence = precedence
+        yard.bring(lane, 1)
+    yard.place(lanes[1])
+    assert [lane.place for lane in lanes] == [LanePlace.READY] * 3
+    assert yard.index.states[QueueState.READY] == 3
+    assert [yard.line.best() for _ in range(4)] == [lanes[1], lanes[2], lanes[0], None]
+
+
+def test_a_lane_that_was_taken_out_of_line_is_not_served() -> None:
+    """Until it is placed again, once, behind the others."""
+    yard = Yard(2)
+    first, second = yard.loaded(), yard.line.lanes[2]
+    yard.bring(second, 1)
+    yard.unplace(first)
+    assert (first.place, yard.line.active) == (LanePlace.NOWHERE, 1)
+    for _ in range(2):
+        yard.place(first)
+    assert (first.place, yard.line.active) == (LanePlace.READY, 2)
+    assert [yard.line.best() for _ in range(3)] == [second, first, None]
+
+
+def test_a_parked_lane_that_is_taken_out_of_line_is_not_called_back() -> None:
+    """Its queue forgets it."""
+    yard = Yard(1)
+    lane = yard.loaded()
+    lane.queue.out = 1
+    assert yard.line.best() is None
+    assert (lane.place, lane.queue.parked) == (LanePlace.PARKED, [lane])
+    yard.unplace(lane)
+    assert (lane.place, lane.queue.parked) == (LanePlace.NOWHERE, [])
+
+
+def test_a_lane_without_heads_whose_store_has_more_is_an_id_again() -> None:
+    """Its object goes, its queue with it; its turn is kept."""
+    yard = Yard(1)
+    lane = yard.loaded()
+    lane.drop_all()  # better rows came, say
+    yard.place(lane)
+    assert (lane.is_dropped, yard.line.lanes, len(yard.index)) == (True, {}, 0)
+    assert yard.line.waiting.first() == (turn_of(3, 1), 1)
+    assert yard.outbox.batch.removed == []
+
+
+def test_a_lane_of_which_nothing_is_left_goes_and_its_row_may_too() -> None:
+    """The store deletes it if it counts nothing; the gate is idle."""
+    yard = Yard(1)
+    lane = yard.loaded(heads=0)
+    assert (lane.is_dropped, yard.line.lanes, len(yard.index), yard.line.has_work) == (True, {}, 0, False)
+    assert yard.outbox.batch.removed == [(1, GATE)]
+    assert yard.asked == 0
+
+
+def test_a_lane_stays_while_a_lease_is_out() -> None:
+    """Whoever finishes must find it; nothing of it is served meanwhile."""
+    yard = Yard(1)
+    lane = yard.loaded(heads=1)
+    lane.take()
+    yard.place(lane)
+    assert (lane.place, lane.is_dropped, yard.line.lanes) == (LanePlace.NOWHERE, False, {1: lane})
+    yard.drop(lane)
+    assert yard.line.lanes == {1: lane}
+    lane.leased.clear()
+    yard.drop(lane)
+    assert (lane.is_dropped, yard.line.lanes) == (True, {})
+
+
+def test_a_lane_that_is_dropped_waits_for_no_answer() -> None:
+    """What comes for it later is not its own; heads in memory are rows again."""
+    yard = Yard(2)
+    lane, asked = yard.loaded(), yard.line.lanes[2]
+    yard.drop(lane)
+    yard.drop(asked)
+    assert (yard.asked, yard.line.active, yard.line.lanes, len(yard.index)) == (0, 0, {}, 0)
+    assert not asked.answer([head(1)])
+    assert yard.line.best() is None
+    assert yard.outbox.batch.removed == [], "they have rows"
+
+
+def test_rows_that_are_no_more_leave_their_windows() -> None:
+    """An answer under way may hold them: it is not waited for, and the lane asked for anew when its turn comes."""
+    yard = Yard(2)
+    lane, asked = yard.loaded(), yard.line.lanes[2]
+    yard.drop_rows(yard.line, {1})
+    assert [some.row.ordinal for some in lane.window] == [2]
+    assert (asked.is_dropped, yard.asked, 2 in yard.line.waiting) == (True, 0, True)
+    yard.drop_rows(yard.line, {2})
+    assert (lane.is_dropped, yard.outbox.batch.removed) == (True, [(1, GATE)])
+
+
+def test_a_group_counts_what_is_on_its_way_for_its_hosts() -> None:
+    """However the waiting ends: by an answer, or by none."""
+    yard = Yard(3, group={"a.test": "one"})
+    group = yard.line.group
+    assert group is not None
+    yard.activate(yard.line)
+    assert group.asked == yard.asked == 2
+    yard.bring(yard.line.lanes[1], 1)
+    assert group.asked == yard.asked == 1
+    yard.forget_answer(yard.line.lanes[2])
+    yard.forget_answer(yard.line.lanes[1])  # nothing is on its way for it
+    assert group.asked == yard.asked == 0
+
+
+def test_a_queue_that_spent_something_is_written_when_it_leaves() -> None:
+    """With the batch of the call that let it go."""
+    yard = Yard(1)
+    lane = yard.loaded(heads=1)
+    lane.queue.spent, lane.queue.unsaved = 5, 1
+    yard.drop(lane)
+    assert [(row.id, row.spent) for row in yard.outbox.batch.queues] == [(1, 5)]
+
+
+def test_a_line_whose_last_lane_has_gone_gives_its_place_to_another_gate() -> None:
+    """Not before: what has something to serve stays."""
+    yard = Yard(1, gates=1)
+    other = GateKey("b.test")
+    assert yard.window.admit(name_id(other), other, Turn(9), 9) is None
+    yard.loaded(heads=0)
+    yard.window.stored.more = False  # no gate waits in the store
+    assert yard.window.admit(name_id(other), other, Turn(9), 9) is not None
+    assert yard.window.get(GATE) is None
+
+
+A = QueueKey("a.test")
+
+
+@pytest.mark.parametrize("orders", [*permutations(["pause", "retire", "resume"]), ("retire", "pause", "retire")])
+def test_leases_of_a_retired_queue_are_counted_whatever_was_ordered_before(orders: tuple[str, ...]) -> None:
+    """URLs of retired queues are not pending, leased ones are in flight, and nothing is counted twice."""
+    rig = build(politeness=HASTE)
+    rig.add(*pages("a.test", 2))
+    lease = rig.lease_now()
+    for order in orders:
+        getattr(rig.core.operations, order)(A)
+        is_retired = rig.state_of("a.test") == "retired"
+        assert (rig.core.pending, rig.core.in_flight, rig.core.counts().retired) == (not is_retired, 1, is_retired)
+    rig.finish(lease)
+    rig.core.take_answers()  # the store says how many URLs of retired queues there are
+    assert (rig.core.pending, rig.core.counts().retired) == (not is_retired, is_retired)
+    assert rig.core.is_done is is_retired
+    rig.core.operations.check()
+
+
+def test_a_last_url_that_ends_in_a_queue_that_was_retired_then_paused_ends_the_crawl() -> None:
+    """Nothing is left that anybody could wait for."""
+    rig = build(politeness=HASTE)
+    rig.add("http://a.test/")
+    lease = rig.lease_now()
+    rig.core.operations.retire(A)
+    rig.core.operations.pause(A)
+    rig.finish(lease)
+    assert rig.core.is_done

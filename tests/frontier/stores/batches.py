@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from anabranch.frontier.fingerprints import name_id
-from anabranch.frontier.models import NORMAL, GateKey, OutcomeKind, QueueKey, Row
-from anabranch.frontier.stores.messages import Announced, Answer, Batch, Ended, StoreFailed, Synced
-from anabranch.frontier.stores.sql import SqlStore
-from anabranch.frontier.turns import turn_of
+from anabranch.frontier.records import NORMAL, GateKey, OutcomeKind, QueueKey, Row, name_id, turn_of
+from anabranch.frontier.stores.contract import Announced, Answer, Batch, Ended, StoreFailed, Synced
+from anabranch.frontier.stores.sql.store import SqlStore
 
 IDENTITY = {"policy": "bkdr:997", "politeness": "host"}
 NOW_S = 1_000_000.0

@@ -8,13 +8,21 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from anabranch.frontier.models import Row
-from anabranch.frontier.stores import sqlite
-from anabranch.frontier.stores.base import Counters, Opening
-from anabranch.frontier.stores.messages import Announced, Batch, Ended, GateRow, Moved, QueueRow, Standing
-from anabranch.frontier.stores.opening import open_tables
-from anabranch.frontier.stores.writing import Writing
-from anabranch.frontier.turns import turn_of
+from anabranch.frontier.records import Row, turn_of
+from anabranch.frontier.stores.contract import (
+    Announced,
+    Batch,
+    Counters,
+    Ended,
+    GateRow,
+    Moved,
+    Opening,
+    QueueRow,
+    Standing,
+)
+from anabranch.frontier.stores.sql import sqlite
+from anabranch.frontier.stores.sql.schema import open_tables
+from anabranch.frontier.stores.sql.writing import TransactionWriter
 from tests.frontier.stores.rows import IDENTITY, NOW_S, gate_key, queue_key
 
 
@@ -47,9 +55,9 @@ class Crawl:
         made.last_number = max((row.ordinal for row in new), default=0)
         return made
 
-    def write(self, *batches: Batch) -> Writing:
+    def write(self, *batches: Batch) -> TransactionWriter:
         """One transaction."""
-        writing = Writing(self.connection, self.totals, self.opening.epoch)
+        writing = TransactionWriter(self.connection, self.totals, self.opening.epoch)
         with self.connection.begin():
             for batch in batches:
                 writing.add(batch)
@@ -57,7 +65,7 @@ class Crawl:
         self.totals = writing.totals
         return writing
 
-    def add(self, *rows: Row) -> Writing:
+    def add(self, *rows: Row) -> TransactionWriter:
         """One transaction of one batch of new rows."""
         return self.write(self.batch(rows))
 

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from queue import SimpleQueue
 
-from anabranch.frontier.stores.base import Counters
-from anabranch.frontier.stores.messages import Batch, Synced
-from anabranch.frontier.stores.sql import SqlStore
+from anabranch.frontier.stores.contract import Batch, Counters, Synced
+from anabranch.frontier.stores.sql.store import SqlStore
 from tests.frontier.stores.batches import IDENTITY, NOW_S, batch
 
 NEW = 20

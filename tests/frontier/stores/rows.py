@@ -10,15 +10,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from anabranch.frontier.fingerprints import name_id
-from anabranch.frontier.models import NORMAL, WAITING, GateKey, OutcomeKind, QueueKey, Row
-from anabranch.frontier.stores.base import FrontierStore, Opening
-from anabranch.frontier.stores.memory import MemoryStore
-from anabranch.frontier.stores.messages import (
+from anabranch.frontier.records import (
+    NORMAL,
+    WAITING,
+    GateKey,
+    OutcomeKind,
+    QueueKey,
+    Row,
+    Turn,
+    name_id,
+    precedence_of,
+    turn_of,
+)
+from anabranch.frontier.stores.contract import (
     Announced,
     Answer,
     Batch,
     Ended,
+    FrontierStore,
     GateRead,
     GateRow,
     GatesRead,
@@ -26,13 +35,14 @@ from anabranch.frontier.stores.messages import (
     LaneId,
     LaneRow,
     LanesRead,
+    Opening,
     QueueRow,
     RetriesRead,
     Standing,
     Synced,
 )
-from anabranch.frontier.stores.sql import SqlStore
-from anabranch.frontier.turns import Turn, precedence_of, turn_of
+from anabranch.frontier.stores.memory.store import MemoryStore
+from anabranch.frontier.stores.sql.store import SqlStore
 from tests.postgres_server import server
 
 T = TypeVar("T")

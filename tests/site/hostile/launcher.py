@@ -18,7 +18,7 @@ if __package__ in (None, ""):  # started as a program: the import path holds thi
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from anabranch.crawler.cli import main
-from anabranch.crawler.network import connector
+from anabranch.crawler.fetch import connections
 from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.processors import disposition
 
@@ -35,8 +35,8 @@ def tries_at_once() -> None:
 
 def internet(public: str) -> None:
     """Let this address count as public."""
-    judged = connector.is_public
-    connector.is_public = lambda address: address == public or judged(address)
+    judged = connections.is_public
+    connections.is_public = lambda address: address == public or judged(address)
 
 
 if __name__ == "__main__":

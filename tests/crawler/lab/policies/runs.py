@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.crawler.lab.policies.comparison import Setting
-from anabranch.crawler.lab.policies.series import RunResult, Sample
-from anabranch.crawler.lab.web.ledger import HostEntry, Ledger, Rule
-from anabranch.frontier.policies.balance import Balance
+from anabranch.crawler.lab.policies.series import RunResult, Sample, Setting
+from anabranch.crawler.lab.web.ledger import HostEntry, PolitenessLedger, PolitenessRule
+from anabranch.frontier.policies.assignment import Balance
 
 
 def run_of(policy: str = "host", active: Sequence[float] = (0, 10, 10), **more) -> RunResult:
@@ -58,5 +57,5 @@ def entry_of(host: str, **more) -> HostEntry:
     return HostEntry(**(facts | more))
 
 
-def ledger_of(*hosts: HostEntry) -> Ledger:
-    return Ledger(rule=Rule(), hosts=hosts, strangers=0, wall_s=10.0, cpu_s=2.0, longest_lag_s=0.03)
+def ledger_of(*hosts: HostEntry) -> PolitenessLedger:
+    return PolitenessLedger(rule=PolitenessRule(), hosts=hosts, strangers=0, wall_s=10.0, cpu_s=2.0, longest_lag_s=0.03)

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from anabranch.crawler.lab.policies.compare import _Course
-from anabranch.crawler.lab.policies.options import PolicyOptions, rule_of
-from anabranch.crawler.lab.policies.series import Sample
-from anabranch.crawler.lab.web.ledger import Rule
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.lab.policies.compare import _PROGRAM, CrawlEnding, _new_folder, _Progress, result_of, run_once
+from anabranch.crawler.lab.policies.options import PolicyOptions, order_for, rule_of
+from anabranch.crawler.lab.policies.series import Busy, Sample
+from anabranch.crawler.lab.web.ledger import PolitenessRule
+from anabranch.crawler.lab.web.miniweb import Served, WebLost, serving
+from anabranch.crawler.lab.web.model import WebOptions
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
+from anabranch.crawler.runtime import child_command
+from anabranch.frontier.policies.assignment import Balance
+from tests.acceptance.command import environment
+from tests.site.processes import Watched, started_by, watched
 
 
 def test_hosts_are_owed_the_order_s_delays_and_slots() -> None:
     """What the crawler is told is what the server holds it to."""
-    assert rule_of(PolicyOptions(connections=8)) == Rule(slots=8, delay_factor=5.0, min_delay_s=0.05, max_delay_s=0.5)
+    assert rule_of(PolicyOptions(connections=8)) == PolitenessRule(
+        slots=8, delay_factor=5.0, min_delay_s=0.05, max_delay_s=0.5
+    )
 
 
 def test_progress_is_seconds_of_all_runs() -> None:
     """A run that is drained early counts as whole; the rate is that of the second before."""
     told: list[tuple[int, int, str]] = []
-    course = _Course(PolicyOptions(policies=("host", "surt"), seconds=10.0), lambda *step: told.append(step))
+    course = _Progress(PolicyOptions(policies=("host", "surt"), seconds=10.0), lambda *step: told.append(step))
     with course.of_run("five portals, host") as heard:
         heard(Sample(0.0, 0, 0, 0, 0, 0, 0, 0))
         heard(Sample(2.0, 14, 9, 0, 0, 0, 30, 0))
@@ -29,3 +50,181 @@ def test_progress_is_seconds_of_all_runs() -> None:
         (10, 20, "five portals, surt begins"),
         (20, 20, "five portals, surt: 1 active workers, 5 URLs/s"),
     ]
+
+
+ENDING = CrawlEnding(ended_s=3.2, is_drained=True, busy=Busy(0.5, 0.01), queue_lengths=Balance(9, 3, 4))
+WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.0, bandwidth=1e9)
+OPTIONS = PolicyOptions(politeness="off", workers=20)
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[Served]:
+    """Thirty URLs on three hosts, answered at once."""
+    with serving(WEB) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def order_on(web: Served, policy: str = "host") -> CrawlOrder:
+    return order_for(OPTIONS, policy, seeds=web.seeds, addresses=web.hosts)
+
+
+def slow_order_on(web: Served) -> CrawlOrder:
+    """A page a minute."""
+    order = order_on(web)
+    slow = order.politeness.model_copy(update={"min_delay_s": 60.0, "max_delay_s": 60.0})
+    frontier = order.frontier.model_copy(update={"politeness": "host"})
+    return order.model_copy(update={"politeness": slow, "frontier": frontier})
+
+
+def samples_at(*times: float) -> list[Sample]:
+    return [Sample(time_s, 2 * time_s, 3, 1, 0, 0, time_s * 10, 0) for time_s in times]
+
+
+def test_a_run_ends_with_its_last_second() -> None:
+    """What was under way when the time was up may have ended later; that does not count."""
+    result = result_of("host", samples_at(0, 1, 2, 3.1, 3.2), ENDING._replace(is_drained=False), 3.0)
+    assert (result.duration_s, result.is_drained) == (3.0, False)
+    assert [sample.at_s for sample in result.samples] == [0, 1, 2, 3]
+    assert result.samples[-1][:3] == pytest.approx((3.0, 6.0, 3))
+
+
+def test_a_drained_run_ends_when_it_is_drained() -> None:
+    """Its duration is its own."""
+    result = result_of("host", samples_at(0, 1, 2, 3.2), ENDING, 60.0)
+    assert (result.duration_s, result.is_drained) == (3.2, True)
+    assert len(result.samples) == 4
+    assert (result.crawler, result.queue_lengths) == (Busy(0.5, 0.01), Balance(9, 3, 4))
+
+
+def test_a_real_crawl_is_sampled_from_its_start_to_its_end(web: Served, temporary: Path) -> None:
+    """Every URL of the web has ended in the last sample; the folder is gone."""
+    heard: list[Sample] = []
+    result = run_once(order_on(web, "bkdr:7"), 30.0, heard.append)
+    assert result.is_drained
+    assert (heard[0].at_s < 0.5, heard[-1].urls) == (True, web.urls)
+    assert 0 < heard[-1].held_s <= 40 * result.duration_s
+    assert result.samples == tuple(heard)
+    assert result.queue_lengths.urls == web.urls
+    assert 1 < result.queue_lengths.queues <= 7
+    assert not [*temporary.iterdir()]
+
+
+def test_a_crawl_that_breaks_is_told_in_one_line(web: Served, temporary: Path) -> None:
+    """It names the policy and the reason; the folder is gone."""
+    order = order_on(web)
+    broken = order.model_copy(update={"frontier": order.frontier.model_copy(update={"policy": "nonsense"})})
+    with pytest.raises(CrawlerError, match=r"^the crawl with nonsense broke: policy nonsense is unknown") as error:
+        run_once(broken, 30.0, lambda _: None)
+    assert "\n" not in str(error.value)
+    assert not [*temporary.iterdir()]
+
+
+def test_an_interrupt_leaves_neither_process_nor_folder(web: Served, temporary: Path) -> None:
+    """Ctrl-C comes while a sample is told."""
+    with ExitStack() as stack:
+        crawls: list[Watched] = []
+
+        def interrupt(_: Sample) -> None:
+            (crawl,) = started_by(os.getpid(), "policies.crawling")
+            crawls.append(stack.enter_context(watched(crawl)))
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_once(order_on(web), 30.0, interrupt)
+        assert crawls[0].alive() == []
+    assert not [*temporary.iterdir()]
+
+
+def test_what_lies_in_the_current_folder_is_not_imported(
+    web: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package `crawler`, or a module named like one of Python's, is the user's own business."""
+    (tmp_path / "crawler").mkdir()
+    for file in (tmp_path / "crawler" / "__init__.py", tmp_path / "json.py"):
+        file.write_text("raise SystemExit('imported from the current folder')\n")
+    monkeypatch.chdir(tmp_path)
+    assert run_once(order_on(web), 30.0, lambda _: None).is_drained
+
+
+def test_an_own_policy_is_found_where_the_command_finds_it_and_may_print(
+    web: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it says on standard output is none of the crawl's."""
+    (tmp_path / "talkative.py").write_text(
+        "import os\n"
+        "print('imported')\n"
+        "def by_length(url):\n"
+        "    os.write(1, b'[called\\n')\n"
+        "    return str(len(url) % 3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run_once(order_on(web, "talkative:by_length"), 30.0, lambda _: None)
+    assert result.is_drained
+    assert result.queue_lengths.urls == web.urls
+    assert 1 < result.queue_lengths.queues <= 3
+
+
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
+def test_a_run_ends_with_the_server_of_its_web(temporary: Path, number: int, how: str) -> None:
+    """At once: not when its time is up, and with nothing left of it."""
+    heard: list[Sample] = []
+    with ExitStack() as stack, serving(WEB) as served:
+        crawls: list[Watched] = []
+
+        def lose(sample: Sample) -> None:
+            if not heard:
+                crawls.append(stack.enter_context(watched(*started_by(os.getpid(), "policies.crawling"))))
+                os.kill(served.pid, number)
+            heard.append(sample)
+
+        with pytest.raises(WebLost, match=how):
+            run_once(slow_order_on(served), 600.0, lose, served)
+        assert crawls[0].alive() == []
+    assert not [*temporary.iterdir()]
+    assert len(heard) < 5
+
+
+def test_an_interrupt_while_the_folder_is_removed_waits_for_that(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take seconds on a busy disk; then the interrupt goes on."""
+    remove, interrupts = shutil.rmtree, [KeyboardInterrupt()]
+
+    def interrupted(folder: Path, **how: bool) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        remove(folder, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), _new_folder() as folder:
+        (folder / "file").touch()
+    assert not [*temporary.iterdir()]
+
+
+def test_a_crawl_ends_with_whoever_started_it(web: Served, tmp_path: Path) -> None:
+    """The end of its standard input is the end of a process that had no time to say more, as with SIGKILL."""
+    (tmp_path / "order.toml").write_text(dump_order(slow_order_on(web)))
+    read, write = os.pipe()
+    with (
+        os.fdopen(read, "rb") as said,
+        subprocess.Popen(
+            child_command(_PROGRAM, str(tmp_path), str(write)),
+            stdin=subprocess.PIPE,
+            pass_fds=[write],
+            env=environment(),
+        ) as process,
+    ):
+        os.close(write)
+        assert process.stdin is not None
+        assert said.readline().startswith(b"[0.0")
+        process.stdin.close()
+        assert process.wait(30) == ExitCode.FORCED

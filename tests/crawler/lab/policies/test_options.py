@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.crawler.lab.policies import options as options_module
 from anabranch.crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
-from anabranch.crawler.orders.order import CrawlOrder
-from anabranch.crawler.orders.sources import load_order
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.lab.policies.comparison import Comparison
 from anabranch.crawler.lab.policies.options import PolicyOptions
 from anabranch.crawler.lab.policies.saved import COMPARISON, SIMULATION, load, saved
-from anabranch.crawler.lab.policies.series import Busy, HostSeen
-from anabranch.crawler.lab.simulation.options import SimulationOptions
+from anabranch.crawler.lab.policies.series import Busy, HostSeen, PolicyComparison
+from anabranch.crawler.lab.simulation.simulate import SimulationOptions
 from anabranch.crawler.outcomes.errors import UsageError
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
@@ -25,7 +24,7 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
         run_of(hosts=(HostSeen("a", 1, 1, None, 0.5),), server=Busy(0.1, 0.0)),
         run_of("bkdr:997", crawler=Busy(0.9, 0.1)),
     )
-    comparison = Comparison(setting=setting_of(), runs=runs, simulated=(run_of(),))
+    comparison = PolicyComparison(setting=setting_of(), runs=runs, simulated=(run_of(),))
     file = tmp_path / "live.json"
     file.write_text(json.dumps(saved(COMPARISON, options, [comparison])))
     assert load(file) == (options, [comparison])
@@ -34,7 +33,9 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
 def test_it_has_what_the_tables_have_by_name(tmp_path: Path) -> None:
     """A script need not know in which order fields stand, nor reckon means."""
     runs = (run_of(active=(0, 4, 4), server=Busy(0.1, 0.2)), run_of("surt", active=(0, 9)))
-    value = json.loads(json.dumps(saved(COMPARISON, PolicyOptions(), [Comparison(setting=setting_of(), runs=runs)])))
+    value = json.loads(
+        json.dumps(saved(COMPARISON, PolicyOptions(), [PolicyComparison(setting=setting_of(), runs=runs)]))
+    )
     (comparison,) = value["comparisons"]
     assert comparison["compared_s"] == 1.0
     assert comparison["means"]["host"] == {"active": 4, "peak": 4, "urls_per_s": 4, "bytes_per_s": 4000}
@@ -64,7 +65,7 @@ def test_a_simulation_is_not_taken_for_a_live_comparison(tmp_path: Path) -> None
 def test_a_file_that_somebody_changed_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:
     """Whatever makes no sense on the command line makes none in the file."""
     options = PolicyOptions(policies=("host", "bkdr:997"))
-    comparison = Comparison(setting=setting_of(), runs=(run_of(), run_of("bkdr:997")))
+    comparison = PolicyComparison(setting=setting_of(), runs=(run_of(), run_of("bkdr:997")))
     value = json.loads(json.dumps(saved(COMPARISON, options, [comparison])))
     value["options"].update(change)
     file = tmp_path / "live.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.crawler.lab.policies.series import RunResult, Sample, rates
-from anabranch.crawler.lab.simulation.running import Model, simulate
-from anabranch.crawler.lab.web.model import Site
+from anabranch.crawler.lab.simulation.running import Model, Series, simulate
+from anabranch.crawler.lab.web.model import WebHost
 from tests.crawler.lab.simulation.webs import HOST, SmallWeb, answer, model_of, one_host
 
 
@@ -122,7 +122,7 @@ def test_queue_lengths_count_what_ended_and_what_is_left() -> None:
 def test_a_host_may_have_a_port_or_be_an_ipv6_address(name: str) -> None:
     """Its site is found without the port."""
     urls = [f"http://{name}/{number}" for number in range(2)]
-    site = Site(name.removesuffix(":8080"), 2, 1.0, 1e6, None)
+    site = WebHost(name.removesuffix(":8080"), 2, 1.0, 1e6, None)
     run = simulated(model_of(SmallWeb({urls[0]: answer(urls[1]), urls[1]: answer()}, [site], urls[:1])))
     assert [(host.host, host.requests) for host in run.hosts] == [(site.host, 3)]
 
@@ -138,3 +138,56 @@ def test_the_ledger_of_virtual_time_is_clean(policy: str) -> None:
     assert run.is_polite, run.verdict
     assert run.hosts[0].most_at_once == (1 if policy == "host" else 2)
     assert run.hosts[0].shortest_gap_s == pytest.approx(3.0)
+
+
+def look(passed: Sample) -> Sample:
+    return passed._replace(urls=2 * passed.at_s)
+
+
+def times(samples: list[Sample]) -> list[float]:
+    return [sample.at_s for sample in samples]
+
+
+def test_a_long_run_is_sampled_less_often_and_evenly() -> None:
+    """Samples stay at the multiples of one interval, never more than so many."""
+    series = Series(look, most=8)
+    for second in range(1, 1001):
+        series.go_on(second + 0.5, 3)
+        assert len(series.samples) <= 8
+        assert times(series.samples) == [number * series.each_s for number in range(len(series.samples))]
+    assert series.each_s == 128.0
+
+
+def test_workers_are_counted_between_the_samples() -> None:
+    """Seven of them for a tenth of a second between two samples are in the mean and in the peak."""
+    series = Series(look)
+    for at_s, active in ((0.5, 2), (0.6, 7), (1.5, 0), (2.25, 1)):
+        series.go_on(at_s, active)
+    samples = series.close()
+    assert [(sample.at_s, round(sample.held_s, 9), sample.peak) for sample in samples] == [
+        (0.0, 0, 0),
+        (1.0, 1.7, 7),
+        (2.0, 2.2, 1),
+        (2.25, 2.45, 1),
+    ]
+
+
+def test_a_peak_outlives_the_sample_that_is_left_out() -> None:
+    """However many times the interval is doubled, the most active workers of the run stand somewhere."""
+    series = Series(look, most=8)
+    series.go_on(2.5, 1)
+    series.go_on(2.6, 99)
+    series.go_on(500.0, 1)
+    samples = series.close()
+    assert max(sample.peak for sample in samples) == 99
+    assert samples[-1].held_s == 500 + 98 * (2.6 - 2.5)
+
+
+def test_the_end_is_sampled_once() -> None:
+    """Whether or not it falls on a sample's time."""
+    series = Series(look)
+    series.go_on(1.0, 1)
+    assert times(list(series.close())) == [0.0, 1.0]
+    assert times(list(series.close())) == [0.0, 1.0]
+    series.go_on(1.5, 1)
+    assert times(list(series.close())) == [0.0, 1.0, 1.5]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from anabranch.crawler.lab.simulation.processor import Speed
 from anabranch.crawler.lab.simulation.running import Model
-from anabranch.crawler.lab.web.ledger import Rule
-from anabranch.crawler.lab.web.model import Page, Site
+from anabranch.crawler.lab.simulation.virtualtime import Speed
+from anabranch.crawler.lab.web.ledger import PolitenessRule
+from anabranch.crawler.lab.web.model import Page, WebHost
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.scheduling.backoff import Backoff
-from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 HOST = "a.test"
 LATENCY_S = 1.0
@@ -22,7 +21,7 @@ DELAY_S = 3.0
 class SmallWeb:
     """Pages by URL; implements `Web`."""
 
-    def __init__(self, pages: Mapping[str, Page], sites: Sequence[Site], seeds: Sequence[str]) -> None:
+    def __init__(self, pages: Mapping[str, Page], sites: Sequence[WebHost], seeds: Sequence[str]) -> None:
         self.seeds = tuple(seeds)
         self.sites = sites
         self.urls = len(pages)
@@ -43,7 +42,7 @@ def one_host(pages: int, *, crawl_delay_s: float | None = None, statuses: Mappin
     urls = [f"http://{HOST}/{number}" for number in range(pages)]
     answers = {url: answer(status=(statuses or {}).get(number, 200)) for number, url in enumerate(urls)}
     answers[urls[0]] = answer(*urls[1:])
-    return SmallWeb(answers, [Site(HOST, pages, LATENCY_S, 1e6, crawl_delay_s)], urls[:1])
+    return SmallWeb(answers, [WebHost(HOST, pages, LATENCY_S, 1e6, crawl_delay_s)], urls[:1])
 
 
 def model_of(
@@ -64,5 +63,5 @@ def model_of(
         backoff=Backoff(base_s=0.0, cap_s=0.0),
         max_unacknowledged=workers,
     )
-    rule = Rule(slots=slots, min_delay_s=DELAY_S, max_delay_s=DELAY_S)
+    rule = PolitenessRule(slots=slots, min_delay_s=DELAY_S, max_delay_s=DELAY_S)
     return Model(web=web, order=order, rule=rule, workers=workers, seconds=seconds, speed=Speed(page_s=page_cost_s))

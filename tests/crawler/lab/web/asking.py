@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from anabranch.crawler.lab.web.model import Page, Site
-from anabranch.crawler.lab.web.serving import Server
+from anabranch.crawler.lab.web.model import Page, WebHost
+from anabranch.crawler.lab.web.server import Server
 
 
 class HandWeb:
     """Pages as a test writes them, at `a.test` and `b.test`; the one has a Crawl-delay."""
 
     seeds = ("http://a.test/",)
-    sites: Sequence[Site] = (Site("a.test", 9, 0.0, 1e9, None), Site("b.test", 1, 0.0, 1e9, 1.5))
+    sites: Sequence[WebHost] = (WebHost("a.test", 9, 0.0, 1e9, None), WebHost("b.test", 1, 0.0, 1e9, 1.5))
 
     def __init__(self, **pages: Page) -> None:
         self.urls = len(pages)

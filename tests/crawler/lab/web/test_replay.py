@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.lab.web.pages import body_of, least_bytes
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.lab.web.model import body_of, least_bytes
 from anabranch.crawler.lab.web.replay import MAX_BODY_BYTES, ReplayedWeb, replayed_file, replayed_web
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.reporting.crawl_log import CrawlLogEntry, crawl_log_line
 from tests.crawler.lab.web.test_shape import walked
 
 A = "http://a.test/"

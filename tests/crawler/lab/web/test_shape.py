@@ -1,3 +1,7 @@
+"""None"""
+
+from __future__ import annotations
+
 import subprocess
 import sys
 import tracemalloc
@@ -5,9 +9,11 @@ from statistics import median
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anabranch.crawler.lab.web.model import Page, Web
-from anabranch.crawler.lab.web.shape import MadeWeb, WebOptions, make_web
+from anabranch.crawler.lab.web.shape import MadeWeb, Paths, WebOptions, make_web
 from anabranch.crawler.outcomes.errors import UsageError
 
 KINDS = ["portals", "subdomains", "hosts"]
@@ -47,7 +53,7 @@ def test_another_process_makes_the_same_pages() -> None:
     """No chance of an interpreter (its hash seed) is in a page or its body."""
     code = (
         "import hashlib\n"
-        "from anabranch.crawler.lab.web.pages import body_of\n"
+        "from anabranch.crawler.lab.web.model import body_of\n"
         "from tests.crawler.lab.web.test_shape import small, walked\n"
         "pages = sorted(walked(small(pages=300)).items())\n"
         "print(hashlib.md5(b''.join(repr(page).encode() + body_of(page, url) for url, page in pages)).hexdigest())"
@@ -221,3 +227,39 @@ def test_no_page_leads_to_one_that_there_is_not() -> None:
     roots = [web.page(f"http://{site.host}/") for site in web.sites]
     assert any(page is not None and page.status == 301 for page in roots)
     assert all(page is not None and all(map(web.page, (*page.links, *page.embeds))) for page in roots)
+
+
+@given(st.integers(0, 10**5), st.integers(1, 10**9), st.data())
+def test_number_and_path_say_each_other(host: int, urls: int, data: st.DataObject) -> None:
+    """Of any host of any size, also where the digits have to be ten."""
+    number = data.draw(st.integers(0, urls - 1))
+    paths = Paths(host, urls, data.draw(st.integers(1, urls)))
+    assert paths.number(paths.url(number)) == number
+
+
+@pytest.mark.parametrize("urls", [9_999_990, 9_999_991])
+def test_no_two_numbers_share_a_path_where_the_digits_become_ten(urls: int) -> None:
+    """The first and the last numbers of a host, just below the prime of seven digits and at it."""
+    paths = Paths(3, urls, urls)
+    numbers = [*range(1_000), *range(urls - 1_000, urls)]
+    assert len({paths.url(number) for number in numbers}) == 2_000
+
+
+def test_pages_and_embeds_look_like_those_of_portals() -> None:
+    """Dated articles, lists and directories; pictures and style sheets."""
+    paths = Paths(0, 4_000, 2_000)
+    pages, embeds = (
+        [paths.url(number) for number in range(1, 2_000)],
+        [paths.url(number) for number in range(2_000, 4_000)],
+    )
+    assert {path.rpartition(".")[2].rpartition("/")[2] for path in pages} == {"html", "shtml", "htm", ""}
+    assert {path.rpartition(".")[2] for path in embeds} == {"jpg", "gif", "css"}
+    assert any(path.startswith("/2012/") for path in pages)
+
+
+@given(st.text())
+def test_any_other_text_is_no_path(text: str) -> None:
+    """Unless it is the very path of the number that it says."""
+    paths = Paths(1, 500, 400)
+    number = paths.number(text)
+    assert number is None or paths.url(number) == text

@@ -1,0 +1,310 @@
+"""`state/accounts.sqlite`: the tables of a job's totals, the connection that adds to them, and a view that reads them.
+
+`accounts` writes with `AccountsDatabase`, every few seconds. `AccountsView` reads for reports, row by row, in any process,
+while the crawl goes on. `totals` defines the numbers in the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Double,
+    Integer,
+    MetaData,
+    Select,
+    String,
+    Table,
+    bindparam,
+    delete,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects.sqlite import Insert, insert
+
+from anabranch.crawler.accounts.totals import DNS, SUMS, Additions, Totals
+from anabranch.crawler.archive.databases import as_system_errors, engine_for
+
+#: The file's name in the state folder.
+ACCOUNTS_FILE = "accounts.sqlite"
+
+# Tables
+
+_METADATA = MetaData()
+_FIRST, _LAST = "first_success_s", "last_success_s"
+
+
+def _totals_columns() -> list[Column[Any]]:
+    """The fields of `Totals`, in their order."""
+    sums = [Column(name, Integer, nullable=False) for name in SUMS]
+    return [*sums, Column(_FIRST, Double), Column(_LAST, Double)]
+
+
+_HOST = Table("host", _METADATA, Column("host", String, primary_key=True), *_totals_columns(), sqlite_with_rowid=False)
+#: One row, number 0.
+_TOTAL = Table("total", _METADATA, Column("id", Integer, primary_key=True), *_totals_columns())
+_MIME = Table(
+    "mime",
+    _METADATA,
+    Column("mime", String, primary_key=True),
+    Column("urls", Integer, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+_STATUS = Table(
+    "status", _METADATA, Column("status", Integer, primary_key=True), Column("urls", Integer, nullable=False)
+)
+_SOURCE = Table(
+    "source",
+    _METADATA,
+    Column("source", String, primary_key=True),
+    Column("host", String, primary_key=True),
+    Column("urls", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+_PROCESSOR = Table(
+    "processor",
+    _METADATA,
+    Column("processor", String, primary_key=True),
+    Column("counter", String, primary_key=True),
+    Column("number", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+#: When each run of the job began, and the last time at which it is known to have run.
+_RUN = Table("run", _METADATA, Column("started_s", Double, primary_key=True), Column("until_s", Double, nullable=False))
+#: One row, number 0: the place of the journal up to which the rows count. No row before the first journal.
+_PLACE = Table("place", _METADATA, Column("id", Integer, primary_key=True), Column("place", Integer, nullable=False))
+#: One row, number 0: how much of crawl.log was counted before there was a journal.
+_COVERED = Table(
+    "covered", _METADATA, Column("id", Integer, primary_key=True), Column("bytes", Integer, nullable=False)
+)
+
+#: The tables whose rows are sums.
+_SUM_TABLES = (_HOST, _TOTAL, _MIME, _STATUS, _SOURCE, _PROCESSOR)
+
+# Statements
+
+
+def _adding(table: Table) -> Insert:
+    """Add a row's numbers to the row with its key, or insert it. First times take the least, last the greatest."""
+    statement = insert(table)
+    changed: dict[str, ColumnElement[Any]] = {}
+    for column in table.columns:
+        new = statement.excluded[column.name]
+        if column.primary_key:
+            continue
+        if column.name in {_FIRST, _LAST}:
+            either = func.coalesce(column, new), func.coalesce(new, column)
+            changed[column.name] = func.min(*either) if column.name == _FIRST else func.max(*either)
+        else:
+            changed[column.name] = column + new
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+
+
+def _setting(table: Table) -> Insert:
+    """Insert a row, or replace the row with its key."""
+    statement = insert(table)
+    changed = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+
+
+_ADD = {table.name: _adding(table) for table in _SUM_TABLES}
+_SET_RUN = _setting(_RUN)
+_SET_PLACE = _setting(_PLACE)
+_SET_COVERED = _setting(_COVERED)
+#: The place and the host's row, read in one statement.
+_ROW_OF_HOST = select(_PLACE.c.place, *(column for column in _HOST.columns if not column.primary_key)).select_from(
+    _PLACE.outerjoin(_HOST, _HOST.c.host == bindparam("asked"))
+)
+
+#: A commit is synced, because the journal forgets what it holds.
+_DURABLE = ("PRAGMA synchronous = FULL",)
+#: Rows that are read at a time.
+_PAGE = 1000
+
+
+def _totals_of(columns: Sequence[float | None]) -> Totals:
+    """The totals of a row of `host` or `total` without its key."""
+    return Totals(*columns)  # type: ignore[arg-type]
+
+
+def _columns_of(totals: Totals) -> dict[str, float | None]:
+    return {name: getattr(totals, name) for name in (*SUMS, _FIRST, _LAST)}
+
+
+def _rows_of(added: Additions) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
+    yield _HOST, [{"host": host, **_columns_of(totals)} for host, totals in added.hosts.items()]
+    yield _TOTAL, [{"id": 0, **_columns_of(added.total)}]
+    mimes = added.mime_urls.items()
+    yield _MIME, [{"mime": mime, "urls": urls, "bytes": added.mime_bytes[mime]} for mime, urls in mimes]
+    yield _STATUS, [{"status": status, "urls": urls} for status, urls in added.statuses.items()]
+    yield _SOURCE, [{"source": tag, "host": host, "urls": urls} for (tag, host), urls in added.sources.items()]
+    numbers = added.processors.items()
+    yield _PROCESSOR, [{"processor": of, "counter": what, "number": number} for (of, what), number in numbers]
+
+
+class AccountsDatabase:
+    """The rows of a job's accounts: one connection writes, another one reads. Raises: OSError, as for every file."""
+
+    def __init__(self, path: Path) -> None:
+        """Connect, and create missing tables."""
+        self._path = path
+        with as_system_errors(path):
+            self._writer = engine_for(path, pragmas=_DURABLE).connect()
+            try:
+                with self._writer.begin():
+                    _METADATA.create_all(self._writer)
+                self._reader = engine_for(path, is_reader=True).connect()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def is_consistent(self) -> bool:
+        """Whether the file is undamaged, and the sums of the hosts are those of `total`. Cost: linear in the file."""
+        with as_system_errors(self._path):
+            checked = self._reader.execute(text("PRAGMA quick_check(1)")).scalars().all()
+            of_hosts = self._reader.execute(select(*(func.total(_HOST.c[name]) for name in SUMS))).one()
+            of_all = self._reader.execute(select(*(func.total(_TOTAL.c[name]) for name in SUMS))).one()
+            self._reader.rollback()
+        return checked == ["ok"] and tuple(of_hosts) == tuple(of_all)
+
+    def places(self) -> tuple[int | None, int]:
+        """The place of the journal up to which the rows count (None: no journal yet), and how much of crawl.log they count."""
+        with as_system_errors(self._path):
+            place = self._reader.execute(select(_PLACE.c.place)).scalar_one_or_none()
+            covered = self._reader.execute(select(_COVERED.c.bytes)).scalar_one_or_none()
+            self._reader.rollback()
+        return place, covered or 0
+
+    def totals_of_host(self, host: str) -> tuple[int, Totals]:
+        """The place of the journal up to which the rows count, and the host's totals, both of the same moment."""
+        with as_system_errors(self._path):
+            row = self._reader.execute(_ROW_OF_HOST, {"asked": host}).one_or_none()
+            self._reader.rollback()
+        if row is None:
+            return 0, Totals()
+        return row[0], _totals_of(row[1:]) if row[1] is not None else Totals()
+
+    def types(self, limit: int) -> list[str]:
+        """The media types that have a row, at most `limit`."""
+        with as_system_errors(self._path):
+            names = list(self._reader.execute(select(_MIME.c.mime).limit(limit)).scalars())
+            self._reader.rollback()
+        return names
+
+    def write(self, added: Additions, run: tuple[float, float], *, place: int | None = None, covered: int = 0) -> None:
+        """Add to the rows, in one durable transaction.
+
+        Afterwards they count the journal up to `place`; without a place, crawl.log up to `covered`. `run` has the times at
+        which this run began and is now.
+        """
+        with as_system_errors(self._path), self._writer.begin():
+            for table, rows in _rows_of(added):
+                if rows:
+                    self._writer.execute(_ADD[table.name], rows)
+            self._writer.execute(_SET_RUN, {"started_s": run[0], "until_s": run[1]})
+            if place is not None:
+                self._writer.execute(_SET_PLACE, {"id": 0, "place": place})
+            else:
+                self._writer.execute(_SET_COVERED, {"id": 0, "bytes": covered})
+
+    def write_sum(self, parts: Sequence[Path], run: tuple[float, float]) -> None:
+        """Replace the rows by the sums of other accounts' rows, in one transaction; the runs stay. Cost: linear in the rows."""
+        with as_system_errors(self._path), self._writer.begin():
+            for table in (*_SUM_TABLES, _PLACE, _COVERED):
+                self._writer.execute(delete(table))
+            self._writer.execute(_SET_RUN, {"started_s": run[0], "until_s": run[1]})
+            for part in parts:
+                with engine_for(part, is_reader=True).connect() as reader:
+                    for table in _SUM_TABLES:
+                        result = reader.execution_options(yield_per=_PAGE).execute(select(table))
+                        for page in result.mappings().partitions():
+                            self._writer.execute(_ADD[table.name], [dict(row) for row in page])
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the file, so that the file alone holds everything."""
+        with as_system_errors(self._path):
+            self._writer.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()  # in no transaction
+
+    def close(self) -> None:
+        """Close both connections. A second call does nothing."""
+        self._writer.close()
+        self._reader.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._writer.closed
+
+
+Row = tuple[Any, ...]
+
+
+class AccountsView:
+    """Reads the accounts of a job as they were last written (`Accounts.sync`). Memory: a page of rows. Raises: OSError."""
+
+    def __init__(self, state: Path) -> None:
+        self._file = state / ACCOUNTS_FILE
+        if not self._file.is_file():
+            raise FileNotFoundError(2, "there are no accounts yet", str(self._file))
+        with as_system_errors(self._file):
+            self._connection = engine_for(self._file, is_reader=True).connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. A second call does nothing."""
+        self._connection.close()
+
+    def total(self) -> Totals:
+        """The totals of all hosts together."""
+        row = next(self._rows(select(*list(_TOTAL.columns)[1:])), None)
+        return Totals() if row is None else _totals_of(row)
+
+    def hosts_visited(self) -> int:
+        """The number of hosts that answered; DNS look-ups do not count."""
+        return int(next(self._rows(select(func.count()).where(_HOST.c.urls > 0, _HOST.c.host != DNS)))[0])
+
+    def hosts(self) -> Iterator[tuple[str, Totals]]:
+        """Every host with its totals, most URLs first."""
+        for host, *columns in self._rows(select(*_HOST.columns).order_by(_HOST.c.urls.desc(), _HOST.c.host)):
+            yield host, _totals_of(columns)
+
+    def mime_types(self) -> Iterator[Row]:
+        """(type, URLs, bytes), most URLs first."""
+        return self._rows(select(*_MIME.columns).order_by(_MIME.c.urls.desc(), _MIME.c.mime))
+
+    def statuses(self) -> Iterator[Row]:
+        """(status, URLs), most URLs first."""
+        return self._rows(select(*_STATUS.columns).order_by(_STATUS.c.urls.desc(), _STATUS.c.status))
+
+    def sources(self) -> Iterator[Row]:
+        """(seed, host, URLs), by seed, most URLs first."""
+        return self._rows(select(*_SOURCE.columns).order_by(_SOURCE.c.source, _SOURCE.c.urls.desc(), _SOURCE.c.host))
+
+    def processors(self) -> Iterator[Row]:
+        """(processor, counter, number)."""
+        return self._rows(select(*_PROCESSOR.columns).order_by(_PROCESSOR.c.processor, _PROCESSOR.c.counter))
+
+    def duration_s(self) -> float:
+        """How long the job has run, all runs together."""
+        found = next(self._rows(select(func.coalesce(func.sum(_RUN.c.until_s - _RUN.c.started_s), 0.0))))
+        return float(found[0])
+
+    def _rows(self, query: Select[Any]) -> Iterator[Row]:
+        with as_system_errors(self._file):
+            result = self._connection.execution_options(yield_per=_PAGE).execute(query)
+            try:
+                for row in result:
+                    yield tuple(row)
+            finally:
+                result.close()

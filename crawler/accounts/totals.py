@@ -1,0 +1,281 @@
+"""What a line of `crawl.log` adds to the job's totals. Pure.
+
+Everything is counted from parsed lines (`crawl_log`), so it makes no difference whether a line is counted when it is written
+or after a crash. `accounts` collects the counts in memory, `database` stores them. The columns are those of Heritrix's
+`FetchStats`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from anabranch.crawler.accounts.crawl_log import (
+    DUPLICATE_DIGEST,
+    NO_TYPE,
+    NOT_MODIFIED,
+    UNKNOWN_TYPE,
+    WARC_REVISIT,
+    CrawlLogEntry,
+)
+from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
+from anabranch.crawler.urls.parsing import host_of
+from anabranch.frontier.completion import HOST_BUSY
+
+#: The last hop to a prerequisite of a page: robots.txt, an address.
+PREREQUISITE = "P"
+#: The host under which DNS look-ups are counted, as in Heritrix.
+DNS = "dns:"
+#: The seed of a URL that has no source tag.
+NO_SOURCE = "-"
+#: How many media types are counted separately, how much of a name counts, and the name for all others: a site may send any.
+MAX_TYPES = 1000
+MAX_TYPE_CHARS = 100
+OTHER_TYPES = "other"
+#: The longest host name in the DNS. Longer names do not exist, and are counted by their beginning.
+_MAX_HOST_CHARS = 255
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was fetched from a host, or in all. Only `add` changes it."""
+
+    urls: int = 0  #: answered, prerequisites included
+    bytes: int = 0  #: of all answers
+    prerequisites: int = 0  #: robots.txt and DNS among the urls
+    failures: int = 0  #: given up
+    disregards: int = 0  #: not fetched on purpose
+    robots: int = 0  #: of these, denied by robots.txt
+    novel_urls: int = 0
+    novel_bytes: int = 0
+    dup_urls: int = 0  #: the same body was fetched before
+    dup_bytes: int = 0
+    not_modified_urls: int = 0  #: the server answered 304
+    not_modified_bytes: int = 0
+    first_success_s: float | None = None  #: epoch seconds, begin of the first fetch that was answered
+    last_success_s: float | None = None  #: epoch seconds, end of the last one
+
+    @property
+    def pages(self) -> int:
+        """Answered URLs without prerequisites: what quotas count."""
+        return self.urls - self.prerequisites
+
+    @property
+    def processed(self) -> int:
+        """All URLs that ended: answered, given up, or not fetched on purpose."""
+        return self.urls + self.failures + self.disregards
+
+    def add(self, more: Totals) -> None:
+        """Add other totals. Written out, because it runs twice a line."""
+        self.urls += more.urls
+        self.bytes += more.bytes
+        self.prerequisites += more.prerequisites
+        self.failures += more.failures
+        self.disregards += more.disregards
+        self.robots += more.robots
+        self.novel_urls += more.novel_urls
+        self.novel_bytes += more.novel_bytes
+        self.dup_urls += more.dup_urls
+        self.dup_bytes += more.dup_bytes
+        self.not_modified_urls += more.not_modified_urls
+        self.not_modified_bytes += more.not_modified_bytes
+        first_s, last_s = more.first_success_s, more.last_success_s
+        if first_s is not None and (self.first_success_s is None or first_s < self.first_success_s):
+            self.first_success_s = first_s
+        if last_s is not None and (self.last_success_s is None or last_s > self.last_success_s):
+            self.last_success_s = last_s
+
+
+#: The fields that are sums.
+SUMS = tuple(column.name for column in fields(Totals) if not column.name.endswith("_s"))
+
+
+class LineCounts(NamedTuple):
+    """What one line adds."""
+
+    host: str  #: under which it is counted
+    status: int
+    mime: str
+    source: str | None
+    size_bytes: int | None
+    totals: Totals
+    processors: Sequence[tuple[tuple[str, str], int]]  #: (processor, counter), number
+
+
+def counts_of(entry: CrawlLogEntry) -> LineCounts:
+    """What a line adds."""
+    kind = _LineKind(
+        status=entry.status,
+        annotations=entry.annotations,
+        is_prerequisite=entry.hops.endswith(PREREQUISITE),
+        is_lookup=entry.url.startswith(DNS),
+        has_record=entry.extra is not None and "warcFilename" in entry.extra,
+    )
+    return LineCounts(
+        host=host_counted(entry.url),
+        status=entry.status,
+        mime=entry.mime,
+        source=entry.source,
+        size_bytes=entry.size_bytes,
+        totals=_totals_of(entry),
+        processors=_processor_counts(kind),
+    )
+
+
+def host_counted(url: str) -> str:
+    """The host under which a URL is counted: its own, `dns:` for a look-up."""
+    return DNS if url.startswith(DNS) else host_of(url)[:_MAX_HOST_CHARS]
+
+
+def type_counted(mime: str, known: Collection[str]) -> str:
+    """The name under which a media type is counted; `known` are the types that are counted separately so far."""
+    name = mime[:MAX_TYPE_CHARS]
+    return name if name in known or len(known) < MAX_TYPES else OTHER_TYPES
+
+
+def _totals_of(entry: CrawlLogEntry) -> Totals:
+    if entry.status <= 0:
+        if class_of(entry.status) is StatusClass.DISREGARDED:
+            return Totals(disregards=1, robots=int(entry.status == FetchStatus.ROBOTS_EXCLUDED))
+        return Totals(failures=1)
+    size = entry.size_bytes or 0
+    is_prerequisite = entry.hops.endswith(PREREQUISITE)
+    if entry.status in HOST_BUSY and not is_prerequisite:
+        return Totals(failures=1, bytes=size)  # the answer to the last try: the URL was given up
+    is_not_modified = NOT_MODIFIED in entry.annotations
+    is_dup = not is_not_modified and DUPLICATE_DIGEST in entry.annotations
+    is_novel = not is_not_modified and not is_dup
+    return Totals(
+        urls=1,
+        bytes=size,
+        prerequisites=int(is_prerequisite),
+        novel_urls=int(is_novel),
+        novel_bytes=size * is_novel,
+        dup_urls=int(is_dup),
+        dup_bytes=size * is_dup,
+        not_modified_urls=int(is_not_modified),
+        not_modified_bytes=size * is_not_modified,
+        first_success_s=entry.start_s,
+        last_success_s=entry.end_s,
+    )
+
+
+@dataclass(slots=True)
+class Additions:
+    """What a number of lines add together, by everything that is counted."""
+
+    hosts: dict[str, Totals] = field(default_factory=dict)
+    mime_urls: Counter[str] = field(default_factory=Counter)
+    mime_bytes: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    sources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (seed, host) -> URLs
+    types: set[str] = field(default_factory=set, compare=False)  #: counted separately; several Additions may share it
+    processors: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (processor, counter) -> number
+
+    @property
+    def total(self) -> Totals:
+        """Of all hosts. Cost: linear in these; it is asked for seldom, and lines are many."""
+        total = Totals()
+        for totals in self.hosts.values():
+            total.add(totals)
+        return total
+
+    @property
+    def size(self) -> int:
+        """The number of rows of the accounts that change."""
+        return len(self.hosts) + len(self.mime_urls) + len(self.sources) + len(self.statuses) + len(self.processors)
+
+    def count(self, line: LineCounts) -> None:
+        """Count one line. Cannot fail."""
+        host, status, totals = line.host, line.status, line.totals
+        known = self.hosts.get(host)
+        if known is None:
+            self.hosts[host] = replace(totals)
+        else:
+            known.add(totals)
+        self.statuses[status] += 1
+        if status > 0:
+            mime = type_counted(line.mime or NO_TYPE, self.types)
+            self.types.add(mime)
+            self.mime_urls[mime] += 1
+            self.mime_bytes[mime] += totals.bytes
+            self.sources[line.source or NO_SOURCE, host] += 1
+        elif status < 0:
+            self.mime_urls[UNKNOWN_TYPE] += 1
+        for name, number in line.processors:
+            self.processors[name] += number
+        if status >= FIRST_HTTP_STATUS and line.size_bytes:
+            self.processors[BYTES_FETCHED] += line.size_bytes
+
+    def merge(self, more: Additions) -> None:
+        """Add the additions of other lines."""
+        for host, totals in more.hosts.items():
+            self.hosts.setdefault(host, Totals()).add(totals)
+        self.mime_urls.update(more.mime_urls)
+        self.mime_bytes.update(more.mime_bytes)
+        self.statuses.update(more.statuses)
+        self.sources.update(more.sources)
+        self.processors.update(more.processors)
+
+
+# The counters of processors
+
+
+class _LineKind(NamedTuple):
+    """The facts of a line on which the counters of processors depend. Most lines of a crawl are of a few kinds."""
+
+    status: int
+    annotations: tuple[str, ...]
+    is_prerequisite: bool
+    is_lookup: bool
+    has_record: bool
+
+
+@lru_cache(maxsize=256)
+def _processor_counts(kind: _LineKind) -> tuple[tuple[tuple[str, str], int], ...]:
+    """What each line of a kind adds to the counters; zeros are left out."""
+    counts = ((name, number_of(kind)) for name, number_of in PROCESSOR_COUNTERS.items())
+    return tuple((name, number) for name, number in counts if number)
+
+
+def _annotated(*prefixes: str) -> Callable[[_LineKind], int]:
+    return lambda kind: int(any(note.startswith(prefixes) for note in kind.annotations))
+
+
+def _links_dropped(kind: _LineKind) -> int:
+    numbers = [note[4:] for note in kind.annotations if note.startswith("dol:")]
+    return sum(int(number) for number in numbers if number.isdecimal())
+
+
+def _is_retried(kind: _LineKind) -> int:
+    return int(any(note[:-1].isdecimal() and note[-1:] == "t" for note in kind.annotations))
+
+
+def _is_fetched(kind: _LineKind) -> bool:
+    return kind.status >= FIRST_HTTP_STATUS
+
+
+#: The one counter in which lines of the same kind differ: the bytes that were fetched.
+BYTES_FETCHED = ("fetch", "bytes")
+
+#: (processor, counter) -> how much a line of a kind adds to it. The processors are those of the chain.
+PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[_LineKind], int]] = {
+    ("preselect", "out of scope or over a limit"): lambda kind: int(-5004 <= kind.status <= -5000),
+    ("preconditions", "robots.txt fetched"): lambda kind: int(kind.is_prerequisite and _is_fetched(kind)),
+    ("preconditions", "names looked up"): lambda kind: int(kind.is_lookup),
+    ("preconditions", "denied by robots.txt"): lambda kind: int(kind.status == FetchStatus.ROBOTS_EXCLUDED),
+    ("fetch", "answers"): lambda kind: int(_is_fetched(kind)),
+    ("fetch", "no answer"): lambda kind: int(-10 < kind.status < 0 and kind.status != FetchStatus.PROCESSOR_FAILED),
+    ("fetch", "cut"): _annotated("lenTrunc", "timeTrunc", "headerTrunc"),
+    ("fetch", "not modified"): _annotated(NOT_MODIFIED),
+    ("extract", "gave up"): _annotated("extractTimeout", "extractFailed"),
+    ("extract", "links dropped"): _links_dropped,
+    ("write", "records"): lambda kind: int(kind.has_record),
+    ("write", "revisits"): _annotated(WARC_REVISIT),
+    ("disposition", "answered after retries"): lambda kind: _is_retried(kind) if kind.status > 0 else 0,
+    ("disposition", "given up after retries"): lambda kind: _is_retried(kind) if kind.status < 0 else 0,
+    ("disposition", "broken processors"): lambda kind: int(kind.status == FetchStatus.PROCESSOR_FAILED),
+}

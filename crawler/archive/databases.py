@@ -1,0 +1,109 @@
+"""SQLite files of a job's state: how they are opened, and what their errors are to the system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from anabranch.frontier.stores.sql.sqlite import lacking_room
+
+#: What a statement, a connection or a transaction raises.
+DATABASE_ERRORS = (DBAPIError, sqlite3.Error)
+
+#: Not FULL: what a power cut takes back can be had again.
+_WRITER = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
+_READER = ("PRAGMA query_only = 1",)
+#: What SQLite's primary result codes are to the system (https://www.sqlite.org/rescode.html).
+_SYSTEM_ERRORS = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+}
+#: Descriptors of a database: the file, its log, its index, a folder.
+_DESCRIPTORS = 4
+#: A file that is no database of ours, or is broken.
+_DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+
+def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = ()) -> Engine:
+    """Connections to the file, for any thread, one at a time each. A reader sees whole transactions and changes nothing.
+
+    Write-ahead log, synced by the system when it likes. `pragmas` are further settings of each connection.
+    """
+    engine = create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(file, timeout=30.0, check_same_thread=False, isolation_level=None),
+        poolclass=NullPool,
+    )
+    settings = (*(_READER if is_reader else _WRITER), *pragmas)
+
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        for setting in settings:
+            connection.execute(setting).close()
+
+    event.listen(engine, "connect", prepare)
+    # The driver begins none by itself then, so that making a table belongs to its transaction, too.
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+@contextmanager
+def as_system_errors(file: Path) -> Iterator[None]:
+    """Inside, an error of the database is raised as the OSError that it stands for."""
+    try:
+        yield
+    except DATABASE_ERRORS as error:
+        raise _system_error(_code(error), file) from error
+
+
+def _system_error(code: int, file: Path) -> OSError:
+    """SQLite says "read-only" of a disk and of a permission alike; only the disk itself knows."""
+    if file.is_dir():
+        number = errno.EISDIR
+    elif code == sqlite3.SQLITE_READONLY:
+        disk_is = os.statvfs(file if file.exists() else file.parent).f_flag & os.ST_RDONLY
+        number = errno.EROFS if disk_is else errno.EACCES
+    elif code == sqlite3.SQLITE_CANTOPEN:
+        number = _why_not_opened()
+    else:
+        number = _SYSTEM_ERRORS.get(code, errno.EIO)
+    if number in {errno.EIO, errno.EACCES}:
+        number = lacking_room(file) or number  # its log or its index found none
+    return OSError(number, os.strerror(number), str(file))
+
+
+def _why_not_opened() -> int:
+    """SQLite says the same of a permission and of too many open files; only a try tells them apart."""
+    opened: list[int] = []
+    try:
+        opened += (os.open(os.devnull, os.O_RDONLY) for _ in range(_DESCRIPTORS))
+    except OSError as error:
+        return error.errno or errno.EMFILE
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return errno.EACCES
+
+
+def is_damaged(error: OSError) -> bool:
+    """The error says that the file is no database, or is broken: it must be made anew."""
+    cause = error.__cause__
+    return isinstance(cause, DATABASE_ERRORS) and (error.errno == errno.EISDIR or _code(cause) in _DAMAGED)
+
+
+def reason(error: BaseException) -> str:
+    """What the database said, in one line."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause).partition("\n")[0]
+
+
+def _code(error: DBAPIError | sqlite3.Error) -> int:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code: int = getattr(cause, "sqlite_errorcode", 0)
+    return code & 0xFF

@@ -1,0 +1,396 @@
+"""WARC files: records are appended group by group, full files are finished, torn ones are repaired at the next opening.
+
+    PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.warc.gz.open    the file that grows, one gzip member per record
+    PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.cdxj.open       its index, as it grows; it can be rebuilt from the records
+    ….warc.gz, ….cdxj                                   a finished file, and its sorted index
+
+A file's index is written before the file gets its final name, so no finished file lacks one. `records.py` makes the records,
+`cdxj.py` the lines of the index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from anabranch.crawler.archive.cdxj import (
+    HEAD_BYTES,
+    LAST_OF_GROUP,
+    Member,
+    index_line,
+    kind_of,
+    place_of,
+    whole_members,
+    write_sorted,
+)
+from anabranch.crawler.archive.records import (
+    Exchange,
+    Record,
+    RecordLocation,
+    exchange_records,
+    gzip_member,
+    warcinfo_record,
+)
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.dedup.files.durable import UNFINISHED, AppendOnlyFile, descriptor, sync_file, sync_folder
+
+if TYPE_CHECKING:
+    from anabranch.crawler.job.journal import Entry
+
+log = structlog.get_logger(__name__)
+
+WARC = ".warc.gz"
+INDEX = ".cdxj"
+#: Ending of the files that grow.
+OPEN = ".open"
+
+_WRITE_BYTES = 1 << 18
+_UNFIT_IN_NAME = re.compile(r"[^A-Za-z0-9.-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarcOptions:
+    """Names, size and warcinfo of WARC files."""
+
+    prefix: str
+    size_bytes: int  #: a file of this size is finished
+    facts: Mapping[str, str]  #: the fields of warcinfo
+    is_alone: bool = True  #: no other job writes to the folder; otherwise only files with this prefix are ours
+
+
+class WarcFiles:
+    """The journal's sink for exchanges. Opening makes the folder and finishes files that a killed process left.
+
+    A file is made for the first exchange that needs it. The records of one visit are in one file. Their location goes into the
+    entry for the next sinks, and by `note` into its line of crawl.log. Opening raises StorageError, `append` OSError.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        options: WarcOptions,
+        clock: Callable[[], float],
+        note: Callable[[bytes, RecordLocation], bytes] = lambda line, _: line,
+    ) -> None:
+        self._folder = folder
+        self._options = options
+        self._clock = clock
+        self._note = note
+        with storage_errors(folder):
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.parent)
+            finish_left_over(folder, "*" if options.is_alone else f"{options.prefix}-*")
+            self._serial = sum(1 for _ in folder.glob(f"*{WARC}"))
+        self._current: OpenWarc | None = None
+        self._touched: list[OpenWarc] = []  # of this group, in order
+        self._full: list[OpenWarc] = []  # to be finished before the next group
+
+    @property
+    def path(self) -> Path:
+        """The file that grows, or the folder."""
+        return self._touched[-1].path if self._touched else self._current.path if self._current else self._folder
+
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Write the records of a group, with one sync per file (mostly one); returns the entries with their places."""
+        while self._full:
+            self._finish(self._full[0])
+            del self._full[0]
+        placed = []
+        for entry in entries:
+            if entry.exchange is not None:
+                place = self._writable().add(entry.exchange)
+                line = None if entry.crawl_log is None else self._note(entry.crawl_log, place)
+                entry = entry._replace(crawl_log=line, place=place)  # noqa: PLW2901 - the same entry, completed
+            placed.append(entry)
+        for warc in self._touched:
+            warc.sync()
+        return placed
+
+    def keep(self) -> None:
+        """Keep the records of the group. Full files are finished with the next group."""
+        for warc in self._touched:
+            warc.keep()
+            if warc is not self._current:
+                self._full.append(warc)
+        self._touched.clear()
+
+    def take_back(self) -> None:
+        """Cut the records of the group, and remove files that have no others."""
+        if self._touched:
+            self._current = None if self._touched[0].is_empty else self._touched[0]
+        for warc in self._touched:
+            warc.take_back()
+            if warc.is_empty:
+                warc.close()
+                with suppress(OSError):
+                    remove(self._folder, warc.name)
+        self._touched.clear()
+
+    def close(self) -> None:
+        """Finish the files. The next opening finishes those that cannot be finished now."""
+        left = [*self._full, *filter(None, [self._current])]
+        self._full, self._current = [], None
+        for warc in left:
+            try:
+                self._finish(warc)
+            except OSError as error:
+                log.warning(
+                    "a WARC file is left open; the next run finishes it", path=str(warc.path), reason=str(error)
+                )
+
+    def _writable(self) -> OpenWarc:
+        """The file for the next exchange, ready for this group."""
+        warc = self._current
+        if warc is not None and warc.size_bytes >= self._options.size_bytes:
+            if warc not in self._touched:  # otherwise `keep` does it
+                self._full.append(warc)
+            warc = self._current = None
+        if warc is None:
+            now_s = self._clock()
+            name = _name(self._options.prefix, now_s, self._serial)
+            warc = self._current = OpenWarc(self._folder, name, now_s, self._options.facts)
+            self._serial += 1
+            self._touched.append(warc)
+        elif warc not in self._touched:
+            warc.begin()
+            self._touched.append(warc)
+        return warc
+
+    def _finish(self, warc: OpenWarc) -> None:
+        warc.begin()  # a torn record must not get the name of a whole file
+        warc.close()
+        finish(self._folder, warc.name)
+
+
+def _name(prefix: str, made_s: float, serial: int) -> str:
+    """`PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST`."""
+    made = datetime.fromtimestamp(made_s, UTC)
+    host = _UNFIT_IN_NAME.sub("-", socket.gethostname()) or "localhost"
+    return f"{prefix}-{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}-{serial:05}-{host}"
+
+
+class OpenWarc:
+    """One file that grows, with its index. Records are buffered until `sync`, or until the buffer is full.
+
+    Raises: OSError wherever it writes.
+    """
+
+    def __init__(self, folder: Path, name: str, made_s: float, facts: Mapping[str, str]) -> None:
+        self.name = name
+        self.filename = name + WARC  #: of the finished file
+        self._ready, self._ready_lines = bytearray(), bytearray()  # of both files, not yet written
+        self._file = AppendOnlyFile(folder / (name + WARC + OPEN), lambda fd: os.fstat(fd).st_size)
+        try:
+            self._index = AppendOnlyFile(folder / (name + INDEX + OPEN))
+        except OSError:
+            self._file.close()
+            raise
+        info = warcinfo_record(self.filename, made_s, facts)
+        self._info_id = info.record_id
+        self._add(info)
+
+    @property
+    def path(self) -> Path:
+        """The file under its present name."""
+        return self._file.path
+
+    @property
+    def size_bytes(self) -> int:
+        """All that was added, kept or not."""
+        return self._file.written_bytes + len(self._ready)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing in it was kept."""
+        return not self._file.kept_bytes
+
+    def begin(self) -> None:
+        """Cut what an earlier failure left behind."""
+        self._ready, self._ready_lines = bytearray(), bytearray()
+        self._index.begin()
+        self._file.begin()
+
+    def add(self, exchange: Exchange) -> RecordLocation:
+        """Add the records of a visit and the index line of its response; returns where the response is."""
+        response, *others = exchange_records(exchange, self._info_id)
+        member = self._add(response)
+        for record in others:
+            self._add(record)
+        line = index_line(member, self.filename)
+        assert line is not None, "it is a response or a revisit"
+        self._ready_lines += line.to_bytes()
+        return RecordLocation(self.filename, member.offset)
+
+    def sync(self) -> None:
+        """Make the records durable. The index is not synced: opening completes it from the records."""
+        self._write()
+        self._index.write(self._ready_lines)
+        self._ready_lines = bytearray()
+        self._file.sync()
+
+    def keep(self) -> None:
+        """Count what was written."""
+        self._file.keep()
+        self._index.keep()
+
+    def take_back(self) -> None:
+        """Cut what was not kept, the index first: it must not know more than the file has."""
+        self._ready, self._ready_lines = bytearray(), bytearray()
+        self._index.take_back()
+        self._file.take_back()
+
+    def close(self) -> None:
+        """Close both files."""
+        self._file.close()
+        self._index.close()
+
+    def _add(self, record: Record) -> Member:
+        """Append a record as one gzip member. Of the member's head, only what precedes the body is filled in."""
+        pieces = record.stream()
+        head = next(pieces)
+        size_bytes = len(head) + record.body_bytes
+        offset, deflate = self.size_bytes, gzip_member(size_bytes)
+        if size_bytes <= _WRITE_BYTES:
+            self._ready += deflate.compress(b"".join((head, *pieces)))
+        else:
+            self._ready += deflate.compress(head)
+            for piece in pieces:
+                self._ready += deflate.compress(piece)
+                self._write_full()
+        self._ready += deflate.flush()
+        self._write_full()
+        return Member(offset, self.size_bytes - offset, head[:HEAD_BYTES])
+
+    def _write_full(self) -> None:
+        if len(self._ready) >= _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.write(self._ready)
+        self._ready = bytearray()
+
+
+def finish(folder: Path, name: str) -> None:
+    """Sort the index of a whole file, then give both their final names. May be repeated after a crash. Raises: OSError."""
+    growing = folder / (name + INDEX + OPEN)
+    with growing.open("rb") as lines:
+        write_sorted(iter(lines), folder / (name + INDEX))
+    with suppress(FileNotFoundError):  # renamed before the crash
+        (folder / (name + WARC + OPEN)).replace(folder / (name + WARC))
+    sync_folder(folder)
+    growing.unlink()
+
+
+def finish_left_over(folder: Path, names: str = "*") -> None:
+    """Cut each open file after its last whole visit and finish it; remove files without a whole record. Raises: OSError.
+
+    `names` is a pattern; other files are left alone. The records of a visit end with its metadata. A visit that is cut was not
+    acknowledged, so its URL is fetched again. No process may be writing to the files. Cost: the records after the last index
+    line of each file are decompressed.
+    """
+    for left in sorted(folder.glob(f"{names}{WARC}{OPEN}")):
+        name = left.name.removesuffix(WARC + OPEN)
+        if _repair(folder, name):
+            finish(folder, name)
+        else:
+            remove(folder, name)
+    for stray in (*folder.glob(f"{names}{INDEX}{OPEN}"), *folder.glob(f"{names}{INDEX}{UNFINISHED}")):
+        stray.unlink()
+
+
+def _repair(folder: Path, name: str) -> bool:
+    """Cut the torn end, complete the index; False if no record is whole."""
+    warc, index = folder / (name + WARC + OPEN), folder / (name + INDEX + OPEN)
+    with descriptor(index, os.O_RDWR | os.O_CREAT, 0o666) as lines, warc.open("r+b") as file:
+        known = _known(index, warc.stat().st_size)
+        # The first record of the last visit. Its line is written again if the visit is whole.
+        last = next(whole_members(file, known.last), None)
+        if last is None or last.end != known.end:
+            known = _Known(0, 0, 0)
+        os.ftruncate(lines, known.index_bytes)
+        os.lseek(lines, 0, os.SEEK_END)
+        end, of_visit = known.last, b""
+        for member in whole_members(file, known.last):
+            line = index_line(member, name + WARC)
+            of_visit += b"" if line is None else line.to_bytes()
+            if kind_of(member) in LAST_OF_GROUP:
+                os.write(lines, of_visit)
+                end, of_visit = member.end, b""
+        file.truncate(end)
+        sync_file(file.fileno())
+    return end > 0
+
+
+class _Known(NamedTuple):
+    """How far an unsorted index can be trusted."""
+
+    index_bytes: int  #: its lines but the last one, as far as they are whole, in order and within the file
+    last: int  #: offset of the record of the last line
+    end: int  #: its end
+
+
+def _known(index: Path, size: int) -> _Known:
+    """After a power failure the newer part of the index may hold anything."""
+    known, read = _Known(0, 0, 0), 0
+    with index.open("rb") as lines:
+        for line in lines:
+            place = place_of(line)
+            if place is None or place[0] < known.end or sum(place) > size:
+                break
+            known = _Known(read, place[0], sum(place))
+            read += len(line)
+    return known
+
+
+def remove(folder: Path, name: str) -> None:
+    """Remove an open file and its index. Raises: OSError."""
+    for ending in (WARC + OPEN, INDEX + OPEN):
+        (folder / (name + ending)).unlink(missing_ok=True)
+
+
+class Indexed(NamedTuple):
+    """A file that was indexed."""
+
+    path: Path
+    answers: int  #: lines of its index
+    damaged_from: int | None  #: offset of the first record that is not whole; None if all are
+
+
+def reindex(folder: Path) -> Iterator[Indexed]:
+    """Write the index of each finished file of the folder anew; yields each. Cost: the files are decompressed once.
+
+    A crawl may run meanwhile: its open files are left alone. Raises: OSError.
+    """
+    for path in sorted(folder.glob(f"*{WARC}")):
+        yield _reindex(path)
+
+
+def open_files(folder: Path) -> list[Path]:
+    """Files that grow, or were left by a killed crawl; the next run finishes them."""
+    return sorted(folder.glob(f"*{WARC}{OPEN}"))
+
+
+def _reindex(path: Path) -> Indexed:
+    answers = end = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal answers, end
+        with path.open("rb") as file:
+            for member in whole_members(file):
+                end = member.end
+                line = index_line(member, path.name)
+                if line is not None:
+                    answers += 1
+                    yield line.to_bytes()
+
+    write_sorted(lines(), path.with_name(path.name.removesuffix(WARC) + INDEX))
+    return Indexed(path, answers, None if end == path.stat().st_size else end)

@@ -1,0 +1,305 @@
+"""What is archived of a visit (`Exchange`), and the WARC 1.1 records made of it: pure functions to bytes, streamed.
+
+The chain makes an exchange: the response with its request, how the URL was found, where its payload is already. `files.py`
+writes its records, `history.py` remembers it, the logs read it.
+
+A response's payload is stored as it came over the wire, with its content coding; its header fields as received and in their
+order. Only the framing is corrected, because the HTTP library has removed the transfer coding: `Transfer-Encoding` becomes
+`X-Crawler-Transfer-Encoding`, and a `Content-Length` that is not the payload's size becomes `X-Crawler-Content-Length`, with
+the right one added (Common Crawl's and Nutch's names; otherwise readers would look for chunks). A revisit after a 304 has no
+block, as the format allows: with the 304's own header pywb would replay that; without it pywb replays the page.
+Format: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from anabranch.crawler.fetch.response import Body, Response
+
+SAME_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
+
+#: Why a body is cut off: annotation in crawl.log -> value of `WARC-Truncated`.
+TRUNCATED: Mapping[str, str] = MappingProxyType(
+    {"lenTrunc": "length", "timeTrunc": "time", "midFetchTrunc": "disconnect", "headerTrunc": "unspecified"}
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+#: A link as the extractor found it: canonical URL, hop letter, context (`a/@href`, or empty).
+Outlink = tuple[str, str, str]
+
+
+class RecordLocation(NamedTuple):
+    """Where a record is stored."""
+
+    filename: str  #: name of the finished file
+    offset: int  #: of the record's gzip member
+
+
+class Original(NamedTuple):
+    """The record that a revisit refers to."""
+
+    url: str  #: its WARC-Target-URI
+    date: str  #: its WARC-Date
+    digest: bytes  #: SHA-1 of its payload
+    place: RecordLocation | None = None  #: None if it is not known
+
+
+class Revisit(NamedTuple):
+    """Why a payload is not written again."""
+
+    profile: str  #: `SAME_PAYLOAD` or `NOT_MODIFIED`
+    original: Original
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What is archived of one visit."""
+
+    url: str  #: as fetched
+    response: Response
+    hops: str = ""  #: path from the seed, one letter per hop
+    via: str | None = None  #: the page it was found on
+    outlinks: Sequence[Outlink] = ()
+    revisit: Revisit | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """The payload is cut off."""
+        return any(cut.value in TRUNCATED for cut in self.response.cuts)
+
+    @property
+    def may_be_original(self) -> bool:
+        """A revisit may refer to it: whole, not empty, and not a redirect (pywb replays those without their payload)."""
+        response = self.response
+        return bool(response.body.size) and not self.is_cut and not 300 <= response.status < 400
+
+    @property
+    def date(self) -> str:
+        """The WARC-Date of its records: when the fetch began."""
+        return warc_date(self.response.start_s)
+
+
+@lru_cache(maxsize=1024)  # the date of a visit is written in five places
+def warc_date(time_s: float) -> str:
+    """`yyyy-mm-ddThh:mm:ss.ffffffZ`: WARC 1.1 allows fractions of a second."""
+    return (_EPOCH + timedelta(seconds=time_s)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+#: Request fields with credentials. They are left out: others read the archive.
+SECRET_FIELDS = frozenset([b"authorization", b"proxy-authorization", b"cookie"])
+
+_BODILESS = frozenset([204, 304])
+_CHUNK_BYTES = 1 << 16
+_UNFIT_IN_URL = re.compile(r"[^!-~]")
+_BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
+_BREAKS_IN_BYTES = re.compile(rb"[\r\n\x00]+")
+
+
+class Record(NamedTuple):
+    """One uncompressed record: fields without Block-Digest and Content-Length, then the block in two parts."""
+
+    kind: str
+    record_id: str
+    fields: bytes  #: lines
+    head: bytes
+    body: Body | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """The size of the block's second part."""
+        return 0 if self.body is None else self.body.size
+
+    def stream(self) -> Iterator[bytes]:
+        """The record's bytes in pieces. The first piece is everything before the body.
+
+        Cost: the body is read twice, because its digest precedes it.
+        """
+        digest = hashlib.sha1(self.head, usedforsecurity=False)
+        for chunk in self._body():
+            digest.update(chunk)
+        size = len(self.head) + self.body_bytes
+        first = f"WARC/1.1\r\nWARC-Type: {self.kind}\r\nWARC-Record-ID: {self.record_id}\r\n"
+        last = f"WARC-Block-Digest: {digest_text(digest.digest())}\r\nContent-Length: {size}\r\n\r\n"
+        yield b"".join((first.encode(), self.fields, last.encode(), self.head))
+        written = len(self.head)
+        for chunk in self._body():
+            written += len(chunk)
+            yield chunk
+        if written != size:
+            raise ValueError(f"{written} of {size} bytes of a block could be read: its body was closed too early")
+        yield b"\r\n\r\n"
+
+    def _body(self) -> Iterator[bytes]:
+        return iter(()) if self.body is None else self.body.chunks()
+
+
+def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str]) -> Record:
+    """The first record of each file: its name, and the facts that are not empty."""
+    fields = (
+        ("WARC-Date", warc_date(made_s)),
+        ("WARC-Filename", filename),
+        ("Content-Type", "application/warc-fields"),
+    )
+    block = _warc_fields((name, text) for name, text in facts.items() if text)
+    return Record("warcinfo", _new_id(), _warc_fields(fields), block)
+
+
+def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
+    """The records of a visit: response or revisit, then request (if it is known) and metadata, which refer to the first."""
+    common = _common_fields(exchange, warcinfo_id)
+    first = _response_record(exchange, common)
+    common += f"WARC-Concurrent-To: {first.record_id}\r\n".encode()
+    records = [first]
+    if sent := exchange.response.request:
+        fields = common + b"Content-Type: application/http; msgtype=request\r\n"
+        records.append(Record("request", _new_id(), fields, request_head(sent)))
+    fields = common + b"Content-Type: application/warc-fields\r\n"
+    records.append(Record("metadata", _new_id(), fields, metadata_block(exchange)))
+    return records
+
+
+def _common_fields(exchange: Exchange, warcinfo_id: str) -> bytes:
+    """Fields of all records of a visit. No value can contain a line break."""
+    address = exchange.response.address.partition("%")[0]
+    server = f"WARC-IP-Address: {address}\r\n" if address else ""
+    target = f"WARC-Date: {exchange.date}\r\nWARC-Target-URI: {_url(exchange.url)}\r\n"
+    return f"{target}WARC-Warcinfo-ID: {warcinfo_id}\r\n{server}".encode()
+
+
+def _response_record(exchange: Exchange, common: bytes) -> Record:
+    """The response record, or the revisit in its place."""
+    response, revisit = exchange.response, exchange.revisit
+    kind = b"Content-Type: application/http; msgtype=response\r\n"
+    if revisit is None:
+        cut = next((TRUNCATED[cut.value] for cut in response.cuts if cut.value in TRUNCATED), "")
+        truncated = f"WARC-Truncated: {cut}\r\n" if cut else ""
+        fields = common + f"WARC-Payload-Digest: {digest_text(response.body.digest)}\r\n{truncated}".encode() + kind
+        return Record("response", _new_id(), fields, response_head(response), response.body)
+    fields = common + _warc_fields(
+        (
+            ("WARC-Profile", revisit.profile),
+            ("WARC-Refers-To-Target-URI", _url(revisit.original.url)),
+            ("WARC-Refers-To-Date", revisit.original.date),
+            ("WARC-Payload-Digest", digest_text(revisit.original.digest)),
+        )
+    )
+    if revisit.profile == NOT_MODIFIED:
+        return Record("revisit", _new_id(), fields, b"")
+    return Record("revisit", _new_id(), fields + kind, response_head(response))
+
+
+def response_head(response: Response) -> bytes:
+    """Status line and header fields as received, with corrected framing (see above), up to and with the empty line."""
+    size, has_body = str(response.body.size).encode(), response.status not in _BODILESS
+    lines = [f"HTTP/{response.version} {response.status} {response.reason}".encode("utf-8", "surrogateescape")]
+    reframed = False
+    for name, value in response.raw_headers:
+        field = name.lower()
+        is_wrong = field == b"transfer-encoding" or (field == b"content-length" and has_body and value.strip() != size)
+        reframed |= is_wrong
+        lines.append((b"X-Crawler-" if is_wrong else b"") + name + b": " + value)
+    if reframed and has_body:
+        lines.append(b"Content-Length: " + size)
+    if _BREAKS_IN_BYTES.search(b"".join(lines)):  # rare
+        lines = [_BREAKS_IN_BYTES.sub(b" ", line) for line in lines]
+    return b"\r\n".join((*lines, b"", b""))
+
+
+def request_head(sent: bytes) -> bytes:
+    """The request as sent, without credentials."""
+    small = sent.lower()
+    if not any(field in small for field in SECRET_FIELDS):
+        return sent
+    lines = sent.split(b"\r\n")
+    kept = [line for line in lines[1:] if line.partition(b":")[0].strip().lower() not in SECRET_FIELDS]
+    return b"\r\n".join([lines[0], *kept])
+
+
+def metadata_block(exchange: Exchange) -> bytes:
+    """How the URL was found, how long the fetch took and what the page links to, in Heritrix's words."""
+    response = exchange.response
+    via = f"via: {_url(exchange.via)}\r\n" if exchange.via else ""
+    found = f"hopsFromSeed: {exchange.hops}" if exchange.hops else "seed: "
+    took_ms = max(round((response.end_s - response.start_s) * 1000), 0)
+    outlinks = [f"outlink: {_url(url)} {hop} {context}".rstrip() for url, hop, context in exchange.outlinks]
+    return f"{via}{found}\r\nfetchTimeMs: {took_ms}\r\n".encode() + _lines(outlinks)
+
+
+@lru_cache(maxsize=1024)  # the digest of a payload is written in five places
+def digest_text(digest: bytes) -> str:
+    """A SHA-1 digest as `sha1:` and Base32."""
+    return f"sha1:{base64.b32encode(digest).decode()}"
+
+
+def _warc_fields(fields: Iterable[tuple[str, str]]) -> bytes:
+    return _lines([f"{name}: {text}" for name, text in fields])
+
+
+def _lines(lines: list[str]) -> bytes:
+    text = "".join(lines)
+    if not (text.isascii() and text.isprintable()) and _BREAKS.search(text):  # rare
+        lines = [_BREAKS.sub(" ", line) for line in lines]
+    return "\r\n".join([*lines, ""]).encode("utf-8", "replace")
+
+
+def _url(url: str) -> str:
+    """The URL, with every character percent-encoded that could end its field. Canonical URLs have none."""
+    if url.isascii() and url.isprintable() and " " not in url:
+        return url
+    return _UNFIT_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "replace")), url)
+
+
+def _new_id() -> str:
+    return f"<{uuid4().urn}>"
+
+
+class GzipMember(Protocol):
+    """Compresses one record into one gzip member."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        """Take a piece; returns the bytes of the member that are ready."""
+
+    def flush(self) -> bytes:
+        """The rest of the member."""
+
+
+def _compressobj() -> Callable[[int, int, int, int], GzipMember]:
+    """zlib-ng's, where it is installed, else zlib's. It takes half of zlib's time, for members that are 1 % larger."""
+    try:
+        made: Callable[[int, int, int, int], GzipMember] = import_module("zlib_ng.zlib_ng").compressobj
+    except ImportError:
+        return zlib.compressobj
+    return made
+
+
+_LEVEL = 6  # zlib's own compromise; 9 takes twice the time for 1 % less
+_GZIP = 16  # zlib: gzip with its header; it is added to the bits of the window
+_LEAST_WINDOW, _LARGEST_WINDOW = 9, 15
+_LOOK_AHEAD = 262  # zlib: bytes of its window that it does not look back to
+
+_compressor = _compressobj()
+
+
+def gzip_member(size_bytes: int) -> GzipMember:
+    """The compressor for a record of `size_bytes`.
+
+    The window is as small as the record allows. zlib clears its tables for each record, which took ten times as long as the
+    compression of a request.
+    """
+    window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
+    return _compressor(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)

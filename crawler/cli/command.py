@@ -1,0 +1,98 @@
+"""The parts that commands on jobs share: errors to exit codes, output, the job by its name, its Frontier opened."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from anabranch.crawler.cli.console import say
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue
+from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.order.frontier import MEMORY
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError, deciding, storage_error
+from anabranch.crawler.report.logs import configure_logs
+from anabranch.crawler.report.table import escaped
+from anabranch.frontier.composition import has_store
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.inspect.dump import DumpDamaged
+from anabranch.frontier.jobfolder import is_job
+
+#: The folder of jobs that are given by name.
+JOBS = Path("jobs")
+#: Characters of an error that are shown.
+_SAID = 1000
+
+
+def guarded(run: Callable[[], int | None]) -> int:
+    """Run a command and return its exit code. A foreseeable error becomes one line on standard error and its exit code."""
+    configure_logs(0)
+    try:
+        with deciding():
+            return run() or ExitCode.DONE
+    except BrokenPipeError:
+        # What is flushed at the end of the process must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.READER_GONE
+    except (UnknownQueue, *FORESEEABLE) as error:
+        return _fail(error, failure_code(error))
+    except DumpDamaged as error:
+        return _fail(error, ExitCode.USAGE)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+def _fail(error: Exception, code: ExitCode) -> ExitCode:
+    said = escaped(str(error))
+    if len(said) > _SAID:  # it quotes the command line, or a name from the web
+        said = f"{said[: _SAID * 3 // 4]} … {said[-_SAID // 4 :]}"
+    say(f"anabranch: {said}")
+    return code
+
+
+def put(text: str) -> None:
+    """Print lines on standard output; characters that it cannot encode are escaped. Raises: BrokenPipeError, StorageError."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the command's own output
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise storage_error(error, Path("standard output")) from error
+
+
+def find_job(typed: str) -> Path:
+    """The folder of a job that is given by its folder or by its name. Raises: UsageError."""
+    for directory in (Path(typed), JOBS / typed):
+        if typed and is_job(directory):
+            return directory
+    raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
+    """Open a stopped job: its Frontier, and the order that it was opened with. Both are closed in order at the end.
+
+    A job with nothing left stays finished.
+
+    Raises: UsageError if nothing was ever queued, StoreLost, QueueForgotten, JobInUse; as a crawl does.
+    """
+    with JobFolder.open(directory) as job:
+        kept = order_file(directory)
+        if kept is None:
+            raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
+        order = load_order(kept, {})
+        refuse_lost_queue(job.state)
+        if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
+            raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
+        with open_job(job.state, order) as frontier:
+            yield frontier, order
+            if frontier.is_done:
+                job.mark_finished()

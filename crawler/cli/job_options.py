@@ -1,0 +1,240 @@
+"""The commands on a job and their options: pause, resume, stop, status, add, report, index, frontier, why.
+
+What runs them (`operate.py`, `frontier.py`) is imported when they run, so that help is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.crawler.cli.parameters import (
+    Job,
+    Json,
+    Number,
+    Text,
+    Texts,
+    parse_moment,
+    parse_positive_seconds,
+    parse_units,
+)
+
+
+def pause(job: Job) -> None:
+    """Pause a running crawl until it is resumed or ends."""
+    _run_operate("pause", job)
+
+
+def resume(job: Job) -> None:
+    """Resume a paused crawl, also beyond the limit that paused it."""
+    _run_operate("resume", job)
+
+
+def stop(
+    job: Job,
+    now: Annotated[bool, typer.Option("--now", help="Abort fetches in progress.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the crawl has ended.")] = False,
+) -> None:
+    """Stop a running crawl in order: fetches in progress may finish; the same command resumes it later."""
+    _run_operate("stop", job, {"now": now}, wait=wait)
+
+
+def status(
+    job: Job,
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every two seconds until the crawl ends.")] = False,
+) -> None:
+    """Show the status of a crawl, or how a stopped job was left."""
+    _run_operate("status", job, as_json=as_json, watch=watch)
+
+
+def add(
+    job: Job,
+    seeds: Annotated[
+        Texts, typer.Argument(metavar="SEED...", help="URLs, files of URLs, or - for standard input.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add seeds to a job, running or not; `anabranch crawl` resumes a stopped one."""
+    if not seeds:
+        raise typer.BadParameter("name a URL, a file of URLs, or - for standard input")
+    _run_operate("add", job, {"sources": list(seeds)}, as_json=as_json)
+
+
+def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: bool) -> None:
+    from anabranch.crawler.cli.operate import OperateCommand, run_operate  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_operate(OperateCommand(verb=verb, job=job, arguments=arguments or {}, **how)))
+
+
+#: The same as `crawler.reporting.reports.catalogue.REPORTS`; written here because help must be fast.
+NAMES = (
+    "crawl-summary, seeds, hosts, mimetypes, response-codes, processors, frontier-summary, frontier-nonempty, workers"
+)
+
+
+def report(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/.")],
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help=f"One of {NAMES}, source.")] = "crawl-summary",
+    limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N rows.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print a report of a running or stopped job."""
+    from anabranch.crawler.cli.operate import run_report  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_report(job, name, limit=limit, as_json=as_json))
+
+
+def index(
+    job: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/, or a folder of WARC files."),
+    ],
+) -> None:
+    """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each NAME.warc.gz, as pywb reads it."""
+    from anabranch.crawler.cli.operate import run_index  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_index(job))
+
+
+frontier = typer.Typer(
+    help="Look at a job's queues and change them, while it is stopped or running.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's key, as ls shows it.")]
+Host = Annotated[str, typer.Argument(metavar="HOST", help="The host, as in example.org.")]
+
+
+@frontier.command()
+def ls(
+    job: Job,
+    state: Annotated[
+        Text,
+        typer.Option(
+            help="Only queues in this state: inactive, loading, ready, in-flight, snoozed, retired or paused."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N queues.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the longest queues, then the totals, and why nothing can be fetched."""
+    _run_frontier("ls", job, {"state": state, "limit": limit}, as_json=as_json)
+
+
+@frontier.command()
+def show(
+    job: Job,
+    subject: Annotated[str, typer.Argument(metavar="QUEUE|URL", help="A queue's key, or a URL.")],
+    as_json: Json = False,
+) -> None:
+    """Explain the state of a queue or a URL, and show the gates of the queue."""
+    _run_frontier("show", job, {"subject": subject}, as_json=as_json)
+
+
+@frontier.command()
+def dump(
+    job: Job,
+    output: Annotated[
+        Text, typer.Option("-o", "--output", metavar="FILE", help="Write to this file (.gz: compressed).")
+    ] = None,
+) -> None:
+    """Write all URLs, queued and ended, as JSON lines."""
+    _run_frontier("dump", job, {"file": None if output == "-" else output})
+
+
+@frontier.command()
+def load(
+    job: Job,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A dump, or Heritrix's frontier.recover; either may be .gz.")
+    ],
+    failures: Annotated[bool, typer.Option("--failures", help="Journal: do not retry failed URLs.")] = False,
+    disregarded: Annotated[bool, typer.Option("--disregarded", help="Journal: do not retry disregarded URLs.")] = False,
+) -> None:
+    """Load the URLs of another job or of Heritrix: queued URLs are queued, ended URLs are never fetched."""
+    _run_frontier("load", job, {"file": file, "failures": failures, "disregarded": disregarded})
+
+
+@frontier.command()
+def block(
+    job: Job,
+    host: Host,
+    for_: Annotated[
+        Number, typer.Option("--for", metavar="TIME", parser=parse_positive_seconds, help="Duration, as in 30m or 2h.")
+    ] = None,
+    until: Annotated[
+        Number, typer.Option(metavar="TIME", parser=parse_moment, help="End of the block, as in 2027-01-31T14:00.")
+    ] = None,
+) -> None:
+    """Stop fetching from a host, for a time or until it is unblocked."""
+    if for_ is not None and until is not None:
+        raise typer.BadParameter("--for and --until exclude each other; give one")
+    _run_frontier("block", job, {"host": host, "for_s": for_, "until_s": until})
+
+
+@frontier.command()
+def unblock(job: Job, host: Host) -> None:
+    """Remove every block of a host, also the one after 429 or 503."""
+    _run_frontier("unblock", job, {"host": host})
+
+
+@frontier.command("pause")
+def pause_queue(job: Job, queue: Queue) -> None:
+    """Pause a queue until it is resumed."""
+    _run_frontier("pause", job, {"queue": queue})
+
+
+@frontier.command("resume")
+def resume_queue(job: Job, queue: Queue) -> None:
+    """Resume a paused or retired queue."""
+    _run_frontier("resume", job, {"queue": queue})
+
+
+@frontier.command("retire")
+def retire_queue(job: Job, queue: Queue) -> None:
+    """Retire a queue: its URLs are kept, and the crawl may end without them."""
+    _run_frontier("retire", job, {"queue": queue})
+
+
+@frontier.command()
+def set_budget(
+    job: Job,
+    queue: Queue,
+    units: Annotated[
+        str, typer.Argument(metavar="UNITS", help="A number, unlimited, or order (the value of the crawl order).")
+    ],
+) -> None:
+    """Set the total budget of a queue, which may retire or wake it."""
+    _run_frontier("set-budget", job, {"queue": queue, "units": parse_units(units)})
+
+
+@frontier.command()
+def rm(
+    job: Job,
+    url: Annotated[Text, typer.Option(metavar="REGEX", help="URLs that match.")] = None,
+    queue: Annotated[Text, typer.Option(metavar="QUEUE", help="URLs of this queue.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+) -> None:
+    """Remove queued URLs: they count as disregarded and are never fetched."""
+    if url is None and queue is None:
+        raise typer.BadParameter("give --url REGEX, --queue QUEUE, or both")
+    _run_frontier("rm", job, {"url": url, "queue": queue, "yes": yes})
+
+
+def why(
+    job: Job,
+    url: Annotated[str, typer.Argument(metavar="URL", help="The URL, as a seed is written.")],
+    as_json: Json = False,
+) -> None:
+    """Explain the state of a URL, and when it can be fetched at the earliest."""
+    _run_frontier("why", job, {"url": url}, as_json=as_json)
+
+
+def _run_frontier(verb: str, job: str, arguments: Mapping[str, Any], *, as_json: bool = False) -> None:
+    from anabranch.crawler.cli.frontier import FrontierCommand, run_frontier  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_frontier(FrontierCommand(verb=verb, job=job, arguments=arguments, as_json=as_json)))

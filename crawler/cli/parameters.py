@@ -1,0 +1,107 @@
+"""Types and parsers of command-line parameters.
+
+Typer reads the types at run time, so they are written as it needs them. A parser raises typer.BadParameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from anabranch.crawler.order.quantities import parse_duration
+
+Text = Optional[str]  # noqa: UP045 - typer reads these at run time
+Texts = Optional[list[str]]  # noqa: UP045
+Whole = Optional[int]  # noqa: UP045
+Number = Optional[float]  # noqa: UP045
+Numbers = Optional[tuple]  # type: ignore[type-arg]  # noqa: UP045 - the option's parser makes it
+Switch = Optional[bool]  # noqa: UP045
+FilePath = Optional[Path]  # noqa: UP045 - of a file or folder
+
+Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)", re.ASCII | re.IGNORECASE)
+_SUFFIXES = "k, M and G stand for thousand, million and thousand million"
+_THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+#: What `set-budget` takes beside a number.
+_UNITS: Mapping[str, int | None] = {"unlimited": -1, "order": None}
+
+
+def parse_count(text: str) -> int:
+    """A whole number above 0 as people write it: `2500`, `500k`, `10M`, `1.5G`. Raises: typer.BadParameter."""
+    found = _COUNT.fullmatch(text.strip())
+    count = float(found[1]) * _THOUSANDS[found[2].lower()] if found else -1.0
+    if not 0 < count < 1 << 53 or not count.is_integer():
+        raise typer.BadParameter(f"must be a whole number above 0, like 500k, 10M, 1.5G ({_SUFFIXES}); not {text!r}")
+    return int(count)
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """Bytes per level as people write them: `1,3`. Raises: typer.BadParameter."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise typer.BadParameter(f"must be the bytes of each level, like 1,3 or 1,1,3; not {text!r}")
+    return tuple(map(int, parts))
+
+
+def parse_folder(text: str) -> Path:
+    """The path of a folder. Raises: typer.BadParameter for an empty text, which would be the folder one is in."""
+    if not text:
+        raise typer.BadParameter("must not be empty; the folder you are in is .")
+    return Path(text)
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers above 0 as people write them: `1,2,4`. Raises: typer.BadParameter."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+        raise typer.BadParameter(f"must be whole numbers above 0, like 1,2,4; not {text!r}")
+    return tuple(map(int, parts))
+
+
+def parse_seconds(text: str) -> float:
+    """A duration as people write it, in seconds: `0.4ms`. Raises: typer.BadParameter."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def parse_positive_seconds(text: str) -> float:
+    """A duration above 0 as people write it, in seconds: `90s`, `2h`. Raises: typer.BadParameter."""
+    seconds = parse_seconds(text)
+    if not seconds:
+        raise typer.BadParameter("must be more than 0")
+    return seconds
+
+
+def parse_moment(text: str) -> float:
+    """A date, or a date and time, in the local zone unless it names one, as epoch seconds. Raises: typer.BadParameter."""
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise typer.BadParameter(f"must be like 2027-01-31 or 2027-01-31T14:00; not {text!r}") from error
+
+
+def parse_units(text: str) -> int | None:
+    """Cost units, -1 for a budget without end, None for the order's. Raises: typer.BadParameter."""
+    if text in _UNITS:
+        return _UNITS[text]
+    if text.isascii() and text.isdecimal() and int(text) < 1 << 53:
+        return int(text)
+    raise typer.BadParameter(f"must be a whole number, or {' or '.join(_UNITS)}; not {text!r}")
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names as people list them: `host,bkdr:997`. Raises: typer.BadParameter."""
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise typer.BadParameter(f"must be names with commas between them, like host,bkdr:997; not {text!r}")
+    return names

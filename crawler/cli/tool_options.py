@@ -1,0 +1,249 @@
+"""The commands that need no job, and their options: config, dedup, links, robots.
+
+What runs them (`config.py`, `dedup.py`, `probe.py`) is imported when they run, so that help is fast.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.crawler.cli.parameters import (
+    FilePath,
+    Number,
+    Numbers,
+    Switch,
+    Text,
+    Texts,
+    Whole,
+    parse_count,
+    parse_folder,
+    parse_levels,
+)
+
+config = typer.Typer(
+    help="Write, show and check crawl orders.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+#: Of `show`: unknown options are passed on to `crawl`.
+_PASSED_ON = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+
+
+@config.command()
+def init(
+    file: Annotated[FilePath, typer.Argument(metavar="[FILE]", help="A new file; else standard output.")] = None,
+) -> None:
+    """Write an order with every key, its default and what it means."""
+    _run_config("init", file=file)
+
+
+@config.command(context_settings=_PASSED_ON)
+def show(
+    ctx: typer.Context,
+    arguments: Annotated[
+        Texts,
+        typer.Argument(metavar="[-c FILE] [FLAG]... [SEED]...", help="As for `anabranch crawl`."),
+    ] = None,
+    effective: Annotated[bool, typer.Option("--effective", help="All keys, defaults too.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show the source of each value.")] = False,
+) -> None:
+    """Show the order that `anabranch crawl` would use with these arguments: the given keys, or all of them."""
+    _run_config("show", crawl=_crawl_parameters(ctx, arguments or []), effective=effective, origin=origin)
+
+
+@config.command()
+def validate(
+    file: Annotated[FilePath, typer.Argument(metavar="FILE", help="The order's file.")],
+    settings: Annotated[
+        Texts, typer.Option("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.")
+    ] = None,
+) -> None:
+    """Check an order as a crawl would, with the variables of the environment, and report every fault."""
+    _run_config("validate", file=file, settings=tuple(settings or ()))
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of an order, for editors."""
+    _run_config("schema")
+
+
+def _crawl_parameters(ctx: typer.Context, arguments: list[str]) -> dict[str, Any]:
+    """Parse the arguments as `anabranch crawl` does, with the same errors."""
+    root: Any = ctx.find_root().command
+    crawl = root.get_command(ctx, "crawl")
+    parameters: dict[str, Any] = crawl.make_context("crawl", list(arguments), parent=ctx.find_root()).params
+    return parameters
+
+
+def _run_config(verb: str, **parameters: Any) -> None:
+    from anabranch.crawler.cli.config import run_config  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_config(verb, parameters))
+
+
+_INPUT = "Input"
+_FILTER = "Filter"
+_SIMILAR = "Filter similar"
+_SHARED = "Shared by Redis servers"
+
+
+def dedup(
+    file: Annotated[
+        Text, typer.Argument(metavar="[FILE]", help="URLs, one a line; - or nothing is standard input.")
+    ] = None,
+    state: Annotated[
+        FilePath,
+        typer.Option(
+            metavar="DIR",
+            parser=parse_folder,
+            help="Keep the filter in this folder from run to run.",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None,
+    filter_: Annotated[
+        Text,
+        typer.Option("--filter", help="smm, dsbf, both, exact or similar (default both).", rich_help_panel=_FILTER),
+    ] = None,
+    expect: Annotated[
+        Whole,
+        typer.Option(
+            metavar="N",
+            parser=parse_count,
+            help="URLs to expect, as in 500k (default 10M; similar: 1M).",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None,
+    false_positive: Annotated[
+        Number,
+        typer.Option(
+            metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).", rich_help_panel=_FILTER
+        ),
+    ] = None,
+    signature: Annotated[
+        Text,
+        typer.Option(
+            help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32).",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None,
+    levels: Annotated[
+        Numbers,
+        typer.Option(
+            metavar="N,N",
+            parser=parse_levels,
+            help="Of the SMM: bytes per level, as in 1,3 (default: by --expect).",
+            rich_help_panel=_FILTER,
+        ),
+    ] = None,
+    features: Annotated[
+        Text,
+        typer.Option(
+            help="Any of site,depth,directory,tail (default: these four), package.module:function.",
+            rich_help_panel=_SIMILAR,
+        ),
+    ] = None,
+    site_bound: Annotated[
+        Switch,
+        typer.Option(
+            "--site-bound/--published",
+            help="Compare only within a site (default --published).",
+            rich_help_panel=_SIMILAR,
+        ),
+    ] = None,
+    drop_query: Annotated[
+        Switch,
+        typer.Option(
+            "--drop-query/--keep-query", help="Ignore queries (default --keep-query).", rich_help_panel=_SIMILAR
+        ),
+    ] = None,
+    pcap: Annotated[
+        Text, typer.Option(metavar="FILE", help="URLs of the HTTP requests in a capture.", rich_help_panel=_INPUT)
+    ] = None,
+    interface: Annotated[
+        Text,
+        typer.Option(metavar="IF", help="URLs of the HTTP requests that pass now (as root).", rich_help_panel=_INPUT),
+    ] = None,
+    redis: Annotated[
+        Texts, typer.Option(metavar="URL", help="A server of the filter; repeatable.", rich_help_panel=_SHARED)
+    ] = None,
+    name: Annotated[
+        Text, typer.Option(help="Name of the filter on the servers (default anabranch).", rich_help_panel=_SHARED)
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Verify the filter, read no URLs.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only.")] = False,
+) -> None:
+    """Pass on each URL once: uniq for streams that do not fit in memory.
+
+    New lines go to standard output as they come, totals to standard error. Empty lines are left out.
+
+    With --state the next run goes on, after a crash too: a line may then come again, none is lost.
+    """
+    from anabranch.crawler.cli.dedup import DedupCommand, run_dedup  # noqa: PLC0415 - help must be fast
+
+    command = DedupCommand(
+        file=file,
+        pcap=pcap,
+        interface=interface,
+        state=state,
+        redis=tuple(redis or ()),
+        name=name,
+        kind=filter_,
+        expected=expect,
+        false_positive=false_positive,
+        signature=signature,
+        levels=levels,
+        features=features,
+        site_bound=site_bound,
+        drop_query=drop_query,
+        check=check,
+        quiet=quiet,
+    )
+    raise typer.Exit(run_dedup(command))
+
+
+#: Parameters of `links` that are no keys of the crawl order.
+_NO_KEYS = frozenset({"source", "base", "content_type", "hops"})
+
+
+def links(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="FILE|URL", help="A file, or a URL that is fetched.")],
+    base: Annotated[Text, typer.Option(help="URL of the file.")] = None,
+    content_type: Annotated[Text, typer.Option(help="Content type of the file (else: by its name).")] = None,
+    hops: Annotated[str, typer.Option(help="Hop path: after M, lists of URLs are sitemaps.")] = "",
+    max_outlinks: Annotated[Whole, typer.Option(help="Most links that are kept.")] = None,
+    css: Annotated[Switch, typer.Option("--css/--no-css", help="Read style sheets.")] = None,
+    sitemaps: Annotated[Switch, typer.Option("--sitemaps/--no-sitemaps", help="Read sitemaps and feeds.")] = None,
+    forms: Annotated[Switch, typer.Option("--forms/--no-forms", help="Follow forms sent by GET.")] = None,
+    speculative: Annotated[
+        Switch, typer.Option("--speculative/--no-speculative", help="Guess URLs in scripts and JSON.")
+    ] = None,
+    data_attributes: Annotated[
+        Switch, typer.Option("--data-attributes/--no-data-attributes", help="Read data-src and its like.")
+    ] = None,
+    allow_private: Annotated[
+        Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.")
+    ] = None,
+) -> None:
+    """Print the links of FILE or URL: hop, URL, context. robots.txt is not consulted."""
+    from anabranch.crawler.cli.probe import run_links  # noqa: PLC0415 - help must be fast
+
+    flags = {key: value for key, value in ctx.params.items() if key not in _NO_KEYS}
+    raise typer.Exit(run_links(source, base=base, content_type=content_type, hops=hops, flags=flags))
+
+
+def robots(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The page to be fetched.")],
+    agent: Annotated[Text, typer.Option(help="Product token of the crawler (else: of Anabranch).")] = None,
+    allow_private: Annotated[
+        bool, typer.Option("--allow-private", help="Fetch private and loopback addresses.")
+    ] = False,
+) -> None:
+    """Fetch a host's robots.txt and show whether it allows URL, and which line decides."""
+    from anabranch.crawler.cli.probe import run_robots  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_robots(url, agent=agent, allow_private=allow_private))

@@ -1,0 +1,125 @@
+"""The records of extraction: links and their hops, references as they are written, and the options of the readers.
+
+A reader yields references; `resolver.py` makes links of them. The hop of a link follows from its element, its `rel` or a
+refresh, for which the rules are here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractOptions:
+    """The order's section [extract], for the readers."""
+
+    max_outlinks: int = 6000  #: links of a page that are kept (Heritrix: maxOutlinks)
+    css: bool = True  #: style sheets, `<style>` and `style` attributes
+    sitemaps: bool = False  #: sitemaps and feeds
+    forms: bool = False  #: the targets of forms that are sent by GET
+    speculative: bool = False  #: texts in scripts and JSON that look like URLs
+    data_attributes: bool = True  #: `data-src` and similar, from which scripts load images later
+    nofollow_links: bool = False  #: leave links with `rel=nofollow` out
+    max_content_bytes: int = 16 << 20  #: how much of a decoded body is read
+    timeout_s: float = 10.0  #: for one document in a helper process
+    robot: str = "anabranch"  #: the product for which `meta` elements count, like those for `robots`
+
+
+#: Heritrix's letters of a hop: what following a link means.
+NAVIGATION = "L"  #: to another page
+EMBED = "E"  #: to a part of the page: images, styles, scripts, frames
+REDIRECT = "R"  #: to where the page moved: Location, Refresh
+SPECULATIVE = "X"  #: to a text in a script that looks like a URL
+INFERRED = "I"  #: to what a header says the page is, too
+PREREQUISITE = "P"  #: to what must be known before: robots.txt, DNS
+MANIFEST = "M"  #: to what a sitemap names, and to the sitemap itself
+SUBMIT = "S"  #: to the answer of a form
+
+#: The hops of a page's links; what must be known before is no link.
+FOLLOWED = frozenset({NAVIGATION, EMBED, REDIRECT, SPECULATIVE, INFERRED, MANIFEST, SUBMIT})
+
+#: How the context of a link ends whose element says `rel=nofollow`.
+NOFOLLOW_MARK = " rel=nofollow"
+
+#: How many references of a document are read at all.
+MAX_REFERENCES = 200_000
+
+#: A reference as it is written, its hop, its context.
+Reference = tuple[str, str, str]
+
+
+class Link(NamedTuple):
+    """A link of a page. (A tuple: thousands are made a second.)"""
+
+    url: str  #: absolute and canonical
+    hop: str  #: one of the letters above
+    context: str = ""  #: where it stands: `a/@href`, `img/@srcset`, `css`, `Location`, `sitemap` …
+
+    @property
+    def is_nofollow(self) -> bool:
+        """The page asks robots not to follow it."""
+        return self.context.endswith(NOFOLLOW_MARK)
+
+
+class Found(NamedTuple):
+    """What was read in one response."""
+
+    links: list[Link]  #: in document order, each URL once
+    dropped: int = 0  #: links beyond the limit, at least so many
+    nofollow: bool = False  #: the page's `meta` asks robots to follow none of its links
+    notes: tuple[str, ...] = ()  #: annotations of crawl.log, such as `extractTimeout`
+    robots: tuple[str, ...] = ()  #: contents of its robots `meta` elements, as written
+    canonical: str | None = None  #: its own URL by `og:url` or `rel=canonical`: a hint, not a link
+
+
+#: Heritrix's list (ExtractorHTML.processLinkTagWithRel), and what it misses of a whole page.
+_EMBED_RELS = frozenset(
+    {"icon", "stylesheet", "modulepreload", "prefetch", "prerender"}
+    | {"preload", "manifest", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon"}
+)
+_HINT_RELS = frozenset({"dns-prefetch", "preconnect"})
+_PINGBACK = "pingback"
+
+
+def hop_of_rel(rel: str | None) -> str | None:
+    """The hop of a link with this `rel`, of the element `link` or the header `Link`; None if it is not followed.
+
+    Keywords that affect rendering embed, hints are ignored, the others lead to another page.
+    """
+    hop = None
+    for keyword in (rel or "").lower().split():
+        if keyword in _EMBED_RELS:
+            return EMBED
+        if keyword == _PINGBACK:
+            return None
+        if keyword not in _HINT_RELS:
+            hop = NAVIGATION
+    return hop
+
+
+#: A time (digits and dots), a separator, the rest.
+_REFRESH = re.compile(
+    r"[\t\n\f\r ]*+(?:[0-9]++|(?=\.))[0-9.]*+(?=[;,\t\n\f\r ])[\t\n\f\r ]*+[;,]?+[\t\n\f\r ]*+(.+)", re.DOTALL
+)
+_URL_IS = re.compile(r"url[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
+_QUOTES = ("'", '"')
+
+
+def refresh_url(text: str) -> str | None:
+    """The URL of the header `Refresh` or of `<meta http-equiv=refresh>`, as written; None without one (a reload, or nothing).
+
+    Source: https://html.spec.whatwg.org/#shared-declarative-refresh-steps.
+    """
+    refresh = _REFRESH.match(text)
+    if refresh is None:
+        return None
+    rest = refresh[1]
+    if (name := _URL_IS.match(rest)) is not None:
+        rest = rest[name.end() :]
+    elif rest[:1] in "uU":
+        return rest  # a path that begins like `url=`; its quotes are part of it
+    if rest[:1] in _QUOTES:
+        rest = rest[1:].partition(rest[0])[0]
+    return rest or None

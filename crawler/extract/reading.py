@@ -1,0 +1,137 @@
+"""Reads the links of a response: of its header fields, and of its body by the reader of its kind.
+
+Pure. `extractor.py` decides whether it runs on the event loop or in a helper process. The readers are `html.py`, `css_js.py`
+and `sitemaps.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from anabranch.crawler.extract.content_type import DocumentKind, css_as_text, plain_as_text
+from anabranch.crawler.extract.css_js import css_links, speculative_links
+from anabranch.crawler.extract.html import read_html
+from anabranch.crawler.extract.links import (
+    INFERRED,
+    REDIRECT,
+    ExtractOptions,
+    Found,
+    Reference,
+    hop_of_rel,
+    refresh_url,
+)
+from anabranch.crawler.extract.resolver import LinkResolver, gathered
+from anabranch.crawler.extract.sitemaps import MAX_URLS, is_sitemap, sitemap_links
+
+#: The relations of the `Link` field that are followed; most others are for programs.
+RELS = frozenset(
+    {"alternate", "canonical", "icon", "modulepreload", "next", "prefetch", "preload", "prev", "stylesheet"}
+)
+#: How much of the `Link` fields is read.
+_MAX_CHARS = 64 * 1024
+
+_SPACE = r"[ \t]*+"
+#: A link-value of RFC 8288 section 3, and one of its parameters. Commas and semicolons may be repeated.
+_TARGET = re.compile(rf"[ \t,]*+<([^>]*+)>{_SPACE}")
+_PARAMETER = re.compile(
+    rf""";{_SPACE}(?:([^\s=;,"<>]++){_SPACE}(?:={_SPACE}(?:"((?:[^"\\]++|\\.)*+)"?|([^;,\s]*+)))?)?{_SPACE}""",
+    re.DOTALL,
+)
+_NEXT = re.compile(r"""(?:[^,"]++|"(?:[^"\\]++|\\.)*+"?)*+""", re.DOTALL)
+_QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
+
+
+class Headers(Protocol):
+    """The header fields of a response. Names are case-insensitive."""
+
+    def getall(self, key: str, default: list[str]) -> list[str]:
+        """All values of a field, in order."""
+        ...
+
+
+def header_links(headers: Headers, status: int) -> Iterator[Reference]:
+    """The links of a header: `Location` of a 3xx or a 201; `Refresh`, `Content-Location` and `Link` of the others."""
+    is_redirect = 300 <= status < 400
+    if is_redirect or status == 201:
+        for text in headers.getall("Location", [])[:1]:
+            yield text, REDIRECT, "Location"
+    if is_redirect:
+        return
+    for text in headers.getall("Refresh", [])[:1]:
+        if (url := refresh_url(text)) is not None:
+            yield url, REDIRECT, "Refresh"
+    for text in headers.getall("Content-Location", [])[:1]:
+        yield text, INFERRED, "Content-Location"
+    if fields := headers.getall("Link", []):
+        yield from link_links(", ".join(fields))
+
+
+def link_links(text: str) -> Iterator[Reference]:
+    """The links of a `Link` field, with the hops that `rel` has in the element `link`. Source: RFC 8288. Cost: linear.
+
+    A link with an `anchor` belongs to another document and is left out, as is the rest of a malformed field.
+    """
+    text = text[:_MAX_CHARS]
+    position = 0
+    while (target := _TARGET.match(text, position)) is not None:
+        position = target.end()
+        parameters: dict[str, str] = {}
+        while (parameter := _PARAMETER.match(text, position)) is not None:
+            position = parameter.end()
+            name, quoted, bare = parameter.groups()
+            if name:
+                value = _QUOTED_PAIR.sub(r"\1", quoted) if quoted is not None else bare or ""
+                parameters.setdefault(name.lower(), value)
+        rel = " ".join(keyword for keyword in parameters.get("rel", "").lower().split() if keyword in RELS)
+        hop = hop_of_rel(rel)
+        if hop is not None and "anchor" not in parameters:
+            yield target[1], hop, f"Link rel={rel}"
+        rest = _NEXT.match(text, position)
+        position = rest.end() if rest is not None else len(text)
+
+
+def is_read(kind: DocumentKind | None, options: ExtractOptions, hops: str) -> bool:
+    """Whether documents of this kind, found by these hops, are read."""
+    match kind:
+        case DocumentKind.HTML:
+            return True
+        case DocumentKind.CSS:
+            return options.css
+        case DocumentKind.SCRIPT:
+            return options.speculative
+        case DocumentKind.XML:
+            return options.sitemaps
+        case DocumentKind.TEXT:
+            return options.sitemaps and hops.endswith("M")
+    return False
+
+
+class Document(NamedTuple):
+    """A body, and what must be known to read it."""
+
+    kind: DocumentKind
+    body: bytes  #: decoded
+    url: str  #: canonical
+    content_type: str = ""  #: the header field
+    hops: str = ""  #: how it was found
+
+
+def read(document: Document, options: ExtractOptions, resolver: LinkResolver | None = None) -> Found:
+    """The links of the document, and its annotations."""
+    kind, body, content_type = document.kind, document.body, document.content_type
+    if kind is DocumentKind.HTML:
+        return read_html(body, content_type, document.url, options, resolver)
+    notes: tuple[str, ...] = ()
+    limit = options.max_outlinks
+    references: Iterable[Reference] = ()
+    if kind is DocumentKind.CSS:
+        references = css_links(css_as_text(body, content_type))
+    elif kind is DocumentKind.SCRIPT:
+        references = speculative_links(plain_as_text(body, content_type))
+    elif is_sitemap(body, document.hops):
+        references, notes = sitemap_links(body)
+        limit = MAX_URLS
+    links, dropped = gathered(references, document.url, limit, LinkResolver() if resolver is None else resolver)
+    return Found(links, dropped, notes=notes)

@@ -1,0 +1,511 @@
+"""HTTP/1.1 connections over aiohttp, bounded: one connection, the connector that keeps them, and the check of addresses.
+
+The only module that uses private names of aiohttp; `tests/crawler/fetch/test_connections.py` has a test for each of them.
+`exchange` sends requests over these connections, `connection_limits` says how many there may be, `dns` resolves names, and
+`proxy` speaks SOCKS5.
+
+Three bounds that aiohttp lacks:
+
+- It limits the length and the number of headers, not their total, and discards what it has read of a head that is too long.
+  `HttpConnection` counts the bytes of a head (1xx answers before it included) and keeps them, so that the start of an endless
+  one can be archived. It bounds trailers and chunk extensions likewise: so many bytes without content are too many.
+- An answer ends where its framing says. Surplus bytes behind it would make aiohttp's parser discard the answer, so they never
+  reach the parser; the connection is closed.
+- aiohttp asks no resolver for an IP literal, and a name may resolve to any address. So addresses are checked in the socket
+  factory, which sees every address that a connection would go to.
+
+A connection to a proxy may go to a private address, since the operator chose it. The proxy resolves the names of hosts and
+must itself refuse private addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+from collections import OrderedDict
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.streams import EMPTY_PAYLOAD
+
+from anabranch.crawler.fetch.addresses import is_public
+from anabranch.crawler.fetch.proxy import connect_through_socks
+from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
+from anabranch.crawler.outcomes.failures import ProxyFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import AddrInfoType
+    from aiohttp.http import RawResponseMessage
+    from aiohttp.streams import StreamReader
+
+    from anabranch.crawler.fetch.connection_limits import IdleConnections
+    from anabranch.crawler.fetch.dns import Resolver
+    from anabranch.crawler.fetch.options import FetchOptions
+    from anabranch.crawler.fetch.proxy import Proxy
+
+#: The longest head of an answer, 1xx answers before it included; and the most framing without content.
+MAX_HEAD_BYTES = 128 * 1024
+#: The most headers that a head of that size can hold.
+_MAX_HEADER_LINES = MAX_HEAD_BYTES // 4
+#: A head is parsed in pieces of this size, so that it is cut near the limit whatever the packets.
+_PIECE_BYTES = 16 * 1024
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+#: The last bytes that show whether a chunked body ended with the empty line of its last chunk.
+_LAST_BYTES = 3
+
+#: How much of a body is buffered before reading from the socket pauses.
+READ_BUFFER_BYTES = 64 * 1024
+
+#: Idle connections are kept for as long as a host usually rests between two fetches.
+KEEP_ALIVE_S = 30.0
+#: After a kept connection proved dead, none is kept to its origin for so long. Otherwise a server that offers keep-alive and
+#: closes each connection on its second request would cost a rest of its gate for every page.
+DISTRUST_S = 600.0
+MAX_DISTRUSTED = 10_000
+
+
+class HeadTooLong(Exception):
+    """An answer's head exceeds `MAX_HEAD_BYTES`; `head` is its beginning."""
+
+    def __init__(self, head: bytes) -> None:
+        super().__init__(f"headers beyond {MAX_HEAD_BYTES} bytes")
+        self.head = head
+
+
+class HttpConnection(ResponseHandler):
+    """aiohttp's protocol object of one connection, with the bounds above and one timer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[ResponseHandler], None]) -> None:
+        """`on_lost` is called when the connection has been closed by either side."""
+        super().__init__(loop)
+        self.address = ""  #: IP address of the other end
+        self.has_surplus = False  #: bytes came behind the answer
+        self._on_lost = on_lost
+        self._head = bytearray()
+        self._is_in_head = False
+        self._is_idle = False  #: an exchange has ended, and no other has begun
+        self._read_timeout_s: float | None = None
+        self._deadline_s = inf  #: loop time at which the exchange must have ended
+        self._due_s = inf  #: loop time at which the timer fires: the deadline, or the end of the read timeout
+        self._exchange_timer: asyncio.TimerHandle | None = None
+        self._framing_bytes = 0  #: since the last content
+        self._content_bytes = 0  #: content until then
+        self._left_bytes: int | None = None  #: of a body with a Content-Length
+        self._last = b""  #: the last bytes of a chunked body
+
+    def send_request(
+        self, request: bytes, deadline_s: float, first_byte_timeout_s: float | None, read_timeout_s: float | None
+    ) -> None:
+        """Send a request; `read` then returns the final answer's head and body stream.
+
+        A request has no body, so it is one write, which never waits. The exchange must end by the loop time `deadline_s`;
+        `first_byte_timeout_s` limits the time to the answer's first byte, `read_timeout_s` that between two reads (None = no
+        limit). Raises: ServerDisconnectedError if the connection has been closed.
+        """
+        transport = self.transport
+        if transport is None:
+            raise aiohttp.ServerDisconnectedError
+        self.set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            read_timeout=first_byte_timeout_s,
+            read_bufsize=READ_BUFFER_BYTES,
+            max_line_size=2 * MAX_HEAD_BYTES,  # the bound on the whole head is lower
+            max_field_size=2 * MAX_HEAD_BYTES,
+            max_headers=_MAX_HEADER_LINES,
+        )
+        self._read_timeout_s = read_timeout_s
+        self._deadline_s = deadline_s
+        transport.write(request)
+        self._reschedule_timeout()
+
+    def set_response_params(self, **params: Any) -> None:
+        """Prepare for an answer's head. aiohttp calls this too, for its CONNECT to a proxy."""
+        self._head.clear()
+        self._is_in_head = True
+        self._is_idle = self.has_surplus = False
+        self._framing_bytes = self._content_bytes = 0
+        super().set_response_params(**params)
+
+    def become_idle(self) -> None:
+        """The exchange has ended: nothing is expected, and bytes that come close the connection."""
+        self._is_idle = True
+        self._deadline_s = self._due_s = inf
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is open."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """asyncio: the connection is closed. A body that is complete stays readable."""
+        self._on_lost(self)
+        if self._payload is not None and self._payload.is_eof():
+            self._payload = None  # else aiohttp would set an exception on it
+        super().connection_lost(exc)
+        if self._exchange_timer is not None:
+            self._exchange_timer.cancel()
+            self._exchange_timer = None
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes from the socket. aiohttp calls it with none to continue parsing what was held back."""
+        if data:
+            if self._is_idle:  # it would be taken for the answer to the next request
+                self.abort()
+                return
+            if self._is_in_head:
+                self.read_timeout = self._read_timeout_s
+                data = self._feed_head(data)
+                if not data:
+                    return
+            payload = self._payload
+            if payload is not None and payload.is_eof():
+                self._note_surplus()
+                return
+            data = self._without_surplus(data)
+        payload = self._payload
+        super().data_received(data)
+        if payload is not None and not self._is_in_head:
+            self._check_body(payload, len(data))
+
+    def _check_body(self, payload: StreamReader, received: int) -> None:
+        """After so many bytes were parsed as a part of the body: is it still bounded, and did it end with them?"""
+        error = self.exception()
+        if payload.is_eof():
+            if self._left_bytes is None and (error is not None or not self._last.endswith((b"\n\r\n", b"\n\n"))):
+                self._note_surplus()  # a chunked body ended before the last bytes
+            return
+        if payload.total_bytes != self._content_bytes:
+            self._content_bytes, self._framing_bytes = payload.total_bytes, 0
+        else:
+            self._framing_bytes += received
+            if self._framing_bytes > MAX_HEAD_BYTES:
+                error = HeadTooLong(b"")
+                payload.set_exception(error)
+                self._give_up(error)
+        if error is not None and payload.exception() is None:
+            # The parser failed in the body: aiohttp informs who waits for a head, and lets the body's reader wait.
+            payload.set_exception(aiohttp.ClientPayloadError(str(error)), error)
+
+    def _feed_head(self, data: bytes) -> bytes:
+        """Parse the head piece by piece, and return the bytes behind it."""
+        while data and self._is_in_head:
+            piece, before = data[:_PIECE_BYTES], bytes(self._head[-2:])
+            found = _END_OF_HEAD.search(before + piece)
+            if found is not None:
+                piece = piece[: max(found.end() - len(before), 1)]
+            data = data[len(piece) :]
+            super().data_received(piece)
+            if self._is_in_head:  # seldom: most heads come in one piece, which is not copied
+                self._head += piece
+                if len(self._head) > MAX_HEAD_BYTES:
+                    self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
+                    return b""
+        return data
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """aiohttp: the parser has read a head. Informational answers are skipped; the final one follows them."""
+        message, payload = data
+        if not self._is_in_head:  # another answer behind the answer
+            self._note_surplus()
+            return
+        if 100 <= message.code < 200 and message.code != 101:
+            return
+        self._is_in_head = False
+        self._head.clear()
+        self._left_bytes, self._last = None, b""
+        if payload is not EMPTY_PAYLOAD and not message.chunked:
+            length = message.headers.get("Content-Length", "")
+            self._left_bytes = int(length) if length.isdecimal() else None
+        super().feed_data(data, size)
+
+    def _without_surplus(self, data: bytes) -> bytes:
+        """The bytes that belong to the body."""
+        left = self._left_bytes
+        if left is None:
+            self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
+            return data
+        if len(data) > left:
+            self._note_surplus()
+            data = data[:left]
+        self._left_bytes = left - len(data)
+        return data
+
+    def _note_surplus(self) -> None:
+        self.has_surplus = True
+        self.force_close()
+
+    def _give_up(self, error: HeadTooLong) -> None:
+        self._is_in_head = False
+        self._head.clear()
+        self.set_exception(error)
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _reschedule_timeout(self) -> None:
+        """aiohttp: a read has happened. One timer serves all reads and the deadline; aiohttp would make one for each read."""
+        self._due_s = self._deadline_s
+        if self.read_timeout is not None:
+            self._due_s = min(self._due_s, self._loop.time() + self.read_timeout)
+        if self._due_s < inf and (self._exchange_timer is None or self._exchange_timer.when() > self._due_s):
+            if self._exchange_timer is not None:
+                self._exchange_timer.cancel()
+            self._exchange_timer = self._loop.call_at(self._due_s, self._on_timer)
+
+    def _drop_timeout(self) -> None:
+        """aiohttp: no read is expected. The deadline holds on, and a timer that is running fires without effect."""
+        self._due_s = self._deadline_s
+
+    def _on_timer(self) -> None:
+        self._exchange_timer = None
+        if self._due_s > self._loop.time():
+            if self._due_s < inf:
+                self._exchange_timer = self._loop.call_at(self._due_s, self._on_timer)
+            return
+        is_silent = self._due_s < self._deadline_s
+        error = aiohttp.SocketTimeoutError("Timeout on reading data from socket") if is_silent else TimeoutError()
+        self.set_exception(error)  # for who waits for the head
+        if self._payload is not None:
+            self._payload.set_exception(error)  # for who reads the body
+
+
+def take_complete(content: StreamReader) -> bytes:
+    """The rest of a body whose end has arrived, as it mostly has with the head; else empty, and the caller has to wait."""
+    if not content.is_eof() or content.at_eof():
+        return b""
+    return content._read_nowait(-1)  # noqa: SLF001 - `read_nowait` raises if the time limit has passed since
+
+
+def take_after_break(content: StreamReader) -> bytes:
+    """What arrived of a body before it broke off."""
+    return content._read_nowait(-1)  # noqa: SLF001 - `read_nowait` raises the break
+
+
+@dataclass(slots=True)
+class ConnectAttempts:
+    """What happened while a connection was made for one fetch. The connector notes it, and a failure is explained by it."""
+
+    is_proxied: bool = False  #: the connection goes to a proxy, which the operator chose
+    is_new: bool = False  #: a connection was made; else an idle one was used
+    sockets: int = 0  #: sockets made to allowed addresses
+    refused: str = ""  #: the last address that was refused
+    lacks_files: bool = False  #: the last socket could not be made: too many files are open
+
+    def note_new(self) -> None:
+        """No idle connection could be used."""
+        self.is_new = True
+
+    def note_socket(self) -> None:
+        """A socket was made to an allowed address."""
+        self.sockets += 1
+        self.lacks_files = False
+
+    def note_no_socket(self, error: OSError) -> None:
+        """The system made no socket."""
+        self.lacks_files = error.errno in TOO_MANY_FILES
+
+    def note_refused(self, address: str) -> None:
+        """An address must not be connected to."""
+        self.refused = address
+
+
+#: The attempts of the fetch under way in this task (and in the tasks that race its addresses).
+_ATTEMPTS: ContextVar[ConnectAttempts] = ContextVar("attempts")
+
+
+def socket_factory(options: FetchOptions) -> Callable[[AddrInfoType], socket.socket]:
+    """A function that makes the socket for an address, and raises OSError if the address must not be connected to."""
+    families = {socket.AF_INET: options.ipv4, socket.AF_INET6: options.ipv6}
+
+    def make(info: AddrInfoType) -> socket.socket:
+        family, kind, proto, _, address = info
+        host, attempts = str(address[0]), _ATTEMPTS.get()
+        # OSErrors, since aiohttp collects those and tries the next address.
+        if not families.get(socket.AddressFamily(family), False):
+            raise OSError(errno.EAFNOSUPPORT, f"{host} is of a family that the order has switched off")
+        if not (options.allow_private or attempts.is_proxied or is_public(host)):
+            attempts.note_refused(host)
+            raise OSError(errno.EACCES, f"{host} is not a public address")
+        try:
+            made = socket.socket(family, kind, proto)
+        except OSError as error:
+            attempts.note_no_socket(error)
+            raise
+        attempts.note_socket()
+        return made
+
+    return make
+
+
+class _HostResolver(AbstractResolver):
+    """aiohttp's interface to our resolver. Its errors are no OSErrors, so they pass through aiohttp unchanged."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._dns = resolver
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        del family  # both families are wanted: aiohttp races them (RFC 8305)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address.host,
+                port=address.port or port,
+                family=address.family,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self._dns.resolve(host)
+        ]
+
+    async def close(self) -> None:
+        """Do nothing: the caller closes the resolver."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """Makes and keeps connections, directly or through an HTTP proxy.
+
+    The Frontier decides how many connections a host gets, `idle` how many wait for their next fetch. A connection that was
+    taken (`take_idle`, `open_connection`) is given back by `release`. The caller closes the resolver.
+    """
+
+    def __init__(self, resolver: Resolver, options: FetchOptions, max_busy: int, idle: IdleConnections) -> None:
+        """`max_busy` bounds the connections with a fetch under way; more fetches wait; 0 = no limit."""
+        super().__init__(
+            limit=max_busy,
+            resolver=_HostResolver(resolver),
+            use_dns_cache=False,
+            keepalive_timeout=KEEP_ALIVE_S,
+            socket_factory=socket_factory(options),
+            ssl=options.tls_verify,
+        )
+        self._idle = idle
+        self._distrusted: OrderedDict[ConnectionKey, float] = OrderedDict()  #: origin -> until when, oldest first
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout_s)
+        new_connection = partial(HttpConnection, loop=self._loop, on_lost=idle.discard)
+        self._factory = cast("partial[ResponseHandler]", new_connection)
+
+    def take_idle(self, key: ConnectionKey) -> HttpConnection | None:
+        """An idle connection to this origin that is still open, if there is one. O(1) for each that is closed."""
+        waiting = self._conns.get(key)
+        if waiting is None:
+            return None
+        found, oldest_s = None, monotonic() - KEEP_ALIVE_S
+        while waiting and found is None:
+            connection, since_s = waiting.popleft()
+            self._idle.discard(connection)
+            if connection.is_connected() and since_s >= oldest_s:
+                self._acquired.add(connection)
+                found = cast("HttpConnection", connection)
+            else:
+                connection.close()
+        if not waiting:
+            del self._conns[key]
+        return found
+
+    async def open_connection(self, request: aiohttp.ClientRequest, attempts: ConnectAttempts) -> HttpConnection:
+        """A connection over which the request can be sent, after TLS and a proxy's CONNECT. May wait for a free one.
+
+        Raises: aiohttp's errors, what the resolver raises, ProxyFailed.
+        """
+        token = _ATTEMPTS.set(attempts)
+        try:
+            owner = await self.connect(request, [], self._timeout)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {request.url}") from error
+        finally:
+            _ATTEMPTS.reset(token)
+        connection, owner._protocol = owner.protocol, None  # noqa: SLF001 - else aiohttp's object would close it
+        assert isinstance(connection, HttpConnection)
+        return connection
+
+    def release(self, key: ConnectionKey, connection: HttpConnection, *, is_complete: bool) -> None:
+        """Give a connection back. It is kept if the whole answer was read (`is_complete`) and its origin is trusted."""
+        is_distrusted = bool(self._distrusted) and self._distrusted.get(key, 0.0) > monotonic()
+        self._release(key, connection, should_close=is_distrusted or not is_complete)
+
+    def distrust(self, key: ConnectionKey) -> None:
+        """A kept connection to this origin proved dead: close its idle ones, and keep none for `DISTRUST_S`."""
+        for connection, _ in self._conns.pop(key, ()):
+            self._idle.discard(connection)
+            connection.close()
+        self._distrusted.pop(key, None)
+        self._distrusted[key] = monotonic() + DISTRUST_S
+        if len(self._distrusted) > MAX_DISTRUSTED:
+            self._distrusted.popitem(last=False)
+
+    def _close_idle(self, key: ConnectionKey, connection: ResponseHandler) -> None:
+        """O(idle connections of its origin), mostly O(1): the oldest is the first."""
+        waiting = self._conns.get(key)
+        if waiting is not None:  # else aiohttp has closed it for its age, and `on_lost` will be called
+            for place, (one, _) in enumerate(waiting):
+                if one is connection:
+                    del waiting[place]
+                    break
+            if not waiting:
+                del self._conns[key]
+        connection.abort()
+
+    async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
+        _ATTEMPTS.get().note_new()
+        return await super()._create_connection(req, *args)
+
+    async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
+        del traces
+        connection = self.take_idle(key)
+        return None if connection is None else Connection(self, key, connection, self._loop)
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        super()._release(key, protocol, should_close=should_close)
+        if protocol.transport is not None and not self.closed:  # it was not closed, so it is kept
+            assert isinstance(protocol, HttpConnection)
+            protocol.become_idle()
+            self._idle.add(protocol, partial(self._close_idle, key, protocol))
+
+
+class SocksConnector(Connector):
+    """Makes and keeps connections through one SOCKS5 proxy, which resolves the names."""
+
+    def __init__(
+        self, resolver: Resolver, options: FetchOptions, max_busy: int, idle: IdleConnections, proxy: Proxy
+    ) -> None:
+        super().__init__(resolver, options, max_busy, idle)
+        self._connect = partial(connect_through_socks, proxy, resolver.resolve, socket_factory(options))
+
+    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
+        """The name itself: the proxy resolves it."""
+        del traces
+        return [ResolveResult(hostname=host, host=host, port=port, family=socket.AF_INET, proto=0, flags=0)]
+
+    async def _wrap_create_connection(
+        self,
+        *args: Any,
+        addr_infos: list[AddrInfoType],
+        req: aiohttp.ClientRequest,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's signature
+        **kwargs: Any,
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        host, port = str(addr_infos[0][4][0]), int(addr_infos[0][4][1])
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                connected = await self._connect(host, port)
+        except TimeoutError as error:
+            raise ProxyFailed("the proxy was too slow") from error
+        except OSError as error:
+            raise ProxyFailed(f"the proxy cannot be reached: {error}") from error
+        return await self._wrap_existing_connection(*args, req=req, timeout=timeout, sock=connected, **kwargs)

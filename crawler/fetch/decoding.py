@@ -1,0 +1,210 @@
+"""Decodes content codings (RFC 9110 section 8.4): gzip, deflate, br, zstd, and several in a row.
+
+A body of some KiB may decode to terabytes. So each coding is decoded piece by piece, a piece of the result is at most
+`PIECE_BYTES` long, and decoding stops at the limit; an inner coding gets no more than the limit, too. It stops at the first
+fault and keeps what came before it.
+
+br needs the package `brotli`, zstd `compression.zstd` (Python 3.14) or `backports.zstd`; `CODINGS` lists what can be decoded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+#: The most that one step of a decoder returns, and takes.
+PIECE_BYTES = 64 * 1024
+INPUT_BYTES = 4 * 1024
+
+#: The most codings in a row; more are an attack.
+MAX_CODINGS = 4
+#: The most members of a gzip body, or frames of a zstd body.
+MAX_MEMBERS = 10_000
+#: zstd windows up to 8 MiB, the limit of RFC 9659 for HTTP.
+_ZSTD_WINDOW_LOG = 23
+
+_ALIASES = {"x-gzip": "gzip", "x-deflate": "deflate"}
+#: Known codings, whether they can be decoded here or not. All other names are ignored.
+_KNOWN = ("gzip", "deflate", "br", "zstd", "compress", "x-compress")
+
+Decoder = Callable[[Iterator[bytes]], Iterator[bytes]]
+
+
+class BrokenCoding(Exception):
+    """The bytes are not in their declared coding, end too early, or exceed a bound."""
+
+
+def codings_in(values: Iterable[str]) -> tuple[str, ...]:
+    """The codings of all Content-Encoding fields, in the order in which they were applied, without unknown names. Pure."""
+    names = (name.strip().lower() for value in values for name in value.split(","))
+    return tuple(known for name in names if (known := _ALIASES.get(name, name)) in _KNOWN)
+
+
+def decoded(chunks: Iterable[bytes], codings: Sequence[str], limit: int) -> tuple[bytes, bool]:
+    """Decode at most `limit` bytes; True if there is more, or if the coding is broken."""
+    if len(codings) > MAX_CODINGS or not set(codings) <= set(CODINGS):
+        return b"", True
+    pieces: Iterator[bytes] = _small(chunks)
+    for number, name in enumerate(reversed(codings)):
+        pieces = CODINGS[name](_small(_at_most(pieces, limit + PIECE_BYTES) if number else pieces))
+    found = bytearray()
+    try:
+        for piece in pieces:
+            found += piece
+            if len(found) > limit:
+                del found[limit:]
+                return bytes(found), True
+    except BrokenCoding:
+        return bytes(found), True
+    return bytes(found), False
+
+
+def _small(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of `INPUT_BYTES`: so much may be lost at a fault."""
+    for chunk in chunks:
+        for start in range(0, len(chunk), INPUT_BYTES):
+            yield chunk[start : start + INPUT_BYTES]
+
+
+def _at_most(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece
+        limit -= len(piece)
+        if limit < 0:
+            raise BrokenCoding("the coding inside is longer than what may come of it")
+
+
+def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """RFC 1952. Successive members are one content; what follows them and is no member is ignored."""
+    inflate, members = zlib.decompressobj(31), 1
+    for piece in pieces:
+        data = piece
+        while data:
+            if inflate.eof:  # between two members
+                if not data.startswith(b"\x1f"):
+                    return
+                inflate, members = zlib.decompressobj(31), members + 1
+                if members > MAX_MEMBERS:
+                    raise BrokenCoding("too many members")
+            yield from _inflated(inflate, data)
+            data = inflate.unused_data
+    if not inflate.eof:
+        raise BrokenCoding("the end is missing")
+
+
+def _deflate(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The zlib format (RFC 1950), and raw deflate (RFC 1951), which some servers send."""
+    start = b""
+    for piece in pieces:
+        start += piece
+        if len(start) > 1:
+            break
+    is_zlib = len(start) > 1 and start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0
+    inflate = zlib.decompressobj(15 if is_zlib else -15)
+    yield from _inflated(inflate, start)
+    for piece in pieces:
+        if inflate.eof:
+            return
+        yield from _inflated(inflate, piece)
+    if not inflate.eof:
+        raise BrokenCoding("the end is missing")
+
+
+def _inflated(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """Inflate the data. At a fault, yields all that came before it, then raises BrokenCoding."""
+    is_full = False  # then zlib may have more output without new input
+    while data or is_full:
+        before = inflate.copy()
+        try:
+            piece = inflate.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            yield from _before_the_fault(before, data)
+            raise BrokenCoding(str(error)) from error
+        yield piece
+        data, is_full = inflate.unconsumed_tail, len(piece) == PIECE_BYTES
+
+
+def _before_the_fault(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """The output that a failed call withheld, by feeding zlib byte by byte. At most `INPUT_BYTES` calls and one piece."""
+    found = bytearray()
+    for byte in data:
+        try:
+            found += inflate.decompress(bytes((byte,)), PIECE_BYTES)
+        except zlib.error:
+            break
+        if len(found) > PIECE_BYTES:
+            break
+    yield bytes(found)
+
+
+def _brotli(library: Any) -> Decoder:
+    """RFC 7932."""
+
+    def decode(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        decoder = library.Decompressor()
+        try:
+            for piece in pieces:
+                if decoder.is_finished():
+                    return
+                found = decoder.process(piece, output_buffer_limit=PIECE_BYTES)
+                yield found
+                while not decoder.can_accept_more_data():
+                    found = decoder.process(b"", output_buffer_limit=PIECE_BYTES)
+                    yield found
+        except library.error as error:
+            raise BrokenCoding(str(error)) from error
+        if not decoder.is_finished():
+            raise BrokenCoding("the end is missing")
+
+    return decode
+
+
+def _zstd(library: Any) -> Decoder:
+    """RFC 8878. Successive frames are one content."""
+    options = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+
+    def decode(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        decoder, frames = library.ZstdDecompressor(options=options), 1
+        try:
+            for piece in pieces:
+                data = piece
+                while data or not (decoder.eof or decoder.needs_input):
+                    if decoder.eof:
+                        decoder, frames = library.ZstdDecompressor(options=options), frames + 1
+                        if frames > MAX_MEMBERS:
+                            raise BrokenCoding("too many frames")
+                    found = decoder.decompress(data, PIECE_BYTES)
+                    data = decoder.unused_data if decoder.eof else b""
+                    yield found
+        except library.ZstdError as error:
+            raise BrokenCoding(str(error)) from error
+        if not decoder.eof:
+            raise BrokenCoding("the end is missing")
+
+    return decode
+
+
+def _library(*names: str) -> Any | None:
+    """The first of these modules that is installed."""
+    for name in names:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+def _codings() -> dict[str, Decoder]:
+    codings: dict[str, Decoder] = {"gzip": _gzip, "deflate": _deflate}
+    if brotli := _library("brotli"):
+        codings["br"] = _brotli(brotli)
+    if zstd := _library("compression.zstd", "backports.zstd"):
+        codings["zstd"] = _zstd(zstd)
+    return codings
+
+
+#: Name of a coding, as in Accept-Encoding -> its decoder.
+CODINGS: Mapping[str, Decoder] = MappingProxyType(_codings())

@@ -1,0 +1,228 @@
+"""One HTTP exchange: a request is sent, and its answer is read up to its limits and cut where it exceeds them.
+
+`requests` makes the request, `connections` carries it, `response` is the result. `fetcher` translates what is raised here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD
+
+from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
+from anabranch.crawler.fetch.requests import without_credentials
+from anabranch.crawler.fetch.response import Cut, Response, header_fields
+from anabranch.crawler.outcomes.failures import BadHttp, KeptConnectionClosed, ProxyFailed
+from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS
+
+if TYPE_CHECKING:
+    from aiohttp import StreamReader
+    from multidict import CIMultiDictProxy
+
+    from anabranch.crawler.fetch.connections import ConnectAttempts, Connector, HttpConnection
+    from anabranch.crawler.fetch.options import FetchLimits, FetchOptions
+    from anabranch.crawler.fetch.requests import HttpRequest
+    from anabranch.crawler.fetch.response import Body
+
+#: The most headers of an answer; the rest is cut.
+MAX_HEADERS = 1000
+
+_PROXY_AUTHENTICATION_REQUIRED = 407
+
+#: What reading a body raises if it breaks off.
+_BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+#: What reading a head raises if there is none. Over a kept connection that says nothing about the URL.
+_NO_HEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError)
+
+_STATUS_LINE = re.compile(rb"HTTP/(\d)\.(\d) (\d{3})(?: ([^\r\n]*))?\r?\n")
+_INFORMATIONAL = re.compile(rb"(?:HTTP/1\.[01] 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
+
+
+class ResponseHead(NamedTuple):
+    """Status line and headers of an answer, and the stream of its body."""
+
+    status: int
+    reason: str  #: as sent
+    version: tuple[int, int]  #: of HTTP
+    headers: CIMultiDictProxy[str]
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    content: StreamReader
+
+
+class HttpExchange:
+    """One request and its answer. Use once: `run`, then `response`."""
+
+    def __init__(
+        self, request: HttpRequest, attempts: ConnectAttempts, body: Body, options: FetchOptions, limits: FetchLimits
+    ) -> None:
+        """`attempts` notes what happens while a connection is made; the answer's body goes into `body`."""
+        self._request = request
+        self._attempts = attempts
+        self._body = body
+        self._options = options
+        self._limits = limits
+        self._cuts: list[Cut] = []
+        self._address = ""
+        self._head: ResponseHead | None = None
+        self._break: Exception | None = None  #: why the body broke off
+        self._has_surplus = False
+
+    async def run(self, connector: Connector, *, keep_broken: bool) -> None:
+        """Send the request and read the answer, within the time limit. A body that began is kept where it is cut.
+
+        With `keep_broken` a body that broke off counts as cut, else the break is raised. The request is sent once: the host
+        may have read it, so sending it again has to wait for the host's gate.
+
+        Raises: aiohttp's errors, TimeoutError, HeadTooLong, ProxyFailed, KeptConnectionClosed, BadHttp, StorageError.
+        """
+        deadline_s = asyncio.get_running_loop().time() + self._limits.timeout_s
+        origin = self._request.origin
+        connection = connector.take_idle(origin.key)
+        if connection is None:
+            async with asyncio.timeout_at(deadline_s):  # a connection watches the deadline itself
+                connection = await self._connect(connector)
+        try:
+            await self._run_over(connection, deadline_s, keep_broken=keep_broken)
+        except _NO_HEAD as error:
+            if self._head is not None or self._attempts.is_new:
+                raise
+            connector.distrust(origin.key)
+            raise KeptConnectionClosed("no answer came over a connection that the server had kept") from error
+        else:
+            if connection.has_surplus and not self._attempts.is_new:
+                connector.distrust(origin.key)
+                raise KeptConnectionClosed("more than one answer came over a connection that the server had kept")
+        finally:
+            self._has_surplus = connection.has_surplus
+            is_complete = self._head is not None and self._head.content.is_eof() and not self._cuts
+            connector.release(origin.key, connection, is_complete=is_complete)
+
+    async def _connect(self, connector: Connector) -> HttpConnection:
+        try:
+            return await connector.open_connection(self._request.origin.connect_request(), self._attempts)
+        except aiohttp.ClientHttpProxyError as error:
+            proxy = self._request.proxy
+            if proxy is None or error.status != _PROXY_AUTHENTICATION_REQUIRED:
+                raise
+            raise ProxyFailed(proxy.refusal) from error
+
+    async def _run_over(self, connection: HttpConnection, deadline_s: float, *, keep_broken: bool) -> None:
+        options = self._options
+        self._address = connection.address
+        connection.send_request(self._request.data, deadline_s, options.first_byte_timeout_s, options.read_timeout_s)
+        try:
+            message, content = await connection.read()
+            self._accept(
+                ResponseHead(
+                    message.code, message.reason, message.version, message.headers, message.raw_headers, content
+                )
+            )
+            await self._read_body(content)
+        except HeadTooLong as error:
+            head = parse_cut_head(error.head)
+            if head is None:
+                raise
+            self._accept(head)
+            self._cuts.append(Cut.HEADERS)
+        except TimeoutError:
+            if not self._body.size:
+                raise
+            self._cuts.append(Cut.TIME)
+        if self._break is not None:
+            if not keep_broken:
+                fault = connection.exception()
+                raise fault if isinstance(fault, HttpProcessingError) else self._break
+            self._cuts.append(Cut.DISCONNECT)
+
+    def _accept(self, head: ResponseHead) -> None:
+        """Raises: BadHttp, ProxyFailed."""
+        self._head = head
+        if head.status < FIRST_HTTP_STATUS:
+            raise BadHttp(f"{head.status} is no HTTP status")
+        proxy = self._request.forwarding_proxy
+        if head.status == _PROXY_AUTHENTICATION_REQUIRED and proxy is not None:
+            raise ProxyFailed(proxy.refusal)
+
+    async def _read_body(self, content: StreamReader) -> None:
+        """Read the body while it comes fast enough, up to its limit; the rest is never read."""
+        if whole := take_complete(content):  # as mostly: no clock is needed
+            self._keep(whole)
+            return
+        now_s = asyncio.get_running_loop().time
+        window_start_s, window_start_bytes = now_s(), 0
+        body, window_s = self._body, self._options.rate_window_s
+        while chunk := take_complete(content) or await self._read_chunk(content):
+            if not self._keep(chunk):
+                return
+            passed_s = now_s() - window_start_s
+            if passed_s >= window_s:
+                if body.size - window_start_bytes < self._options.min_rate * passed_s:
+                    self._cuts.append(Cut.TIME)
+                    return
+                window_start_s, window_start_bytes = window_start_s + passed_s, body.size
+
+    def _keep(self, chunk: bytes) -> bool:
+        """Append to the body; False, and a cut, if it would exceed its limit."""
+        left = self._limits.max_body_bytes - self._body.size
+        if len(chunk) <= left:
+            self._body.append(chunk)
+            return True
+        self._body.append(chunk[:left])
+        self._break = None  # the rest was not wanted
+        self._cuts.append(Cut.LENGTH)
+        return False
+
+    async def _read_chunk(self, content: StreamReader) -> bytes:
+        """The next bytes of the body, including those that came before it broke off; empty at its end."""
+        if self._break is not None or content.at_eof():
+            return b""
+        try:
+            return await content.readany()
+        except _BREAKS as error:
+            self._break = error
+            return take_after_break(content)
+
+    def response(self, start_s: float, end_s: float) -> Response:
+        """The answer that was read; start and end of the fetch in epoch seconds."""
+        head = self._head
+        assert head is not None
+        headers, raw_headers = head.headers, head.raw_headers
+        if len(raw_headers) > MAX_HEADERS:
+            self._cuts.append(Cut.HEADERS)
+            raw_headers = raw_headers[:MAX_HEADERS]
+            headers = header_fields(raw_headers)
+        return Response(
+            url=self._request.url,
+            status=head.status,
+            reason=head.reason,
+            version=f"{head.version[0]}.{head.version[1]}",
+            headers=headers,
+            raw_headers=raw_headers,
+            sent=partial(without_credentials, self._request.data),
+            body=self._body,
+            cuts=tuple(self._cuts),
+            address=self._address if self._request.proxy is None else "",
+            start_s=start_s,
+            end_s=end_s,
+            has_surplus=self._has_surplus,
+        )
+
+
+def parse_cut_head(data: bytes) -> ResponseHead | None:
+    """The status and the complete lines of a head without end; None if no status line came."""
+    data = _INFORMATIONAL.sub(b"", data, count=1)
+    line = _STATUS_LINE.match(data)
+    if line is None:
+        return None
+    lines = data[line.end() :].split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is incomplete
+    parted = (one.rstrip(b"\r").partition(b":") for one in lines)
+    fields = tuple((name, value.strip()) for name, colon, value in parted if colon and name.strip())
+    reason = (line[4] or b"").decode("utf-8", "surrogateescape")
+    return ResponseHead(
+        int(line[3]), reason, (int(line[1]), int(line[2])), header_fields(fields), fields, EMPTY_PAYLOAD
+    )

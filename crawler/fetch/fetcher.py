@@ -1,0 +1,216 @@
+"""The fetcher: a URL in, a `Response` or a `FetchError` out.
+
+It looks up the URL's settings (`options`), makes the request (`requests`), exchanges it for an answer (`exchange`), learns
+cookies, and translates what the libraries raise. Redirects are not followed: they are links.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import aiohttp
+import structlog
+from aiohttp.http import HttpProcessingError
+
+from anabranch.crawler.fetch.connection_limits import ConnectionLimits, IdleConnections
+from anabranch.crawler.fetch.connections import (
+    MAX_HEAD_BYTES,
+    ConnectAttempts,
+    Connector,
+    HeadTooLong,
+    SocksConnector,
+)
+from anabranch.crawler.fetch.cookies import Cookies
+from anabranch.crawler.fetch.exchange import HttpExchange
+from anabranch.crawler.fetch.options import Sites
+from anabranch.crawler.fetch.requests import RequestBuilder
+from anabranch.crawler.outcomes.errors import TooManyFiles
+from anabranch.crawler.outcomes.failures import (
+    AddressRefused,
+    BadHttp,
+    CertificateRefused,
+    ConnectFailed,
+    ConnectionLost,
+    FetchError,
+    FetchTimeout,
+    OutOfFiles,
+    ProxyFailed,
+    Unfetchable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from anabranch.crawler.fetch.dns import Resolver
+    from anabranch.crawler.fetch.options import FetchLimits, FetchOptions, SiteOptions, Validators
+    from anabranch.crawler.fetch.proxy import Proxy
+    from anabranch.crawler.fetch.response import Response, Scratch
+
+log = structlog.get_logger(__name__)
+
+#: What the libraries raise -> the failure it is. The first row that fits wins; whatever is not in the table is a defect.
+_FAILURES: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
+    {
+        aiohttp.ConnectionTimeoutError: ConnectFailed,
+        aiohttp.SocketTimeoutError: FetchTimeout,
+        TimeoutError: FetchTimeout,  # ours, for the whole fetch
+        aiohttp.ClientConnectorCertificateError: CertificateRefused,
+        aiohttp.ClientProxyConnectionError: ProxyFailed,
+        aiohttp.ClientHttpProxyError: ProxyFailed,
+        aiohttp.ClientConnectorError: ConnectFailed,  # refused, unreachable, TLS
+        aiohttp.InvalidURL: Unfetchable,
+        aiohttp.NonHttpUrlClientError: Unfetchable,
+        HeadTooLong: ConnectionLost,
+        HttpProcessingError: BadHttp,  # the parser's, of a head or a body
+        aiohttp.ClientResponseError: BadHttp,  # the same of a proxy that is asked to connect
+        aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors
+        OSError: ConnectionLost,  # one of connecting is a ClientConnectorError
+        ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the request cannot take
+    }
+)
+
+#: What a fetch may end with that is no defect of ours.
+_FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
+
+_MAX_MESSAGE_CHARS = 300
+
+
+class Fetcher:
+    """Fetches URLs over kept connections. Built inside a running loop; serves any number of workers.
+
+    Each fetch ends within its time limit; a body is cut at its limit and at the time limit, and kept. Addresses that are not
+    public are refused unless the options allow them. `clock` gives epoch seconds. A fetch for which there is no free connection
+    waits, within its time limit. The caller closes the resolver, after the fetcher.
+    """
+
+    def __init__(
+        self,
+        options: FetchOptions,
+        *,
+        resolver: Resolver,
+        scratch: Scratch,
+        clock: Callable[[], float],
+        sites: Iterable[SiteOptions] = (),
+        connections: ConnectionLimits | None = None,
+    ) -> None:
+        """Raises: OrderError for invalid sites, or a password's variable that is not set."""
+        self._options = options
+        self._resolver = resolver
+        self._scratch = scratch
+        self._clock = clock
+        self._sites = Sites(options, sites)
+        self._cookies = Cookies()
+        self._requests = RequestBuilder(options, self._cookies)
+        connections = connections or ConnectionLimits()
+        self._max_busy = connections.busy
+        self._idle = IdleConnections(connections.idle)  # of all connectors together
+        self._connectors: dict[Proxy | None, Connector] = {}
+        if not options.tls_verify:
+            log.warning("certificates are not verified: anybody on the way may answer in a host's name")
+
+    async def get(
+        self,
+        url: str,
+        *,
+        conditional: Validators | None = None,
+        via: str | None = None,
+        limits: FetchLimits | None = None,
+        keep_broken: bool = False,
+    ) -> Response:
+        """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
+
+        `conditional` asks for the page only if it has changed (else 304, an answer). `via` is the page that links to it, sent
+        only if the options say so. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer,
+        cut by DISCONNECT, else a failure. The caller closes the response's body.
+
+        Raises: FetchError subclasses, with `start_s` and `end_s`; StorageError if a large body cannot be kept; CancelledError.
+        """
+        start_s = self._clock()
+        settings = self._sites.of(url)
+        limits = settings.limits if limits is None else settings.limits.and_also(limits)
+        attempts = ConnectAttempts(is_proxied=settings.proxy is not None)
+        body = self._scratch.body()
+        try:
+            request = self._requests.build(url, settings, conditional=conditional, via=via, now_s=start_s)
+            exchange = HttpExchange(request, attempts, body, self._options, limits)
+            await exchange.run(self._connector(settings.proxy), keep_broken=keep_broken)
+            response = exchange.response(start_s, self._clock())
+            if settings.cookies:
+                self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
+            return response
+        except _FORESEEN as error:
+            body.close()
+            failure = _failure_of(error, attempts, limits.timeout_s).timed(start_s, self._clock())
+            if failure is error:
+                raise
+            raise failure from error
+        except BaseException:
+            body.close()
+            raise
+
+    def uses_proxy(self, url: str) -> bool:
+        """Whether a proxy fetches this URL, and so resolves its host."""
+        return self._sites.of(url).proxy is not None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for connector in self._connectors.values():
+            await connector.close()
+
+    def _connector(self, proxy: Proxy | None) -> Connector:
+        """The connector of a SOCKS proxy, or the one of all other fetches: their connections must not be mixed up."""
+        socks = proxy if proxy is not None and proxy.is_socks else None
+        connector = self._connectors.get(socks)
+        if connector is None:
+            parts = self._resolver, self._options, self._max_busy, self._idle
+            connector = Connector(*parts) if socks is None else SocksConnector(*parts, socks)
+            self._connectors[socks] = connector
+        return connector
+
+
+def _failure_of(error: Exception, attempts: ConnectAttempts, timeout_s: float) -> FetchError:
+    """The failure that ended a fetch; its message is one line."""
+    if attempts.lacks_files or isinstance(error, TooManyFiles):
+        return OutOfFiles("too many files are open; raise the limit (ulimit -n) or lower [crawl] workers")
+    if isinstance(error, FetchError):
+        return error
+    kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))
+    if kind is ConnectFailed and attempts.refused and not attempts.sockets:
+        return AddressRefused(f"{attempts.refused} is not a public address (--allow-private allows it)")
+    if kind is FetchTimeout and not isinstance(error, aiohttp.ClientError):
+        return FetchTimeout(f"not done within {timeout_s:g} s")
+    printable = _message(error).encode("utf-8", "backslashreplace").decode("utf-8")
+    return kind(" ".join(printable.split())[:_MAX_MESSAGE_CHARS])
+
+
+def _message(error: Exception) -> str:
+    match error:
+        case aiohttp.ServerDisconnectedError():
+            return "the server closed the connection without a whole answer"
+        case aiohttp.ClientHttpProxyError():
+            return f"the proxy answers {error.status} {error.message}"
+        case HttpProcessingError() | aiohttp.ClientResponseError():
+            return f"bad HTTP: {error.message}"
+        case aiohttp.SocketTimeoutError():
+            return "nothing came for too long"
+        case aiohttp.ClientConnectorError() if text := _system_message(error):
+            return text
+        case HeadTooLong():
+            return f"more than {MAX_HEAD_BYTES} bytes of headers, trailers or chunk extensions"
+        case _:
+            return str(error) or type(error).__name__
+
+
+def _system_message(error: aiohttp.ClientConnectorError) -> str:
+    """The system's message for a failed connection, such as `connection refused`; empty if the error is not the system's."""
+    cause = error.os_error
+    if isinstance(error, aiohttp.ClientProxyConnectionError) or isinstance(cause, ssl.SSLError | socket.gaierror):
+        return ""
+    text = os.strerror(cause.errno) if cause.errno is not None and cause.errno in errno.errorcode else ""
+    is_systems = cause.strerror == text or (cause.strerror or "").startswith("Connect call failed")  # asyncio's text
+    return text[:1].lower() + text[1:] if is_systems else ""

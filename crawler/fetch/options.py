@@ -1,0 +1,248 @@
+"""What a fetch does and may cost: the order's [fetch] as `FetchOptions`, and what its [[site]] entries change.
+
+A site names a part of the web by SURT prefixes. Of several that cover a URL the longest wins, for each setting by itself
+(headers: for each name by itself); of equal ones the later. `Sites` computes this when it is built, and gives each URL its
+`SiteSettings`. Passwords are read from environment variables: neither the order that the job keeps nor a log ever holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from anabranch.crawler.fetch.proxy import Proxy, basic_auth, parse_proxy
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.hosts import SurtPrefix, authority, parse_surt, path_of
+from anabranch.frontier.policies.sheets import HostTable
+
+#: The Accept header of every request.
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: Headers that have a key of their own in the order, or that only the fetcher may set.
+_RESERVED = frozenset(
+    [
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "cookie",
+        "expect",
+        "host",
+        "if-modified-since",
+        "if-none-match",
+        "proxy-authorization",
+        "range",
+        "referer",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+
+
+class Validators(NamedTuple):
+    """The version of an earlier answer, for a conditional GET (RFC 9110 section 13.1)."""
+
+    etag: str = ""  #: the ETag, with its quotes; empty = none
+    last_modified: str = ""  #: the Last-Modified field; empty = none
+
+    def headers(self) -> dict[str, str]:
+        """If-None-Match and If-Modified-Since, without values that cannot be sent unchanged."""
+        named = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in named.items() if value and is_sendable(value)}
+
+
+class FetchLimits(NamedTuple):
+    """The most that one fetch may cost."""
+
+    timeout_s: float  #: in all: name, connection, headers, body
+    max_body_bytes: int  #: as they come, coded
+
+    def and_also(self, other: FetchLimits) -> FetchLimits:
+        """The narrower of both."""
+        return FetchLimits(min(self.timeout_s, other.timeout_s), min(self.max_body_bytes, other.max_body_bytes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """The settings of every fetch; a `SiteOptions` may change some of them."""
+
+    user_agent: str
+    timeout_s: float = 60.0  #: for one fetch in all: name, connection, headers, body
+    connect_timeout_s: float = 10.0  #: for one address: TCP and TLS
+    first_byte_timeout_s: float = 20.0  #: from the request's end to the answer's first byte
+    read_timeout_s: float = 20.0  #: between two reads
+    min_rate: int = 100  #: body bytes per second, over at least `rate_window_s`; 0 = no minimum
+    rate_window_s: float = 10.0  #: also how long a body may take before its rate is checked
+    max_body_bytes: int = 16 << 20  #: as they come, coded
+    accept_encoding: tuple[str, ...] = ("gzip", "deflate", "br", "zstd")  #: requested if they can be decoded here
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  #: sent with each request
+    cookies: bool = False  #: kept in memory for the run
+    referer: bool = False  #: send the page that links to the URL
+    proxy: str = ""  #: `http://host:port`, `https://…` or `socks5://…`; empty = none
+    proxy_password_env: str = ""  #: variable with the password of the proxy's user
+    tls_verify: bool = True
+    ipv4: bool = True
+    ipv6: bool = True
+    allow_private: bool = False  #: loopback and private addresses may be fetched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteOptions:
+    """One [[site]] entry: where it holds, and what it changes; None or empty = unchanged."""
+
+    surts: tuple[str, ...]  #: SURT prefixes, as `frontier.policies.surt.parse_surt` reads them
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    user: str = ""  #: of basic authentication (RFC 7617)
+    password_env: str = ""  #: variable with the user's password
+    proxy: str | None = None  #: as in `crawler.fetch.proxy.parse_proxy`; "" = none here
+    proxy_password_env: str = ""
+    cookies: bool | None = None
+    max_body_bytes: int | None = None
+
+
+def check_header(name: str, value: str) -> None:
+    """Raises: ValueError, one line without the value, if the header cannot be sent or only the fetcher may set it."""
+    if not _TOKEN.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a header")
+    if name.lower() in _RESERVED:
+        raise ValueError(
+            f"the header {name} is set by the crawler; see the keys user, cookies, accept_encoding, referer"
+        )
+    if not is_sendable(value):
+        raise ValueError(f"the header {name} has a value that cannot be sent; it must be printable ASCII")
+
+
+def is_sendable(value: str) -> bool:
+    """A header value that can be sent as it is: printable ASCII. Pure."""
+    return value.isascii() and value.isprintable()
+
+
+class SiteSettings(NamedTuple):
+    """The settings of one URL."""
+
+    headers: Mapping[str, str]  #: including the site's credentials
+    proxy: Proxy | None
+    cookies: bool
+    limits: FetchLimits
+
+
+class _Rule(NamedTuple):
+    prefix: SurtPrefix
+    changes: Mapping[str, object]  #: fields of `SiteSettings`
+
+    @property
+    def rank(self) -> tuple[int, bool, bool, int]:
+        """The higher, the longer the prefix."""
+        prefix = self.prefix
+        labels = prefix.host.count(".") + 1 if prefix.host else 0
+        return labels, not prefix.with_subdomains, prefix.port is not None, len(prefix.path)
+
+    def covers(self, name: str, host: str, path: str) -> bool:
+        """Whether the prefix has the URL's port and begins its path; its host is covered already."""
+        port = self.prefix.port
+        return (port is None or name == f"{host}:{port}") and path.startswith(self.prefix.path)
+
+
+class Sites:
+    """The settings of every URL. Reads the passwords' variables when built; a look-up costs 1 µs, without sites nothing."""
+
+    def __init__(self, options: FetchOptions, sites: Iterable[SiteOptions] = ()) -> None:
+        """Raises: OrderError for an invalid prefix, header or proxy, and for a variable that is not set."""
+        self.usual = SiteSettings(
+            headers=MappingProxyType(_checked(options.headers, "[fetch]")),
+            proxy=_proxy(options.proxy, options.proxy_password_env, "[fetch]"),
+            cookies=options.cookies,
+            limits=FetchLimits(options.timeout_s, options.max_body_bytes),
+        )
+        rules = [
+            rule
+            for number, site in enumerate(sites, 1)
+            for rule in _rules(site, f"[[site]] {number}", options.timeout_s)
+        ]
+        self._is_empty = not rules
+        self._hosts: HostTable[tuple[_Rule, ...]] = HostTable()
+        for rule in sorted(
+            rules, key=lambda rule: rule.rank
+        ):  # stable: of equal ones the later stays last, and so wins
+            whole = SurtPrefix(rule.prefix.host, rule.prefix.with_subdomains)
+            self._hosts.put(whole, (*(self._hosts.get(whole.host) or ()), rule))
+
+    def of(self, url: str) -> SiteSettings:
+        """The settings of an absolute URL."""
+        if self._is_empty:
+            return self.usual
+        found = authority(url)
+        settings = self.usual
+        for rule in (found and self._hosts.get(found.host)) or ():
+            assert found is not None
+            if rule.covers(found.name, found.host, path_of(url)):
+                settings = _changed(settings, rule.changes)
+        return settings
+
+
+def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSettings:
+    values = settings._asdict() | dict(changes)
+    if isinstance(headers := changes.get("headers"), Mapping):
+        by_name = {name.lower(): (name, value) for name, value in (*settings.headers.items(), *headers.items())}
+        values["headers"] = MappingProxyType(dict(by_name.values()))
+    return SiteSettings(**values)
+
+
+def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
+    if not site.surts:
+        raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
+    headers = _checked(site.headers, entry)
+    if site.user:
+        headers["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
+    elif site.password_env:
+        raise OrderError(f"{entry} password_env: there is no user; give one")
+    changes: dict[str, object] = {
+        "cookies": site.cookies,
+        "limits": None if site.max_body_bytes is None else FetchLimits(timeout_s, site.max_body_bytes),
+        "headers": headers or None,
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if site.proxy is not None:
+        changes["proxy"] = _proxy(site.proxy, site.proxy_password_env, entry)
+    if not changes:
+        raise OrderError(f"{entry}: it changes nothing")
+    try:
+        return [_Rule(parse_surt(text), changes) for text in site.surts]
+    except PolicyError as error:
+        raise OrderError(f"{entry} surt: {error}") from error
+
+
+def _checked(headers: Mapping[str, str], entry: str) -> dict[str, str]:
+    for name, value in headers.items():
+        try:
+            check_header(name, value)
+        except ValueError as error:
+            raise OrderError(f"{entry} headers: {error}") from error
+    return dict(headers)
+
+
+def _proxy(text: str, password_env: str, entry: str) -> Proxy | None:
+    if not text:
+        return None
+    password = _password(password_env, f"{entry} proxy_password_env") if password_env else ""
+    try:
+        return parse_proxy(text, password)
+    except ValueError as error:
+        raise OrderError(f"{entry} proxy: {error}") from error
+
+
+def _password(variable: str, key: str) -> str:
+    """Raises: OrderError if the variable is not set."""
+    if not variable:
+        return ""
+    password = os.environ.get(variable)
+    if password is None:
+        raise OrderError(f"{key}: the variable {variable} is not set; it must hold the password")
+    return password

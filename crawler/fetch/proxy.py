@@ -1,0 +1,195 @@
+"""Proxies: how operators write them, and the SOCKS5 handshake (RFC 1928; user and password: RFC 1929).
+
+Operators write `http://proxy:3128`, `https://proxy` or `socks5://user@127.0.0.1:1080`. Behind a proxy the crawl sees no
+addresses: the proxy resolves the names, so it must itself refuse private addresses. URLs with a private address as their host
+are still refused here (`requests`). The proxy's own address may be private.
+
+The handshake is our own code, not aiohttp-socks, which makes protocol objects, sockets and look-ups itself and so evades the
+bounds of `connections` and the resolver of the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from anabranch.crawler.outcomes.failures import ProxyFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from anabranch.crawler.fetch.addresses import Address
+
+    #: What `socket.getaddrinfo` returns for an address: family, kind, protocol, canonical name, host and port.
+    AddrInfo = tuple[int, int, int, str, tuple[str, int]]
+
+#: Scheme -> default port.
+_PORTS = {"http": 80, "https": 443, "socks5": 1080}
+#: RFC 1929: user and password have a length of one byte.
+_MAX_CREDENTIAL_BYTES = 255
+
+#: Methods of authentication.
+_NO_CREDENTIALS, _PASSWORD = 0, 2
+#: Address types, and the bytes of an address; a name is preceded by a byte with its length.
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_ADDRESS_BYTES = {_IPV4: 4, _IPV6: 16}
+
+_REPLIES = {
+    1: "a general failure",
+    2: "its rules do not allow it",
+    3: "the network cannot be reached",
+    4: "the host cannot be reached",
+    5: "the connection was refused",
+    6: "the time to live expired",
+    7: "it cannot connect",
+    8: "it does not know this type of address",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy, and our credentials for it."""
+
+    scheme: str  #: http, https (TLS to the proxy), socks5
+    host: str  #: without brackets
+    port: int
+    user: str = ""  #: empty = no credentials
+    password: str = field(default="", repr=False)
+
+    @property
+    def is_socks(self) -> bool:
+        """It speaks SOCKS5, not HTTP."""
+        return self.scheme == "socks5"
+
+    @property
+    def url(self) -> str:
+        """The proxy's URL without credentials."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def refusal(self) -> str:
+        """The message for its 407."""
+        return f"the proxy {'refuses the user or the password' if self.user else 'wants a user and a password'} (407)"
+
+    def headers(self) -> dict[str, str]:
+        """The header with the credentials for an HTTP proxy; empty without a user."""
+        return {"Proxy-Authorization": basic_auth(self.user, self.password)} if self.user else {}
+
+
+def parse_proxy(text: str, password: str = "") -> Proxy:
+    """Parse a proxy's URL. Raises: ValueError, one line that shows no password."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is no URL of a proxy: {error}") from error
+    if parts.password is not None:
+        raise ValueError("must not hold a password; name its variable in the key with _password_env")
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(f"must be like http://host:3128 or socks5://host:1080; not {text!r}")
+    user = unquote(parts.username or "")
+    if max(len(user.encode()), len(password.encode())) > _MAX_CREDENTIAL_BYTES:
+        raise ValueError(f"user and password may have {_MAX_CREDENTIAL_BYTES} bytes")
+    return Proxy(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], user, password)
+
+
+def basic_auth(user: str, password: str) -> str:
+    """The value of Authorization or Proxy-Authorization (RFC 7617, UTF-8)."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+async def connect_through_socks(
+    proxy: Proxy,
+    resolve: Callable[[str], Awaitable[Sequence[Address]]],
+    make_socket: Callable[[AddrInfo], socket.socket],
+    host: str,
+    port: int,
+) -> socket.socket:
+    """Connect to a host through a SOCKS5 proxy, whose name is resolved here. Raises: ProxyFailed, OSError."""
+    connection = await _connect_to_proxy(proxy, resolve, make_socket)
+    try:
+        await _authenticate(connection, proxy)
+        await _request_connection(connection, host, port)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _connect_to_proxy(
+    proxy: Proxy,
+    resolve: Callable[[str], Awaitable[Sequence[Address]]],
+    make_socket: Callable[[AddrInfo], socket.socket],
+) -> socket.socket:
+    """Connect to the first of the proxy's addresses that accepts."""
+    error = OSError("no address may be dialled")
+    for address in await resolve(proxy.host):
+        target = (address.host, address.port or proxy.port)
+        try:
+            connection = make_socket((address.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", target))
+        except OSError as failure:
+            error = failure
+            continue
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, target)
+        except OSError as failure:
+            connection.close()
+            error = failure
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise error
+
+
+async def _authenticate(connection: socket.socket, proxy: Proxy) -> None:
+    """Agree on a method, and send user and password if there are any."""
+    loop = asyncio.get_running_loop()
+    method = _PASSWORD if proxy.user else _NO_CREDENTIALS
+    await loop.sock_sendall(connection, bytes((5, 1, method)))
+    version, chosen = await _read_exactly(connection, 2)
+    if version != 5:
+        raise ProxyFailed("the proxy does not speak SOCKS5")
+    if chosen != method:
+        raise ProxyFailed("the proxy wants other credentials, or none")
+    if method == _PASSWORD:
+        user, password = proxy.user.encode(), proxy.password.encode()
+        await loop.sock_sendall(connection, bytes((1, len(user))) + user + bytes((len(password),)) + password)
+        if (await _read_exactly(connection, 2))[1]:
+            raise ProxyFailed("the proxy refuses the user or the password")
+
+
+async def _request_connection(connection: socket.socket, host: str, port: int) -> None:
+    """Request the connection to the host, and read the reply up to its last byte."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.encode("idna" if not host.isascii() else "ascii")[:255]
+        target = bytes((_NAME, len(name))) + name
+    else:
+        target = bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
+    await asyncio.get_running_loop().sock_sendall(connection, bytes((5, 1, 0)) + target + port.to_bytes(2, "big"))
+    _, reply, _, kind = await _read_exactly(connection, 4)
+    if reply:
+        raise ProxyFailed(f"the proxy does not connect: {_REPLIES.get(reply, f'reply {reply}')}")
+    length = _ADDRESS_BYTES.get(kind) or (await _read_exactly(connection, 1))[0]
+    await _read_exactly(connection, length + 2)
+
+
+async def _read_exactly(connection: socket.socket, size: int) -> bytes:
+    """Read so many bytes and no more: what follows is the host's."""
+    found = b""
+    while len(found) < size:
+        piece = await asyncio.get_running_loop().sock_recv(connection, size - len(found))
+        if not piece:
+            raise ProxyFailed("the proxy closed the connection")
+        found += piece
+    return found

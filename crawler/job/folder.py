@@ -1,0 +1,455 @@
+"""The job folder: all that a crawl writes, in one place, held by one process at a time.
+
+    order.toml  pages.jsonl  links.jsonl  warc/  logs/crawl.log  reports/  state/{format.json, lock, …}
+
+A folder is a job if it has `state/format.json`. A new job gets that file before anything but its lock, and it outlives all else
+when a job is started afresh; so a process may be killed at any point of either, and the next one knows what it finds. An old
+job is moved aside by one rename, with its lock.
+
+A folder of an older format is brought to today's under the job's lock, one step for each format. A step may be broken off and
+repeated: the folder gets the new format's number only when all are done. To change the format: raise `VERSION` in
+`frontier.embedding.folder`, add a step to `_MIGRATIONS`, and keep jobs of the format that it replaces (`tests/formats`). The
+tables of the queue have a format of their own (`frontier.stores`).
+
+`state` has the marks and the round in the state folder, `orderfile` the order, `frontier` opens the queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from anabranch.crawler.job.orderfile import last_order_file, order_file, write_order
+from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
+from anabranch.crawler.job.state import AGAIN_MARK, FINISHED_MARK, has_queue_in_memory, ordered_round, settle_round
+from anabranch.crawler.order.frontier import MEMORY
+from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import JobSection
+from anabranch.crawler.order.sources import file_layer
+from anabranch.crawler.outcomes.errors import (
+    ForeignJobFormat,
+    HostsJob,
+    JobInUse,
+    JobUnfinished,
+    NotAJobFolder,
+    OrderDamaged,
+    OrderError,
+    UsageError,
+    storage_errors,
+)
+from anabranch.crawler.urls.parsing import host_of, seed_url
+from anabranch.dedup.files.durable import UNFINISHED, descriptor, replace_file, sync_folder
+from anabranch.dedup.files.locks import LockHeld, lock_holder, try_lock, wait_lock
+from anabranch.frontier.composition import has_store
+from anabranch.frontier.jobfolder import (
+    FORMAT,
+    FORMAT_FILE,
+    LOCK_FILE,
+    ORDER_FILE,
+    VERSION,
+    format_text,
+    is_being_made,
+    is_embedded,
+    is_job,
+    missing_folders,
+    remove_made,
+    take_lock,
+)
+
+__all__ = [
+    "ORDER_FILE",
+    "JobFolder",
+    "is_embedded",
+    "is_job",
+    "job_name",
+    "order_to_resume",
+    "refuse_embedded",
+]
+
+_FRESH_MARK = "fresh"  # exists while the old job is being removed
+
+#: The entries of a job folder apart from its state.
+_WRITTEN = (ORDER_FILE, f"{ORDER_FILE}{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports", "shares")
+
+_UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class JobFolder:
+    """An open job folder. Its lock is held until `close`, or until the process ends, however it ends."""
+
+    def __init__(
+        self, directory: Path, lock: int, *, existed: bool, new_round: int | None, made: Sequence[Path] = ()
+    ) -> None:
+        self.directory = directory
+        self.existed = existed  #: the folder had a job to continue
+        self.new_round = new_round  #: the number of the round that this run begins, if it begins one
+        self.state = directory / "state"
+        self.crawl_log = directory / "logs" / "crawl.log"
+        self.errors = directory / "logs" / "errors.jsonl"
+        self.pages = directory / "pages.jsonl"
+        self.links = directory / "links.jsonl"
+        self.warc = directory / "warc"
+        self.has_own_warc = True  #: no other process writes to `warc`
+        self.reports = directory / "reports"
+        self._made = made
+        self._is_begun = False
+        self._lock: int | None = lock
+
+    @classmethod
+    def open(
+        cls, directory: Path, *, delete_old: bool = False, again: bool = False, even_unfinished: bool = True
+    ) -> JobFolder:
+        """Take the job of a folder, or make a new one; `delete_old` first removes what an old job wrote and nothing else,
+        `again` only its Frontier.
+
+        Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
+        JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
+        nothing can be written).
+        """
+        refuse_embedded(directory)
+        with storage_errors(directory):
+            _refuse_strangers(directory)
+            made = missing_folders(directory)
+            try:
+                for folder in (directory, directory / "state"):
+                    _make_folder(folder, 0o700)
+                lock = take_job_lock(directory)
+            except BaseException:
+                remove_made(made)
+                raise
+            is_new = not os.path.lexists(directory / "state" / FORMAT_FILE)
+            try:
+                refuse_embedded(directory)  # a host may have made it before we held it
+                if (delete_old or again) and not even_unfinished:
+                    _refuse_unfinished(directory, delete_old=delete_old)
+                existed = _settle(directory, delete_old=delete_old, again=again)
+                new_round = ordered_round(directory / "state")
+            except BaseException:
+                if is_new:
+                    _remove_new(directory, made)
+                os.close(lock)
+                raise
+        return cls(directory, lock, existed=existed, new_round=new_round, made=made)
+
+    def write_warc_to(self, folder: Path) -> None:
+        """Archive into a folder shared with other processes, each with its own prefix."""
+        self.warc, self.has_own_warc = folder, False
+
+    def write_order(self, text: str) -> None:
+        """Save the order of this run in `order.toml`, and its copy in the state. Raises: StorageError."""
+        write_order(self.directory, text)
+
+    def mark_finished(self) -> None:
+        """Record that nothing is left to do, so that `again` needs no consent. Opening clears it. Raises: StorageError."""
+        with storage_errors(self.state / FINISHED_MARK):
+            replace_file(self.state / FINISHED_MARK, b"")
+
+    def begin(self) -> None:
+        """The start succeeded: `undo_failed_start` does nothing from now on."""
+        self._is_begun = True
+
+    def undo_failed_start(self) -> None:
+        """Remove a job that this opening made, with the folders made for it. A job that existed or has begun stays.
+
+        The caller has closed all else in the folder. What cannot be removed stays.
+        """
+        if not (self.existed or self._is_begun):
+            _remove_new(self.directory, self._made)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back. A second call does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):  # the pid only informs; the lock counts
+                os.ftruncate(lock, 0)
+            os.close(lock)
+
+
+def _refuse_strangers(directory: Path) -> None:
+    """Raises: NotAJobFolder if the folder has files and no job: a crawl does not mix its files with others."""
+    there = next((path for path in (directory, *directory.parents) if path.exists()), directory.parent)
+    if not there.is_dir():
+        raise NotAJobFolder(f"{there}: is not a folder; choose another --job")
+    if there != directory:
+        return
+    entries = {entry.name for entry in directory.iterdir()}
+    if not entries or (directory / "state" / FORMAT_FILE).is_file():
+        return
+    if entries == {"state"} and is_being_made(directory / "state"):
+        return
+    raise NotAJobFolder(f"{directory}: is not a job folder; choose another --job")
+
+
+def refuse_embedded(directory: Path) -> None:
+    """Raises: HostsJob if the job is a host program's; only that program continues it."""
+    if is_embedded(directory):
+        raise HostsJob(
+            f"{directory}: the job belongs to a program that embeds the Frontier; start that program to go on with it, "
+            "or look at it with `anabranch frontier ls`"
+        )
+
+
+def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:
+    state = directory / "state"
+    marks = (FINISHED_MARK, _FRESH_MARK, *(() if delete_old else (AGAIN_MARK,)))
+    if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
+        return
+    if delete_old:
+        raise JobUnfinished(f"{directory}: the job is unfinished; leave out --delete-old to have it moved aside")
+    raise JobUnfinished(
+        f"{directory}: the job is unfinished; add --yes to throw away its queue, or leave out --again to go on with it"
+    )
+
+
+def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
+    """Under the lock: make the folder a job of this format, whatever it was; True if it was a job to continue."""
+    state = directory / "state"
+    version = _version(state / FORMAT_FILE)
+    is_fresh = version is not None and (delete_old or (state / _FRESH_MARK).exists())
+    if not is_fresh:
+        _check_version(directory, version)
+    if is_fresh:
+        _remove_old(directory)
+    elif version is not None:
+        for step in _MIGRATIONS[version - 1 :]:
+            step(directory)
+        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, ORDER_FILE, FINISHED_MARK})
+    if version != VERSION:
+        replace_file(state / FORMAT_FILE, format_text())
+    for folder in (directory / "logs", directory / "reports"):
+        _make_folder(folder)
+    (state / _FRESH_MARK).unlink(missing_ok=True)
+    if not has_queue_in_memory(state):  # else the job cannot be continued and stays as it ended
+        (state / FINISHED_MARK).unlink(missing_ok=True)
+    sync_folder(state)
+    return version is not None and not is_fresh
+
+
+def _check_version(directory: Path, version: int | None) -> None:
+    if version is not None and version > VERSION:
+        raise ForeignJobFormat(
+            f"{directory}: written in job format {version} by a newer version, this one reads up to {VERSION}; "
+            "go on with the newer version, or choose another --job"
+        )
+
+
+def _version(file: Path) -> int | None:
+    """The format version in a folder's format file; None without a file."""
+    try:
+        said = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ForeignJobFormat(f"{file}: cannot be read as a job's format; choose another --job") from error
+    version = said.get("version") if isinstance(said, dict) and said.get("format") == FORMAT else None
+    if not isinstance(version, int) or version < 1:
+        raise ForeignJobFormat(f"{file}: is not the format of a job; choose another --job")
+    return version
+
+
+def _remove_old(directory: Path) -> None:
+    """Remove what the old job wrote. The mark stays until the end, so that the next run completes a broken-off removal.
+
+    The lock stays: a lock on an unlinked file would exclude no other process.
+    """
+    state = directory / "state"
+    replace_file(state / _FRESH_MARK, b"")
+    kept = {LOCK_FILE, FORMAT_FILE, _FRESH_MARK}
+    doomed = [entry for entry in state.iterdir() if entry.name not in kept]
+    for path in (*doomed, *(directory / name for name in _WRITTEN)):
+        _remove(path)
+    sync_folder(directory)
+    sync_folder(state)
+
+
+def _remove_new(directory: Path, made: Sequence[Path]) -> None:
+    """Remove what a failed start wrote, the lock last."""
+    state = directory / "state"
+    with contextlib.suppress(OSError):
+        for name in _WRITTEN:
+            _remove(directory / name)
+        for path in sorted(state.iterdir(), key=lambda path: (path.name == FORMAT_FILE, path.name == LOCK_FILE)):
+            _remove(path)
+        state.rmdir()
+    remove_made(made)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder with that mode (less the umask) and its parents, durably. An existing folder stays as it is."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def _copy_order(directory: Path) -> None:
+    """1 to 2: the state has a copy of the order. A damaged order gets no copy; whoever reads it gets the error."""
+    with contextlib.suppress(OrderDamaged):
+        order = order_file(directory)
+        if order is not None:
+            write_order(directory, order.read_text("utf-8-sig"))
+
+
+#: The step from format 1 to 2, from 2 to 3, …
+_MIGRATIONS: Sequence[Callable[[Path], None]] = (_copy_order,)
+
+
+def order_to_resume(directory: Path) -> Path | None:
+    """The order of the job in a folder; None without one, without a job, or while the job is being removed.
+
+    Raises: ForeignJobFormat, since a newer order may have unknown keys; OrderDamaged; StorageError.
+    """
+    state = directory / "state"
+    with storage_errors(directory):
+        if not is_job(directory) or (state / _FRESH_MARK).exists():
+            return None
+        _check_version(directory, _version(state / FORMAT_FILE))
+        return order_file(directory)
+
+
+def job_name(job: JobSection, arguments: Sequence[str]) -> str:
+    """The name of the job's folder: `[job] name`, else the first seed file's stem, else the first seed's host."""
+    if job.name is not None:
+        return job.name
+    files = [Path(argument) for argument in arguments if argument != STDIN and is_file(argument)]
+    files += job.seed_files
+    if files:
+        return _as_folder_name(files[0].stem)
+    urls = filter(None, map(seed_url, (*arguments, *job.seeds)))
+    return _as_folder_name(next((host_of(url) for url in urls), ""))
+
+
+def _as_folder_name(name: str) -> str:
+    return _UNFIT_FOR_NAMES.sub("-", name).strip("-.") or "crawl"
+
+
+def who_holds(directory: Path) -> tuple[bool, int | None]:
+    """Whether a process holds the job now, and its id if it is known. Takes no lock, changes nothing."""
+    with open_lock(directory) as lock:
+        return (False, None) if try_lock(lock, shared=True) else (True, lock_holder(lock))
+
+
+def wait_until_free(directory: Path) -> None:
+    """Wait until no process holds the job (blocks, woken by the system)."""
+    with open_lock(directory) as lock:
+        wait_lock(lock, shared=True)
+
+
+@contextlib.contextmanager
+def open_lock(directory: Path) -> Iterator[int]:
+    """A descriptor of the lock file, for reading."""
+    with storage_errors(directory), descriptor(directory / "state" / LOCK_FILE, os.O_RDONLY) as lock:
+        yield lock
+
+
+def take_job_lock(directory: Path) -> int:
+    """Lock the job; the lock is held until the descriptor is closed. Raises: JobInUse, OSError."""
+    try:
+        return take_lock(directory)
+    except LockHeld as held:
+        raise JobInUse(directory, held.process) from held
+
+
+class MovedAside(NamedTuple):
+    """Where the old job is now."""
+
+    place: Path  #: its folder
+    leaves: tuple[str, ...]  #: servers of its shared filter, which keep their keys
+
+
+def move_aside(directory: Path, now_s: float) -> MovedAside | None:
+    """Rename a job's folder to `JOB.previous-TIMESTAMP` (UTC), beside it; None if there is no job.
+
+    One durable rename; nothing is deleted or copied. The lock moves with the folder: a run that waits for it finds that out. A
+    killed process leaves the old job or the moved one; the same command continues from either.
+
+    Raises: JobInUse, HostsJob; UsageError if the job cannot be moved, OrderDamaged if it is unknown where its queue is; in
+    these cases nothing is changed; StorageError.
+    """
+    refuse_embedded(directory)
+    if not is_job(directory):
+        return None
+    order = _order_of(directory)
+    store = "" if order is None else order.frontier.store
+    if store not in {"", MEMORY}:
+        raise UsageError(
+            f"{directory}: the queue of the job is in a database, which does not move with the folder; name another job "
+            "and another database or schema (--name OTHER --store URL), or delete its folder and drop its tables yourself"
+        )
+    if directory.resolve() in {Path.cwd(), *Path.cwd().parents}:
+        raise UsageError(f"{directory}: the job's folder is the current folder, or holds it; run the command elsewhere")
+    with storage_errors(directory):
+        lock = take_job_lock(directory)
+        try:
+            place = _free_name(directory, now_s)
+            try:
+                directory.rename(place)
+            except OSError as error:
+                raise UsageError(
+                    f"{directory}: cannot be moved aside to {place.name}: {os.strerror(error.errno or 0)}; "
+                    "choose another --job or --name"
+                ) from error
+            sync_folder(place.parent)
+        finally:
+            os.close(lock)
+    return MovedAside(place, () if order is None else tuple(order.dedup.leaves))
+
+
+def move_back(place: Path, directory: Path) -> bool:
+    """Give a job that was moved aside its name again, durably; False if something has that name, or the disk refuses."""
+    try:
+        if not os.path.lexists(directory):
+            place.rename(directory)
+            sync_folder(directory.parent)
+            return True
+    except OSError:
+        pass  # it stays aside; the operator knows its name
+    return False
+
+
+def _order_of(directory: Path) -> CrawlOrder | None:
+    """The order of the last run; None if it cannot be read and the queue moves with the folder."""
+    try:
+        file = last_order_file(directory)
+        if file is not None:
+            return order_of([file_layer(file)])
+    except OrderError:  # broken by an edit, or written by a newer version
+        pass
+    state = directory / "state"
+    if has_seeds(directory) and not (has_store(state) or has_queue_in_memory(state) or (directory / "shares").is_dir()):
+        raise OrderDamaged(
+            f"{directory / ORDER_FILE}: cannot be read, and may say that the queue is in a database, which does not move "
+            "with the folder; restore it from a copy, or move the folder yourself and drop the tables that the job may have"
+        )
+    return None
+
+
+def _free_name(directory: Path, now_s: float) -> Path:
+    """A free name next to the folder."""
+    stem = f"{directory.name}.previous-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}"
+    place, number = directory.with_name(stem), 2
+    while os.path.lexists(place):
+        place, number = directory.with_name(f"{stem}-{number}"), number + 1
+    return place

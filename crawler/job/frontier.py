@@ -1,0 +1,235 @@
+"""Opens a job's Frontier by its order, and refuses a job whose queue is not where the order says.
+
+`frontier_order` translates the order's sections; whether a job has begun is read from its seed book (`seeds`) and the marks in
+its state folder (`state`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, has_seeds
+from anabranch.crawler.job.state import (
+    clear_queue_in_memory,
+    division_of,
+    has_queue_in_memory,
+    is_finished,
+    mark_queue_in_memory,
+    ordered_round,
+)
+from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
+from anabranch.frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.filters import SharedFilter, open_shared, uniq_parameters
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.budgets import Budgets
+from anabranch.frontier.policies.hosts import IpOf
+from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.records import QueueKey
+from anabranch.frontier.scheduling.gates import Backoff, Politeness
+from anabranch.frontier.stores.contract import FrontierStore
+from anabranch.frontier.times import Clock
+
+#: The variable with the password of the Redis servers; redis-cli reads the same.
+AUTH_VARIABLE = "REDISCLI_AUTH"
+
+#: Most fetches of one visit: robots.txt, whose redirects share its time, and the page.
+_FETCHES = 2
+
+
+def has_begun(state: Path) -> bool:
+    """Whether the job with this state folder has seeds, and its round a queue. Raises: StorageError."""
+    return has_seeds(state.parent) and ordered_round(state) is None
+
+
+def unknown_address(host: str) -> None:
+    """Knows no address: for commands that do not crawl and so ask no name server."""
+
+
+def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> FrontierOrder:
+    """The Frontier's order from the crawl order; `ip_of` knows addresses and never waits. Raises: PolicyError."""
+    frontier, politeness = order.frontier, order.politeness
+    asked = FrontierOrder(
+        policy=frontier.policy,
+        scope=PolitenessScope(frontier.politeness),
+        politeness=Politeness(
+            delay_factor=politeness.delay_factor,
+            min_delay_s=politeness.min_delay_s,
+            max_delay_s=politeness.max_delay_s,
+            slots=politeness.max_connections,
+        ),
+        backoff=Backoff(
+            base_s=politeness.backoff_base_s,
+            cap_s=politeness.backoff_cap_s,
+            jitter=politeness.backoff_jitter,
+            forgive_s=politeness.backoff_forgive_s,
+            longest_retry_after_s=politeness.max_retry_after_s,
+        ),
+        group=politeness.group or politeness.groups or None,
+        group_politeness=Politeness(
+            delay_factor=politeness.group_delay_factor,
+            min_delay_s=politeness.group_min_delay_s,
+            max_delay_s=politeness.group_max_delay_s,
+            slots=politeness.group_max_connections,
+        ),
+        overrides=[_override(entry) for entry in order.override],
+        budgets=Budgets(
+            balance_replenish=frontier.balance_replenish,
+            total_budget=frontier.total_budget,
+            error_penalty=frontier.error_penalty,
+        ),
+        cost=frontier.cost,
+        uri_precedence=frontier.uri_precedence,
+        queue_precedence=frontier.queue_precedence,
+        precedence_floor=frontier.precedence_floor,
+        per_queue=frontier.per_queue,
+        max_unacknowledged=order.crawl.workers,
+        lease_s=frontier.lease_s or None,
+        fetch_limit_s=_FETCHES * order.fetch.timeout_s,
+        checkpoint_s=frontier.checkpoint_s,
+        gates_in_memory=frontier.gates_in_memory,
+        ip_of=ip_of,
+        uniq=_uniq(order),
+    )
+    check_order(asked)
+    return asked
+
+
+def open_job(
+    state: Path,
+    order: CrawlOrder,
+    *,
+    clock: Clock | None = None,
+    ip_of: IpOf = unknown_address,
+    on_change: Callable[[], None] = lambda: None,
+) -> Frontier:
+    """Open the Frontier of the job with this state folder, by its order; blocks. It is a share if the folder says so.
+
+    Raises: as `open_frontier` and `refuse_lost_queue`, and StoreLost if the rows are not with the job's seeds and filter.
+    """
+    refuse_lost_queue(state)
+    is_old, address = has_begun(state), order.frontier.store
+    asked = replace(frontier_order(order, ip_of), division=division_of(state))
+    _check_place(state, address, is_old=is_old)
+    if address == MEMORY:  # the filter is in memory, too, and exact
+        mark_queue_in_memory(state)
+        return open_frontier(None, asked, clock=clock, on_change=on_change)
+    if not is_old:
+        clear_queue_in_memory(state)
+    with ExitStack() as opened:  # closes what was opened if something fails
+        shared = _shared(order.dedup)
+        if shared is not None:
+            opened.callback(shared.close)
+        store = _database(address, shared) if address else None
+        frontier = open_frontier(state, asked, store=store, seen=shared, clock=clock, on_change=on_change)
+        opened.callback(frontier.close)
+        if address and not is_old and has_urls(frontier):  # a job whose rows are gone is known by its filter
+            raise StoreLost(
+                f"{address}: holds the queue of another job; name another database or schema, or drop its tables "
+                f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
+            )
+        opened.pop_all()
+    return frontier
+
+
+def _check_place(state: Path, address: str, *, is_old: bool) -> None:
+    """Raises: StoreLost if the queue is not where the order says: in a file, in memory or in the database of this address."""
+    if address and has_store(state):
+        other = "memory" if address == MEMORY else "a database"
+        raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in {other}; leave out [frontier] store")
+    if is_old and address == MEMORY:
+        raise StoreLost(f"{state}: the queue is in a database, not in memory; leave out [frontier] store")
+    if is_old and not address and not has_store(state):
+        raise StoreLost(
+            f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
+            "restore it from a copy, or start over with --fresh, which moves the job aside"
+        )
+
+
+def has_urls(frontier: Frontier) -> bool:
+    """Whether anything was ever scheduled in it. O(1)."""
+    counts = frontier.counts()
+    return any((counts.pending, counts.retired, counts.done, counts.failed, counts.disregarded))
+
+
+def is_over(state: Path, named: Iterable[Seed]) -> bool:
+    """Whether the job's queue was in memory and empty at the end, and the job already has all `named` seeds."""
+    if not has_queue_in_memory(state) or not has_begun(state) or not is_finished(state):
+        return False
+    with SeedBook(state / SEED_BOOK) as book:
+        known = {seed.url for seed in book}
+    return all(seed.url in known for seed in named)
+
+
+def refuse_lost_queue(state: Path) -> None:
+    """Raises: QueueLost if the job's queue was in the memory of a process that has ended. The caller holds the job's lock."""
+    if not has_queue_in_memory(state) or not has_begun(state):
+        return
+    if is_finished(state):
+        raise QueueLost(
+            f"{state.parent}: the job is finished, and its queue was in memory; "
+            "begin another round with --again, or start over with --fresh, which moves it aside"
+        )
+    raise QueueLost(
+        f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
+        "start over with --fresh, which moves it aside, or choose another --job"
+    )
+
+
+def _uniq(order: CrawlOrder) -> object:
+    """Raises: PolicyError."""
+    dedup = order.dedup
+    if order.frontier.store == MEMORY and dedup.leaves:
+        raise PolicyError(
+            "[frontier] store memory: such a queue cannot share a filter with other crawls; "
+            "leave out [dedup] leaves, or the store"
+        )
+    return uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive)
+
+
+def _database(address: str, shared: SharedFilter | None) -> FrontierStore:
+    """The store in a database. Raises: PolicyError for a URL of another kind."""
+    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
+
+    return SqlStore(address, seen=shared)
+
+
+def _shared(dedup: DedupSection) -> SharedFilter | None:
+    """The filter that the order shares with other crawls, if any. Raises: as `open_shared`."""
+    if not dedup.leaves:
+        return None
+    urls = [_with_password(url, os.environ.get(AUTH_VARIABLE)) for url in dedup.leaves]
+    return open_shared(urls, dedup.leaves_name, expect=dedup.expect, false_positive=dedup.false_positive)
+
+
+def _with_password(url: str, password: str | None) -> str:
+    """The URL in the form of the client library."""
+    if not password:
+        return url
+    parts = urlsplit(url)
+    user, _, place = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}").geturl()
+
+
+def _override(entry: OverrideEntry) -> Override:
+    """Raises: PolicyError, which names the entry by its first prefix."""
+    settings = Settings(
+        delay_factor=entry.delay_factor,
+        min_delay_s=entry.min_delay_s,
+        max_delay_s=entry.max_delay_s,
+        max_connections=entry.max_connections,
+        session_budget=entry.balance_replenish,
+        total_budget=entry.total_budget,
+        queue_precedence=entry.queue_precedence,
+        key=None if entry.key is None else QueueKey(entry.key),
+        uri_precedence=entry.uri_precedence,
+    )
+    return Override(entry.surt, settings)

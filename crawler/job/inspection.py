@@ -1,0 +1,186 @@
+"""Opens jobs that are only looked at, in temporary copies where the job itself cannot be opened.
+
+Opening a job's queue writes to it. A job that cannot be written (read-only medium, full disk, another user's) is therefore
+copied: `readable_job`. A job of a host program that embeds the Frontier has queues, gates and an order, and neither seeds nor a
+scope, and only the host continues it: `open_embedded` opens it as the host does, or takes a snapshot while the host holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from anabranch.crawler.job.folder import ORDER_FILE, open_lock, take_job_lock, who_holds
+from anabranch.crawler.job.frontier import frontier_order, open_job
+from anabranch.crawler.job.journal import PAYLOADS
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import FORESEEABLE
+from anabranch.crawler.outcomes.errors import (
+    STORAGE_ERRORS,
+    DiskFull,
+    JobInUse,
+    NotPermitted,
+    UsageError,
+    storage_error,
+)
+from anabranch.dedup.files.locks import lock_holder, try_lock
+from anabranch.frontier.composition import STORE_FILE, has_store, open_frontier
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.hosts.embedding.leaseboard import OutElsewhere, read_board
+from anabranch.frontier.jobfolder import LEASES_FILE, STATE
+from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live
+
+#: Bytes that opening a job's queue and filter may write.
+_ROOM_BYTES = 8 << 20
+
+
+def can_be_written(directory: Path) -> bool:
+    """Whether this user may lock the job, and so crawl or change it."""
+    state = directory / "state"
+    return os.access(state, os.W_OK | os.X_OK) and (not (state / "lock").exists() or os.access(state / "lock", os.W_OK))
+
+
+def has_room(directory: Path) -> bool:
+    """Whether space, quota and limits of the file size allow what opening the job writes. Tried with a temporary file."""
+    try:
+        with tempfile.TemporaryFile(dir=directory / "state") as probe:
+            os.posix_fallocate(probe.fileno(), 0, _ROOM_BYTES)
+    except OSError as error:
+        return STORAGE_ERRORS.get(error.errno or 0) is not DiskFull
+    return True
+
+
+def refuse_unwritable(directory: Path) -> None:
+    """Raises: NotPermitted if this user cannot change the job."""
+    if not can_be_written(directory):
+        raise NotPermitted(
+            f"{directory}: the job cannot be written, so nothing can be changed in it; "
+            "change the permissions, or copy the folder to where it can be written"
+        )
+
+
+@contextmanager
+def readable_job(directory: Path) -> Iterator[Path]:
+    """The job's folder; or, if that cannot be written or its disk is full, a copy below the folder for temporary files.
+
+    The copy is removed at the end, with all changes to it. It has the order and the state, and takes as much room and time as
+    these; logs are read where they are. Foreseeable errors of the block name the job's own folder. Raises: JobInUse if another
+    process holds the job, StorageError.
+    """
+    if can_be_written(directory) and has_room(directory):
+        yield directory
+        return
+    with _scratch_copy(directory, partial(_copy, directory)) as copy:
+        yield copy
+
+
+@contextmanager
+def _scratch_copy(directory: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A copy of the job that `make` makes, below the system's folder for temporary files; it is removed at the end.
+
+    Errors of the disk name the copy, foreseeable errors of the block name the job's own folder. Raises: StorageError.
+    """
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
+        copy = Path(scratch).resolve() / directory.resolve().name
+        try:
+            make(copy)
+        except OSError as error:
+            is_full = STORAGE_ERRORS.get(error.errno or 0) is DiskFull  # of the copy, whatever file the system names
+            raise storage_error(error, copy if is_full else Path(error.filename or copy), "TMPDIR") from error
+        try:
+            yield copy
+        except FORESEEABLE as error:
+            error.args = (str(error).replace(str(copy), str(directory)),)
+            raise
+
+
+def _copy(directory: Path, copy: Path) -> None:
+    """Copy the orders, states and links to the logs of a job and of its shares, while no other process can crawl it."""
+    with open_lock(directory) as lock:
+        if not try_lock(lock, shared=True):
+            raise JobInUse(directory, lock_holder(lock))
+        for part in (directory, *(share for share in directory.glob("shares/*") if (share / "state").is_dir())):
+            target = copy / part.relative_to(directory)
+            (target / "state").mkdir(parents=True)
+            for path in (part / ORDER_FILE, *(part / "state").rglob("*")):
+                if path.is_dir():
+                    (target / path.relative_to(part)).mkdir()
+                elif path.is_file() and not path.name.startswith(PAYLOADS):  # large, and only a crawl reads it
+                    shutil.copyfile(path, target / path.relative_to(part))
+            logs = (part / "logs").resolve()
+            if logs.is_dir():
+                (target / "logs").symlink_to(logs)
+
+
+class Snapshot(NamedTuple):
+    """What the host had published when the copy was made."""
+
+    process: int | None  #: that holds the job; None if it is not known yet
+    taken_s: float  #: epoch seconds
+    in_flight: OutElsewhere | None  #: None = not known
+
+
+class ReadableEmbeddedJob(NamedTuple):
+    """An open job of a host program."""
+
+    frontier: Frontier
+    order: CrawlOrder
+    snapshot: Snapshot | None  #: None: no process holds the job, and this is the job itself
+
+
+@contextmanager
+def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJob]:
+    """The job's Frontier; if the host holds the job and it is only read, that of a snapshot, which is removed at the end.
+
+    A snapshot takes as much room and time as the store's file. Raises: JobInUse if the job is to be changed and the host holds
+    it; UsageError if nothing was ever queued; else as a crawl does.
+    """
+    held, process = who_holds(directory)
+    if held:
+        if not reads:
+            raise JobInUse(directory, process)
+        with _snapshot(directory, process) as opened:
+            yield opened
+        return
+    with readable_job(directory) if reads else nullcontext(directory) as place:  # a change is never made to a copy
+        lock = take_job_lock(place)
+        try:
+            order = _order(place)
+            with open_job(place / STATE, order) as frontier:
+                yield ReadableEmbeddedJob(frontier, order, None)
+        finally:
+            os.close(lock)
+
+
+@contextmanager
+def _snapshot(directory: Path, process: int | None) -> Iterator[ReadableEmbeddedJob]:
+    def make(copy: Path) -> None:
+        (copy / STATE).mkdir(parents=True)
+        copy_live(directory / STATE / STORE_FILE, copy / STATE / STORE_FILE)
+
+    order = _order(directory)
+    asked = frontier_order(order)
+    # In flight before the copy: a row that ends meanwhile is shown as ended, a row that is leased later as it was.
+    snapshot = Snapshot(process, time.time(), read_board(directory / STATE / LEASES_FILE))
+    with (
+        _scratch_copy(directory, make) as copy,
+        open_frontier(copy / STATE, asked, seen=StoreDecides()) as frontier,
+    ):
+        if snapshot.in_flight is not None:
+            frontier.operations.looking.beside(*snapshot.in_flight)
+        yield ReadableEmbeddedJob(frontier, order, snapshot)
+
+
+def _order(directory: Path) -> CrawlOrder:
+    """The order that the host wrote for its Frontier. Raises: UsageError, OrderError."""
+    if not has_store(directory / STATE):
+        raise UsageError(f"{directory}: the job has no queue yet; its program begins it")
+    return load_order(directory / ORDER_FILE, {})

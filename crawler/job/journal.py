@@ -1,0 +1,370 @@
+"""The journal: makes durable what visits leave behind, with one sync per file for many visits (group commit).
+
+Writers add their entries and wait. Entries of one iteration of the event loop are handed over together. A thread takes all that
+waits and gives the group to each sink in turn (WARC files first, then the logs), each of which writes and syncs once; then it
+wakes the writers. Meanwhile the next group gathers. So 64 writers share one sync. While groups are large the thread begins one
+only every `GROUP_S` seconds; on a fast disk it would else take the processor from the loop for small groups. A group counts in
+all sinks or in none.
+
+`open_writing` opens the sinks that an order asks for, in the order in which they are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from time import monotonic
+from typing import Literal, NamedTuple, Protocol
+
+import structlog
+
+from anabranch.crawler.accounts.crawl_log import with_place
+from anabranch.crawler.archive.files import WarcFiles, WarcOptions, finish_left_over
+from anabranch.crawler.archive.history import FetchHistory
+from anabranch.crawler.archive.records import Exchange, RecordLocation
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import VERSION, WriteSection
+from anabranch.crawler.outcomes.errors import JournalFailed, exhausted, journal_error, storage_errors
+from anabranch.dedup.files.durable import AppendOnlyFile
+from anabranch.frontier.cancellation import to_the_end
+
+log = structlog.get_logger(__name__)
+
+#: After a group of so many entries the next one gathers for so long, from the beginning of the last.
+LARGE_GROUP = 8
+GROUP_S = 0.005
+
+#: The field of an entry that a file takes.
+Lines = Literal["crawl_log", "pages", "links", "errors"]
+
+
+class Entry(NamedTuple):
+    """What one visit leaves behind: lines with their newline, and an exchange; None for nothing."""
+
+    crawl_log: bytes | None = None
+    pages: bytes | None = None
+    links: bytes | None = None
+    errors: bytes | None = None
+    exchange: Exchange | None = None
+    place: RecordLocation | None = (
+        None  #: where the exchange was written; the WARC files fill it in for the sinks after them
+    )
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether each line ends with its newline; a line without one would be cut as torn."""
+        for line in (self.crawl_log, self.pages, self.links, self.errors):
+            if line is not None and line[-1:] != b"\n":
+                return False
+        return True
+
+
+class JournalSink(Protocol):
+    """A file that groups of entries are written to. The journal's thread calls, group by group, `append`, then `keep` if
+    all sinks succeeded, else `take_back`.
+    """
+
+    @property
+    def path(self) -> Path:
+        """The file that a failure is about, for the operator."""
+
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry] | None:
+        """Write what the group has for this sink, durably if the next run needs it; return the entries for the sinks after
+        this one, or None if they are unchanged. Raises: OSError, possibly half done.
+        """
+
+    def keep(self) -> None:
+        """Commit what was appended. Must not fail."""
+
+    def take_back(self) -> None:
+        """Remove what was appended since `keep`, as far as the disk allows. Must not fail."""
+
+    def close(self) -> None:
+        """Close the file. Must not fail; a second call does nothing."""
+
+
+class LineFile:
+    """A sink for lines: an append-only file. Its folder must exist. An operator may move, remove or cut the file at any time.
+
+    Opening cuts a torn last line. Raises: StorageError if the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, lines: Lines) -> None:
+        with storage_errors(path):
+            self._file = AppendOnlyFile(path)
+        self._line = attrgetter(lines)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write the lines to the file that has the name now, with one stat and one sync; without lines only the stat."""
+        self._file.follow()
+        self._file.append(b"".join(filter(None, map(self._line, entries))))
+
+    def keep(self) -> None:
+        """Commit the lines."""
+        self._file.keep()
+
+    def take_back(self) -> None:
+        """Cut the lines that were not committed."""
+        self._file.take_back()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class _Writer(NamedTuple):
+    """A writer and its entry."""
+
+    entry: Entry
+    written: asyncio.Future[None] | None  #: None: it does not wait
+
+
+class Journal:
+    """Sinks that are written together, from one event loop. The journal owns them: `close` closes them.
+
+    Cost of a write: one sync per sink, shared by all that wait at the time.
+    """
+
+    def __init__(self, *sinks: JournalSink) -> None:
+        self._sinks = sinks
+        self._gathered: list[_Writer] = []  # in this turn of the loop, which alone knows them
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = threading.Condition()  # guards the three below
+        self._waiting: list[_Writer] = []
+        self._failed: JournalFailed | None = None
+        self._is_closing = False
+        self._broken: Exception | None = None  # what a sink raised that could not be closed
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    async def write(self, entry: Entry) -> None:
+        """Give the entry to each sink; return when all of it is durable. The entry's contents must not change meanwhile.
+
+        The entry of a writer that is cancelled while it waits is written all the same; with an exchange the writer is released
+        only then, since the body is read meanwhile. Raises: JournalFailed after a failed write or on a closed journal,
+        ValueError for a line without a newline.
+        """
+        if not entry.is_fit:
+            raise ValueError("a line must end with a newline")
+        if self._failed is not None:
+            raise _again(self._failed)
+        if self._is_closing:
+            raise JournalFailed("the journal is closed")
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gather(_Writer(entry, written))
+        if entry.exchange is None:
+            await written
+        else:  # its body is being read: a writer that went on would close it
+            await to_the_end(_until(written))
+
+    def follow(self) -> None:
+        """Have the files of lines follow their names (log rotation) with nothing to write. Called from the loop."""
+        if self._failed is None and not self._is_closing:
+            self._gather(_Writer(Entry(), None))
+
+    async def close(self) -> None:
+        """Write what waits, then close the sinks. A second call does nothing. Raises: an error of closing a sink."""
+        self._hand_over()
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join)
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            raise broken
+
+    def _gather(self, writer: _Writer) -> None:
+        if not self._gathered:
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(writer)
+
+    def _hand_over(self) -> None:
+        """Give the thread what was gathered; the first entry wakes it."""
+        gathered, self._gathered = self._gathered, []
+        with self._changed:
+            if gathered and not self._waiting:
+                self._changed.notify()
+            self._waiting += gathered
+
+    def _work(self) -> None:
+        """The thread: group after group until the journal is closed and nothing waits."""
+        may_begin = 0.0
+        while group := self._next_group(may_begin):
+            may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
+            try:
+                failed = self._failed or self._append(group)
+            except Exception as error:  # noqa: BLE001 - without the thread the writers would wait for ever
+                failed = _failure(error, self._sinks[0].path)
+            with self._changed:
+                self._failed = failed
+            # A closed loop has no writers that could wait.
+            with contextlib.suppress(RuntimeError):
+                assert self._loop is not None
+                self._loop.call_soon_threadsafe(_let_go, group, failed)
+        for sink in self._sinks:
+            try:
+                sink.close()
+            except Exception as error:  # noqa: BLE001 - it is raised again, by `close`
+                self._broken = error
+
+    def _next_group(self, may_begin: float) -> list[_Writer]:
+        """All waiting entries, once there are some and the time has come; empty when the journal is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closing)
+            while not self._is_closing and (early_s := may_begin - monotonic()) > 0:
+                self._changed.wait(early_s)  # only `close` wakes it earlier
+            group, self._waiting = self._waiting, []
+            return group
+
+    def _append(self, group: Sequence[_Writer]) -> JournalFailed | None:
+        """Make a group durable in all sinks, or take it back as far as the disk allows; why it failed, if so.
+
+        An error that a sink must not raise is a failure, too.
+        """
+        entries: Sequence[Entry] = [writer.entry for writer in group]
+        for sink in self._sinks:
+            try:
+                entries = sink.append(entries) or entries
+            except Exception as error:  # noqa: BLE001 - it is raised by the writers
+                failed = _failure(error, sink.path, is_foreseeable=True)
+                self._take_back()
+                return failed
+        for sink in self._sinks:
+            try:
+                sink.keep()
+            except Exception as error:  # noqa: BLE001 - it is raised by the writers
+                return _failure(error, sink.path)
+        return None
+
+    def _take_back(self) -> None:
+        """Let a group count in no sink. A defect of one must not keep the others from it."""
+        for sink in self._sinks:
+            try:
+                sink.take_back()
+            except Exception:
+                log.exception("what was written to a file of the job cannot be taken back", path=str(sink.path))
+
+
+def _failure(error: Exception, path: Path, *, is_foreseeable: bool = False) -> JournalFailed:
+    """The failure of the journal for an error of a sink. Errors that a sink must not raise are logged, too."""
+    if is_foreseeable and isinstance(error, OSError):
+        failed = journal_error(error, path)
+    else:
+        advice = exhausted(error)  # a lack of memory is no defect of ours
+        if advice is None:
+            log.error("a file of the job cannot be written, or not counted", path=str(path), exc_info=error)
+        failed = JournalFailed(f"{path}: {advice or f'{type(error).__name__}: {error}'}")
+    failed.__cause__ = error
+    return failed
+
+
+def _again(failed: JournalFailed) -> JournalFailed:
+    """A copy of the failure for another writer: an exception object is raised only once."""
+    error = type(failed)(*failed.args)
+    error.__cause__ = failed.__cause__
+    return error
+
+
+async def _until(written: asyncio.Future[None]) -> None:
+    await written
+
+
+def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:
+    """In the event loop: wake the writers of a group that were not cancelled."""
+    for writer in group:
+        if writer.written is None or writer.written.done():
+            continue
+        if failed is None:
+            writer.written.set_result(None)
+        else:
+            writer.written.set_exception(_again(failed))
+
+
+#: The job's memory of payloads, in its state folder.
+PAYLOADS = "payloads.sqlite"
+
+WARC_FORMAT = "WARC File Format 1.1"
+WARC_STANDARD = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The files that visits are written to. Closing the journal closes all of them."""
+
+    journal: Journal
+    payloads: FetchHistory | None  #: None if no WARC files are written
+
+
+def open_writing(
+    job: JobFolder,
+    section: WriteSection,
+    facts: Mapping[str, str],
+    clock: Callable[[], float],
+    more: Sequence[JournalSink] = (),
+) -> Writing:
+    """Open the job's files: WARC first, then the logs, then `more`, then the memory of payloads.
+
+    What a killed run left torn is cut or finished. Blocks (a WARC file that was left open is read from its last indexed record
+    on). Raises: StorageError; then nothing stays open, `more` neither.
+    """
+    sinks: list[JournalSink] = []
+    with contextlib.ExitStack() as opened:
+        for sink in more:
+            opened.callback(sink.close)
+        for sink in _files(job, section, facts, clock):
+            opened.callback(sink.close)
+            sinks.append(sink)
+        sinks += more
+        payloads = FetchHistory(job.state / PAYLOADS) if section.warc else None
+        if payloads is not None:
+            sinks.append(payloads)
+        opened.pop_all()
+    return Writing(Journal(*sinks), payloads)
+
+
+def _files(
+    job: JobFolder, section: WriteSection, facts: Mapping[str, str], clock: Callable[[], float]
+) -> Iterator[JournalSink]:
+    """The files that the order asks for, opened one by one, in the order in which they are written. Raises: StorageError."""
+    if section.warc:
+        options = WarcOptions(
+            prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts, is_alone=job.has_own_warc
+        )
+        yield WarcFiles(job.warc, options, clock, with_place)
+    else:
+        with storage_errors(job.warc):  # an earlier run with WARC files may have left some open
+            if job.warc.is_dir():
+                finish_left_over(job.warc, "*" if job.has_own_warc else f"{section.warc_prefix}-*")
+    yield LineFile(job.crawl_log, "crawl_log")
+    if section.pages:
+        yield LineFile(job.pages, "pages")
+    if section.links:
+        yield LineFile(job.links, "links")
+    yield LineFile(job.errors, "errors")
+
+
+def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, str]:
+    """The fields of the WARC files' `warcinfo` record; `job` is the job's name."""
+    return {
+        "software": f"anabranch/{VERSION}",
+        "format": WARC_FORMAT,
+        "conformsTo": WARC_STANDARD,
+        "isPartOf": job,
+        "operator": section.operator,
+        "hostname": socket.gethostname(),
+        "robots": order.robots.robots,
+        "http-header-user-agent": order.agent.user_agent,
+    }

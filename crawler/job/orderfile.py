@@ -1,0 +1,134 @@
+"""The order that a job keeps: `order.toml`, which people may edit, and its copy in the job's state.
+
+The program writes both at the start of each run. An edited order is accepted, and `order_edits` lists the differences. An order
+that is missing, cut or no TOML is damage, since a job must not continue by the rest of its order; the copy is the remedy. A
+missing or damaged copy is made again by the next run. The order ends with a comment, by which a cut file differs from an edit
+that removes the last lines.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from anabranch.crawler.job.seeds import SEED_BOOK, is_begun
+from anabranch.crawler.outcomes.errors import OrderDamaged, storage_errors
+from anabranch.dedup.files.durable import replace_file
+from anabranch.frontier.jobfolder import ORDER_FILE, STATE
+
+#: Last line of the copy: the checksum of all before it.
+_CHECKSUM = "# crc32 of all lines above: {:08x}\n"
+_CHECKSUM_BYTES = len(_CHECKSUM.format(0))
+
+#: Last line of the order as the program writes it.
+_END = "# end of the order (keep this line)"
+
+#: Most characters of a value, and most edits, that are shown.
+_SHOWN_CHARS = 60
+_SHOWN_EDITS = 20
+
+
+def write_order(directory: Path, text: str) -> None:
+    """Save the order of a run, then its copy: the copy never has an order that the job does not have.
+
+    Cost: two syncs. Raises: StorageError.
+    """
+    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    text = f"{text.rstrip()}\n\n{_END}\n"
+    with storage_errors(order):
+        replace_file(order, text.encode())
+        replace_file(copy, (text + _CHECKSUM.format(crc32(text.encode()))).encode())
+
+
+def order_file(directory: Path) -> Path | None:
+    """The job's order, whole; None if the job has none yet. Writes nothing. Raises: OrderDamaged, StorageError."""
+    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    with storage_errors(order):
+        kept = _kept(copy)
+        if not order.exists():
+            if not is_begun(directory / STATE / SEED_BOOK):
+                return None
+            raise _damaged("is missing", order, copy, kept)
+        content = order.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+        tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _damaged(f"not UTF-8 (at line {line})", order, copy, kept) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _damaged(f"not TOML: {' '.join(str(error).split())}", order, copy, kept) from error
+    if not text.strip():
+        raise _damaged("is empty", order, copy, kept)
+    if kept is not None and _is_cut(text.rstrip(), kept):
+        line = text.count("\n") + 1
+        raise _damaged(f"is cut: what was written from line {line} on is missing", order, copy, kept)
+    return order
+
+
+def _is_cut(text: str, kept: str) -> bool:
+    """Whether the text is a prefix of the copy and lacks more than the last line, which orders of older versions lack, too."""
+    whole, mark, _ = kept.partition(_END)
+    return bool(mark) and _END not in text and text != whole.rstrip() and whole.startswith(text)
+
+
+def last_order_file(directory: Path) -> Path | None:
+    """The order of the job's last run, whatever edits `order.toml` has had since; None if it is unknown.
+
+    Raises: StorageError.
+    """
+    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    with storage_errors(order):
+        if _kept(copy) is not None:
+            return copy
+        return order if order.is_file() else None
+
+
+def order_edits(directory: Path) -> list[str]:
+    """The edits of the job's order since the program wrote it, a line for each key; the order must be whole (`order_file`).
+
+    No lines without a sound copy. Raises: StorageError.
+    """
+    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    with storage_errors(order):
+        kept = _kept(copy)
+        if kept is None or not order.exists():
+            return []
+        text = order.read_text("utf-8-sig")
+    then, now = dict(_keys(tomllib.loads(kept))), dict(_keys(tomllib.loads(text)))
+    names = [name for name in then | now if then.get(name) != now.get(name)]
+    lines = [f"{order}: edited: {name}: {_shown(then.get(name))} is now {_shown(now.get(name))}" for name in names]
+    more = len(lines) - _SHOWN_EDITS
+    return lines if more <= 0 else [*lines[:_SHOWN_EDITS], f"{order}: edited: and {more} keys more"]
+
+
+def _kept(copy: Path) -> str | None:
+    """The copy's text; None without a sound copy. Raises: OSError."""
+    try:
+        said = copy.read_bytes()
+    except FileNotFoundError:
+        return None
+    text, checksum = said[:-_CHECKSUM_BYTES], said[-_CHECKSUM_BYTES:]
+    return text.decode() if checksum == _CHECKSUM.format(crc32(text)).encode() else None
+
+
+def _keys(tables: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Each key of each section, and its value; a list of entries counts as one key."""
+    for section, table in tables.items():
+        if isinstance(table, Mapping):
+            yield from ((f"[{section}] {key}", value) for key, value in table.items())
+        else:
+            yield f"[[{section}]]", table
+
+
+def _shown(value: object) -> str:
+    text = "not set" if value is None else ascii(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _damaged(what: str, order: Path, copy: Path, kept: str | None) -> OrderDamaged:
+    remedy = f"put the job's copy in its place (cp {copy} {order})" if kept is not None else "restore it from a copy"
+    return OrderDamaged(f"{order}: {what}; {remedy}, or name the order to go on by: -c FILE")

@@ -1,0 +1,268 @@
+"""Seeding: schedules a job's seeds at the start of a run and while it runs, and finds out how each seed fared.
+
+The Frontier knows a seed by its key for dedup, as it knows every URL; the seed book (`seeds`) has it as it was written.
+`schedule_all` puts any number of URLs into the Frontier in chunks, so that the crawl goes on meanwhile; the processors use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+import structlog
+
+from anabranch.crawler.extract.links import MANIFEST
+from anabranch.crawler.job.seeds import Book, Seed, SourceTags
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
+from anabranch.crawler.scope.scope import Scope
+from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.records import Candidate, Lease, OutcomeKind, UrlRecord, Verdict, VerdictKind
+
+#: Candidates per chunk: 12 ms of the event loop, and a few more when they are durable.
+CHUNK = 500
+
+
+async def schedule_all(
+    frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None = None
+) -> list[Verdict]:
+    """Schedule all, in chunks; the verdicts in the order of the candidates, none of them BUSY.
+
+    Each chunk waits until the one before is durable, so that the store never falls behind. `found_on` is the lease of the
+    page that had the links. Raises: StoreUnavailable.
+    """
+    verdicts: list[Verdict] = []
+    for start in range(0, len(candidates), CHUNK):
+        if start:
+            await frontier.flush()
+        verdicts += await _schedule(frontier, candidates[start : start + CHUNK], found_on)
+    return verdicts
+
+
+async def _schedule(frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None) -> list[Verdict]:
+    verdicts = frontier.schedule(candidates, found_on)
+    while busy := [number for number, verdict in enumerate(verdicts) if verdict.kind is VerdictKind.BUSY]:
+        await frontier.flush()
+        again = frontier.schedule([candidates[number] for number in busy], found_on)
+        for number, verdict in zip(busy, again, strict=True):
+            verdicts[number] = verdict
+    return verdicts
+
+
+log = structlog.get_logger(__name__)
+
+#: The usual place of a sitemap that no robots.txt names.
+SITEMAP = "/sitemap.xml"
+
+#: Statuses of URLs that the order did not allow; it may have changed.
+_UNWANTED = frozenset({FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatus.OVER_QUOTA, FetchStatus.OVER_TIME})
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Makes candidates of URLs: with their key for dedup and the tag of the seed that leads to them."""
+
+    key: KeyOf = lambda _: None
+    tags: SourceTags = field(default_factory=SourceTags)
+
+    def candidate(self, url: str, seed: str, hops: str = "", *, force: bool = False) -> Candidate:
+        """The candidate for a URL that this seed leads to. Raises: UserFunctionFailed."""
+        return Candidate(url, self.key(url), hops, self.tags.payload_of(seed), force=force)
+
+    def seed(self, seed: Seed, ended: UrlRecord | None) -> Candidate:
+        """The candidate for a seed that the operator names; one that was never answered is tried again."""
+        return self.candidate(seed.url, seed.url, force=ended is not None and unanswered(ended))
+
+
+NOT_TAKEN = "a seed cannot be taken"
+
+
+class Seeding:
+    """The seeds of a job: those given, and the targets of their redirects; with `sitemaps` also the usual place of a sitemap.
+
+    `given` is called with the candidates that the Frontier was given. `mine` tells which seeds this run schedules and reports.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        scope: Scope,
+        frontier: AsyncFrontier,
+        marks: Marks | None = None,
+        *,
+        sitemaps: bool = False,
+        given: Callable[[list[Candidate]], Awaitable[None]] | None = None,
+        mine: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._book = book
+        self._scope = scope
+        self._frontier = frontier
+        self._marks = Marks() if marks is None else marks
+        self._sitemaps = sitemaps
+        self._given = given
+        self._mine = mine
+        self._writing = asyncio.Lock()
+
+    async def begin(self, given: Iterable[Seed]) -> None:
+        """Record the given seeds, open the scope for all seeds, schedule those that are new or were never answered."""
+        given = tuple(given)
+        keys_of(given, self._marks.key)  # what has none must not get into the book
+        self._book.add_all(given)
+        seeds = list(self._book)
+        self._marks.tags.note(seeds)
+        for seed in seeds:
+            self._scope.add_seed(seed.url)
+        seeds = [seed for seed in seeds if self._mine(seed.url)]
+        with user_function_errors(NOT_TAKEN):
+            ended = await self._ended(seeds)
+            again = [(seed, ended.get(seed.url)) for seed in seeds]
+            candidates = [self._marks.seed(seed, record) for seed, record in again if _is_due(seed, record)]
+            candidates += self._maps(seeds)
+        await self._schedule(candidates)
+
+    async def add(self, given: Sequence[Seed]) -> list[Verdict]:
+        """Add seeds while the crawl runs: record them, open the scope for them, schedule them durably. The verdict of each."""
+        keys_of(given, self._marks.key)  # what has none must not get into the book
+        async with self._writing:
+            new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
+            self._marks.tags.note(new)
+        for seed in given:
+            self._scope.add_seed(seed.url)
+        with user_function_errors(NOT_TAKEN):
+            ended = await self._ended(given)
+            candidates = [self._marks.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
+        verdicts = await self._schedule(candidates)
+        await self._frontier.flush()
+        return verdicts[: len(given)]
+
+    def noted(self, seeds: Sequence[Seed]) -> None:
+        """Open the scope for seeds that another process put into the book, in the book's order."""
+        self._marks.tags.note(seeds)
+        for seed in seeds:
+            self._scope.add_seed(seed.url)
+
+    async def redirected(self, url: str, via: str) -> None:
+        """The target of a seed's redirect is a seed too. Durable before the page is finished."""
+        seed = Seed(url=url, source="redirect", via=via)
+        async with self._writing:
+            if await to_the_end(asyncio.to_thread(self._book.add, seed)):
+                self._marks.tags.note([seed])
+        self._scope.add_seed(url)
+
+    async def facts(self, failures: Mapping[str, str]) -> list[SeedFact]:
+        """How each of our seeds that the operator gave fared; `failures` has details of failures, by URL."""
+        seeds = list(self._book)
+        keys = seed_keys(seeds, self._marks.key)
+        ended = await asyncio.to_thread(self._frontier.core.operations.ended, list(keys.values()))
+        fared = seed_outcomes(seeds, keys, ended, failures)
+        return [fact for fact in fared if self._mine(fact.url)]
+
+    async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
+        """The records of seeds that have ended, by URL; one query, off the loop. Raises: UserFunctionFailed."""
+        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
+        ended = await asyncio.to_thread(self._frontier.core.operations.ended, list(keys.values()))
+        return {url: ended[key] for url, key in keys.items() if key in ended}
+
+    async def _schedule(self, candidates: list[Candidate]) -> list[Verdict]:
+        verdicts = await schedule_all(self._frontier, candidates)
+        if self._given is not None:
+            await self._given(candidates)
+        return verdicts
+
+    def _maps(self, seeds: Iterable[Seed]) -> list[Candidate]:
+        """The usual place of a sitemap on each seed's host, if the order asks for sitemaps and its scope accepts it.
+
+        One for which a user function fails is left out, like a link of a page.
+        """
+        if not self._sitemaps:
+            return []
+        found = {canonical(SITEMAP, seed.url): seed for seed in reversed(list(seeds)) if seed.via is None}
+        maps = []
+        for url, seed in found.items():
+            try:
+                if url is not None and self._scope.accepts(url, MANIFEST):
+                    maps.append(self._marks.candidate(url, seed.url, MANIFEST))
+            except UserFunctionFailed as error:
+                log.error("a sitemap is left out", url=url, reason=str(error))  # noqa: TRY400 - the reason is enough
+        return maps
+
+
+@contextmanager
+def user_function_errors(what: str) -> Iterator[None]:
+    """Inside, a failed user function becomes an OrderError, since the operator must mend it; `what` cannot be done."""
+    try:
+        yield
+    except UserFunctionFailed as error:
+        raise OrderError(f"{what}: {error}") from error
+
+
+def key_of(url: str, key: KeyOf) -> bytes:
+    """The bytes by which the Frontier knows a URL."""
+    return key(url) or url.encode()
+
+
+def keys_of(seeds: Iterable[Seed], key: KeyOf) -> list[bytes]:
+    """The keys of seeds, before they are recorded in the book that every later run reads. Raises: OrderError."""
+    with user_function_errors(NOT_TAKEN):
+        return [key_of(seed.url, key) for seed in seeds]
+
+
+def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:
+    """The keys of seeds, for a report; a seed for which a user function fails is left out."""
+    keys: dict[str, bytes] = {}
+    for seed in seeds:
+        with suppress(UserFunctionFailed):
+            keys[seed.url] = key_of(seed.url, key)
+    return keys
+
+
+class SeedFact(NamedTuple):
+    """How a seed fared."""
+
+    url: str
+    status: int  #: fetch status; 0 = not tried yet
+    reason: str  #: details of a failure, maybe empty
+    redirect: str | None  #: the seed it redirected to
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its server gave an HTTP answer."""
+        return self.status > 0
+
+
+def seed_outcomes(
+    seeds: Sequence[Seed],
+    keys: Mapping[str, bytes],
+    ended: Mapping[bytes, UrlRecord],
+    failures: Mapping[str, str] = MappingProxyType({}),
+) -> list[SeedFact]:
+    """How each seed given by the operator fared; `ended` are those of all seeds that have, by key. Pure.
+
+    `failures` has details of failures, by URL; those of a seed that was answered later are left out.
+    """
+    redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
+    facts = []
+    for url in (seed.url for seed in seeds if seed.via is None):
+        record = ended.get(keys[url]) if url in keys else None
+        status = 0 if record is None else record.status
+        facts.append(SeedFact(url, status, "" if status > 0 else failures.get(url, ""), redirects.get(url)))
+    return facts
+
+
+def unanswered(record: UrlRecord) -> bool:
+    """Whether an ended URL was given up without an HTTP answer: the site or the order may have changed since."""
+    failed = record.outcome == OutcomeKind.FAILED.value and record.status <= 0
+    return failed or record.status in _UNWANTED
+
+
+def _is_due(seed: Seed, ended: UrlRecord | None) -> bool:
+    """Whether a seed is scheduled; the target of a redirect comes with its page, so only if it was never answered."""
+    return seed.via is None or (ended is not None and unanswered(ended))

@@ -1,0 +1,425 @@
+"""Seeds: reading them from what the operator names, the job's durable seed book, and the source tags made of it.
+
+`seeding` schedules what the book has. A URL carries the number of its seed in the book as the Frontier's payload, two bytes
+for most jobs: the book keeps its order for ever, so a number means the same seed in every run. Links have the payload of their
+page, and the target of a redirect has that of its URL, also for a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol, Self
+from zlib import crc32
+
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
+from anabranch.crawler.urls.parsing import canonical, seed_url
+from anabranch.dedup.files.durable import AppendOnlyFile, descriptor, replace_file
+
+COMMAND_LINE = "command line"
+ORDER = "crawl order"
+STDIN = "-"
+
+#: The job's durable list of seeds, in its state folder.
+SEED_BOOK = "seeds.jsonl"
+#: Ending of the file that says how many lines a seed book has.
+COUNT = ".count"
+
+_BOM = b"\xef\xbb\xbf"
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+#: Suffixes of seed files; an argument with one that is no file is a mistake, not a host.
+_FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
+#: Longest text of a bad seed that is shown.
+_SHOWN_CHARS = 200
+#: Most bad seeds that are shown where no seed is left.
+_SHOWN_REPORTS = 5
+_COUNT_TEXT = re.compile(rb"([0-9]{16}) ([0-9a-f]{8})\n")
+#: Fields of a line that older versions wrote.
+_OLD_FIELDS = ("url", "source", "via")
+
+
+class SeedBookDamaged(CrawlerError):
+    """The seed book is not what was written: another program wrote to it, or the disk failed."""
+
+    exit_code: ExitCode = ExitCode.BAD_ORDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seed:
+    """A URL that the crawl begins with."""
+
+    url: str  #: canonical
+    #: Where it was named: `file:line`, `-:3` for standard input, `command line`, `crawl order`, or `redirect`.
+    source: str
+    via: str | None = None  #: the seed that redirected here; None if the operator named it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadSeed:
+    """Something named as a seed that is not one; it is reported and skipped."""
+
+    text: str  #: the text, at most 200 characters of it
+    source: str  #: where it was named
+    reason: str  #: what is wrong, and what to do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedList:
+    """What the operator named, in order."""
+
+    seeds: tuple[Seed, ...]  #: each URL once, where it was named first
+    bad: tuple[BadSeed, ...]
+
+
+def read_seeds(arguments: Sequence[str], stdin: BinaryIO, named_in: str = COMMAND_LINE) -> SeedList:
+    """The seeds that the arguments name: a URL, a file of URLs (if it exists as a file), or `-` for standard input.
+
+    `named_in` says where the arguments were given.
+
+    A file has one URL a line; `#` begins a comment at the start of a line or after a space; blank lines, CRLF and a UTF-8
+    byte order mark are ignored. Bad input raises nothing: it is in `bad`, also an unreadable or empty file.
+    """
+    seeds: dict[str, Seed] = {}
+    bad: list[BadSeed] = []
+    for argument in arguments:
+        for found in _read_argument(argument, stdin, named_in):
+            if isinstance(found, BadSeed):
+                bad.append(found)
+            else:
+                seeds.setdefault(found.url, found)
+    return SeedList(seeds=tuple(seeds.values()), bad=tuple(bad))
+
+
+def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Seed | BadSeed]:
+    if argument == STDIN:
+        yield from _read_lines(stdin, STDIN)
+    elif is_file(argument):
+        try:
+            with Path(argument).open("rb") as lines:
+                yield from _read_lines(lines, argument)
+        except OSError as error:
+            yield BadSeed(text=argument, source=named_in, reason=f"it cannot be read: {error.strerror}")
+    elif _is_folder(argument):
+        reason = "it is a folder; name the files of URLs in it" + _or_url(argument, ", or ")
+        yield BadSeed(text=argument, source=named_in, reason=reason)
+    elif _is_missing(argument):
+        reason = "there is no such file" + _or_url(argument, "; ")
+        yield BadSeed(text=argument, source=named_in, reason=reason)
+    else:
+        yield _seed(argument, named_in)
+
+
+def is_file(argument: str) -> bool:
+    """Whether it exists and is no folder (a folder may well be named like a host). Too long a name is no file."""
+    try:
+        path = Path(argument)
+        return path.exists() and not path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_folder(argument: str) -> bool:
+    """Whether it is a folder and not written like a host: wget leaves folders named like hosts behind."""
+    looks_like_host = "." in argument.partition("/")[0].strip(".")
+    try:
+        return bool(argument) and not looks_like_host and Path(argument).is_dir()
+    except OSError:
+        return False
+
+
+def _is_missing(argument: str) -> bool:
+    """Whether it was meant as a file; the caller knows that there is none."""
+    return is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
+
+
+def is_path(argument: str) -> bool:
+    """Whether it can only be a file or folder."""
+    return argument.startswith(("/", "./", "../")) and not argument.startswith("//")
+
+
+def _or_url(argument: str, joint: str) -> str:
+    """The advice for text that may be a URL after all."""
+    return "" if is_path(argument) else f"{joint}if it is a URL, write http:// before it"
+
+
+def none_left(reports: Sequence[str]) -> str:
+    """One line that no seed is left, and why not. Pure."""
+    more = [f"and {len(reports) - _SHOWN_REPORTS:,} more"] if len(reports) > _SHOWN_REPORTS else []
+    return "; ".join(["no seed is left", *reports[:_SHOWN_REPORTS], *more])
+
+
+def _read_lines(lines: Iterable[bytes], name: str) -> list[Seed | BadSeed]:
+    """The seeds of the lines; none of a file that is no text, such as one in UTF-16, since any word could be a host."""
+    found: list[Seed | BadSeed] = []
+    undecoded = 0
+    for number, line in enumerate(lines, start=1):
+        source = f"{name}:{number}"
+        if b"\0" in line:
+            return [BadSeed(text=name, source=source, reason="the file is not UTF-8 text; save it as UTF-8")]
+        try:
+            text = line.removeprefix(_BOM if number == 1 else b"").decode()
+        except UnicodeDecodeError:
+            undecoded += 1
+            if undecoded == 1:
+                shown = line.decode(errors="backslashreplace").strip()[:_SHOWN_CHARS]
+                found.append(BadSeed(text=shown, source=source, reason="it is not UTF-8; save the file as UTF-8"))
+            continue
+        if text := _COMMENT.sub("", text).strip():
+            found.append(_seed(text, source))
+    if undecoded > 1:
+        found.append(BadSeed(text=name, source=name, reason=f"{undecoded - 1:,} more lines are not UTF-8"))
+    return found or [BadSeed(text=name, source=name, reason="it holds no URL; write one a line")]
+
+
+def _seed(text: str, source: str) -> Seed | BadSeed:
+    url = seed_url(text)
+    if url is None:
+        return BadSeed(
+            text=text[:_SHOWN_CHARS], source=source, reason="it is no http or https URL; correct or remove it"
+        )
+    return Seed(url=url, source=source)
+
+
+class Book(Protocol):
+    """The seeds of a job, each once; what `add` and `add_all` return is durable. Both may block."""
+
+    def __iter__(self) -> Iterator[Seed]: ...
+
+    def __contains__(self, url: object) -> bool: ...
+
+    def add(self, seed: Seed) -> bool:
+        """Record a seed; False if its URL is in the book already."""
+
+    def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
+        """Record those that are new, and return them."""
+
+
+class SeedBook:
+    """The seeds of a job, durable: a file of one JSON object a line, {"url", "source", "via", "crc"}.
+
+    What `add` and `add_all` return is on disk. Seeds that are added together are in the book all or none, whenever the process
+    is killed: one seed is a line at the end, and a torn line (it has no newline) is not read, and cut before the next is
+    written; several replace the file at once. So a book that exists has all that its job was begun with. A URL is in the book
+    once; the first to name it wins. Memory: all seeds. One writer at a time (the job's lock sees to that); opening writes
+    nothing.
+
+    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. A file beside the book (`COUNT`) has
+    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. In
+    a book without a count, as of older programs, a torn line is damage, too: more lines may have followed it.
+
+    Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count_path = path.with_name(path.name + COUNT)
+        self._seeds: dict[str, Seed] = {}
+        self._lines = 0
+        self._crc = 0  # of all lines so far
+        self._file: AppendOnlyFile | None = None
+        self._is_counted = False  # the count file agrees with the book
+        with storage_errors(path):
+            self._read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._seeds)
+
+    def __iter__(self) -> Iterator[Seed]:
+        return iter(self._seeds.values())
+
+    def __contains__(self, url: object) -> bool:
+        return url in self._seeds
+
+    def add(self, seed: Seed) -> bool:
+        """Record a seed; False if its URL is in the book already. Cost of a new one: one sync."""
+        return bool(self.add_all((seed,)))
+
+    def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
+        """Record those that are new, all or none, and return them. Cost: one append, or for several the whole book."""
+        new: dict[str, Seed] = {}
+        for seed in seeds:
+            if seed.url not in self._seeds:
+                new.setdefault(seed.url, seed)
+        if new:
+            self._write(new.values())
+            self._seeds.update(new)
+        if self._lines and not self._is_counted:
+            self._write_count()
+        return tuple(new.values())
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self) -> None:
+        """Read every whole line. The count first: the book may have more lines than that, never fewer."""
+        counted = _count(self._count_path)
+        is_counted = counted is None
+        *lines, torn = self._text().split(b"\n")
+        if torn and counted is None:
+            raise _damaged(f"{self._path}:{len(lines) + 1}: the last line is cut off", self._path)
+        for number, line in enumerate(lines, start=1):
+            place = f"{self._path}:{number}: the line is damaged"
+            seed, self._crc = _parsed(line, self._crc, place, self._path)
+            self._lines = number
+            self._seeds.setdefault(seed.url, seed)
+            if counted is not None and number == counted.lines:
+                is_counted = self._crc == counted.crc
+        if not is_counted:
+            raise _damaged(f"{self._path}: {counted} were written, and they are not what it has", self._path)
+        self._is_counted = counted == _Count(self._lines, self._crc)
+
+    def _text(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            if not self._path.parent.is_dir():
+                raise
+            return b""
+
+    def _write(self, seeds: Collection[Seed]) -> None:
+        """Make all of it durable, or raise an error and leave the old book."""
+        added, crc = [], self._crc
+        for seed in seeds:
+            line, crc = _line(seed, crc)
+            added.append(line)
+        with storage_errors(self._path):
+            if self._lines and len(added) == 1:
+                if self._file is None:
+                    self._file = AppendOnlyFile(self._path)
+                self._file.append(added[0])
+                self._file.keep()
+            else:
+                self.close()  # it is open on the old file
+                before = self._text()
+                replace_file(self._path, before[: before.rfind(b"\n") + 1] + b"".join(added))
+        self._lines, self._crc, self._is_counted = self._lines + len(added), crc, False
+
+    def _write_count(self) -> None:
+        """In place and without a sync: an outdated count, as after a power cut, does no harm."""
+        text = _Count(self._lines, self._crc).text()
+        with storage_errors(self._count_path):
+            if self._count_path.exists():
+                with descriptor(self._count_path, os.O_WRONLY) as fd:
+                    os.pwrite(fd, text, 0)
+            else:
+                replace_file(self._count_path, text)
+        self._is_counted = True
+
+
+class _Count(NamedTuple):
+    """The number of lines of a book, and their checksum."""
+
+    lines: int
+    crc: int
+
+    def __str__(self) -> str:
+        return f"{self.lines} lines with the checksum {self.crc:08x}"
+
+    def text(self) -> bytes:
+        """Of constant length, so that it is written in one piece."""
+        return b"%016d %08x\n" % self
+
+
+def is_begun(path: Path) -> bool:
+    """Whether there is a book or was one; then the command need not name seeds. Raises: OSError."""
+    if path.is_file() and path.stat().st_size > 0:
+        return True
+    return path.with_name(path.name + COUNT).is_file()
+
+
+def has_seeds(directory: Path) -> bool:
+    """Whether the folder is a job with seeds to continue. Raises: StorageError."""
+    with storage_errors(directory):
+        return is_begun(directory / "state" / SEED_BOOK)
+
+
+def _count(path: Path) -> _Count | None:
+    """The count of a book; None without one, as in jobs of older versions. Raises: SeedBookDamaged, OSError."""
+    try:
+        said = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    found = _COUNT_TEXT.fullmatch(said)
+    if found is None:
+        raise SeedBookDamaged(
+            f"{path}: damaged; restore it from a copy, or remove it if {path.name.removesuffix(COUNT)} has all its lines"
+        )
+    return _Count(int(found[1]), int(found[2], 16))
+
+
+def _line(seed: Seed, crc: int) -> tuple[bytes, int]:
+    """The line of a seed after lines with this checksum, and the checksum of them all."""
+    fields = json.dumps({"url": seed.url, "source": seed.source, "via": seed.via}).encode()[:-1]
+    crc = crc32(fields, crc)
+    return b'%s, "crc": "%08x"}\n' % (fields, crc), crc
+
+
+def _parsed(line: bytes, crc: int, place: str, path: Path) -> tuple[Seed, int]:
+    """The seed of a line after lines with this checksum, and the checksum of them all. Raises: SeedBookDamaged."""
+    try:
+        fields = json.loads(line)
+        seed = Seed(url=fields["url"], source=fields["source"], via=fields["via"])
+        is_sound = canonical(seed.url) == seed.url
+        text, crc = (line + b"\n", crc32(line, crc)) if len(fields) == len(_OLD_FIELDS) else _line(seed, crc)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(place, path) from error
+    if not is_sound or text != line + b"\n":
+        raise _damaged(place, path)
+    return seed, crc
+
+
+def require_seeds(book: Book, path: Path) -> None:
+    """Raises: SeedBookDamaged if the book of a job that has begun has no seed: its scope would end all that is queued."""
+    if not any(book):
+        raise SeedBookDamaged(
+            f"{path}: is missing or empty, though the job has begun; restore it from a copy, "
+            f"or name every seed of the job again with `anabranch add {path.parent.parent} SEED...`"
+        )
+
+
+def _damaged(what: str, path: Path) -> SeedBookDamaged:
+    return SeedBookDamaged(
+        f"{what}; restore the file from a copy, or remove it and {path.name}{COUNT} "
+        f"and name every seed of the job again with `anabranch add {path.parent.parent} SEED...`"
+    )
+
+
+class SourceTags:
+    """Seeds to numbers, and back. Memory: one reference per seed. Seeds are added in the book's order, redirects included."""
+
+    def __init__(self, seeds: Iterable[Seed] = ()) -> None:
+        self._urls: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self.note(seeds)
+
+    def note(self, seeds: Iterable[Seed]) -> None:
+        """Add the book's new seeds, in its order; known ones keep their numbers."""
+        for seed in seeds:
+            if seed.url not in self._numbers:
+                self._numbers[seed.url] = len(self._urls)
+                self._urls.append(seed.url)
+
+    def payload_of(self, seed: str) -> bytes | None:
+        """The payload for candidates of a seed; None if the book does not have it."""
+        number = self._numbers.get(seed)
+        return None if number is None else number.to_bytes(max((number.bit_length() + 7) // 8, 1), "big")
+
+    def tag_of(self, payload: bytes | None) -> str | None:
+        """The seed of a lease's payload, or None."""
+        if not payload:
+            return None
+        number = int.from_bytes(payload, "big")
+        return self._urls[number] if number < len(self._urls) else None

@@ -1,0 +1,178 @@
+"""Small files in a job's state folder: marks (finished, queue in memory, again), the share and the round.
+
+A job whose queue is in memory ends with its process and must not be continued. It has the mark `queue-in-memory` from before
+its first seed is recorded until it is started afresh, begins another round, or records its first seed with a durable queue.
+
+The next round of a job begins with the seeds, logs and archive of the last, and with a Frontier of its own. `again` exists from
+the order for another round until its Frontier is there. Meanwhile the old Frontier is being removed, or is gone; so a process
+may be killed at any point, and the next one begins the round again, in which nothing was fetched yet.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Set
+from pathlib import Path
+from typing import NamedTuple
+
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StoreLost, storage_errors
+from anabranch.dedup.files.durable import checked_json, checked_line, replace_file, sync_folder
+from anabranch.frontier.division.ownership import Division
+
+#: Exists from a crawl's regular end until the job is opened again; for a job with its queue in memory it stays.
+FINISHED_MARK = "finished"
+#: Exists while the job's queue is, or was, in memory.
+QUEUE_IN_MEMORY_MARK = "queue-in-memory"
+#: The share of its job that a state folder belongs to.
+_SHARE_FILE = "share"
+
+
+def mark_queue_in_memory(state: Path) -> None:
+    """Record that the job's queue ends with the process. Raises: StorageError."""
+    with storage_errors(state):
+        state.mkdir(parents=True, exist_ok=True)
+        replace_file(state / QUEUE_IN_MEMORY_MARK, b"")
+
+
+def clear_queue_in_memory(state: Path) -> None:
+    """Record that the job's queue is durable; for a job without seeds. Raises: StorageError."""
+    with storage_errors(state):
+        if has_queue_in_memory(state):
+            (state / QUEUE_IN_MEMORY_MARK).unlink()
+            sync_folder(state)
+
+
+def has_queue_in_memory(state: Path) -> bool:
+    """Whether the job's queue is, or was, in the memory of one process."""
+    return (state / QUEUE_IN_MEMORY_MARK).exists()
+
+
+def is_finished(state: Path) -> bool:
+    """Whether the last run of the job left nothing to do."""
+    return (state / FINISHED_MARK).exists()
+
+
+def note_division(state: Path, division: Division) -> None:
+    """Record in a share's state folder which share it is. Raises: OSError."""
+    replace_file(state / _SHARE_FILE, f"{division.share} of {division.shares}\n".encode())
+
+
+def division_of(state: Path) -> Division | None:
+    """The share of its job that this is; None for a whole job. Raises: StorageError, StoreLost if the file is damaged."""
+    file = state / _SHARE_FILE
+    with storage_errors(file):
+        said = file.read_text() if file.exists() else None
+    if said is None:
+        return None
+    share, _, shares = said.partition(" of ")
+    try:
+        return Division(share=int(share), shares=int(shares))
+    except ValueError as error:
+        raise StoreLost(f"{file}: damaged; it must say which share of the job this is, like 0 of 2") from error
+
+
+#: Exists while a round is ordered and not begun; holds its number.
+AGAIN_MARK = "again"
+_ROUND_FILE = "round.json"
+
+#: Prefixes of the files that stay from round to round: seeds, fetched payloads, accounts, with SQLite's further files.
+_LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE)
+
+
+class RoundDamaged(CrawlerError):
+    """A file with the number of a job's round cannot be read: another program wrote to it, or the disk failed."""
+
+    exit_code: ExitCode = ExitCode.BAD_ORDER
+
+
+class Round(NamedTuple):
+    """A job's round."""
+
+    number: int = 1
+    bytes_before: int = 0  #: what earlier rounds fetched: limits are a round's
+    urls_before: int = 0  #: what earlier rounds processed, with robots.txt and look-ups, as the accounts count
+
+
+#: The first round of every job.
+FIRST = Round()
+
+
+def current_round(state: Path) -> Round:
+    """The round of a job that has begun it. Raises: OSError, RoundDamaged."""
+    file = state / _ROUND_FILE
+    try:
+        said = checked_json(file.read_bytes())
+        # Rounds begun by earlier versions have no URLs: they count those of earlier rounds as their own.
+        return Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0), _whole(said.get("urls_before", 0), 0))
+    except FileNotFoundError:
+        return FIRST
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RoundDamaged(
+            f"{file}: damaged; restore it from a copy, or remove it: rounds are counted from 1 again then, "
+            "and --size-limit counts what earlier ones fetched"
+        ) from error
+
+
+def ordered_round(state: Path) -> int | None:
+    """The number of the round that is ordered and has no Frontier yet, or None. Raises: OSError, RoundDamaged."""
+    file = state / AGAIN_MARK
+    try:
+        return _whole(int(file.read_bytes()), 1)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RoundDamaged(
+            f"{file}: damaged; write the number of the round into it that was ordered, "
+            f"one more than {state / _ROUND_FILE} has (2 if there is none)"
+        ) from error
+
+
+def _whole(value: object, least: int) -> int:
+    """The number. Raises: ValueError for anything else."""
+    if type(value) is not int or value < least:
+        raise ValueError(value)
+    return value
+
+
+def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
+    """Order another round if it is wanted (`again`), and remove the last one's Frontier if one is ordered.
+
+    `keep` names what else stays in the state folder. Raises: OSError, RoundDamaged.
+    """
+    if ordered_round(state) is None:
+        if not again:
+            return
+        replace_file(state / AGAIN_MARK, str(current_round(state).number + 1).encode())
+    for entry in state.iterdir():
+        if entry.name in keep or entry.name == AGAIN_MARK or entry.name.startswith(_LASTING):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+    sync_folder(state)
+
+
+def round_of_run(state: Path) -> int:
+    """The number of the round that a run of this job fetches for: the ordered one, else the current one.
+
+    Raises: OSError, RoundDamaged.
+    """
+    return ordered_round(state) or current_round(state).number
+
+
+def begin_round(state: Path, fetched_bytes: int, processed_urls: int) -> None:
+    """The ordered round has a Frontier and becomes the current one. Nothing happens without an ordered round.
+
+    The bytes and URLs are those of all earlier rounds.
+
+    Raises: OSError, RoundDamaged.
+    """
+    number = ordered_round(state)
+    if number is None:
+        return
+    begun = Round(number, fetched_bytes, processed_urls)
+    replace_file(state / _ROUND_FILE, checked_line(json.dumps(begun._asdict()).encode()))
+    (state / AGAIN_MARK).unlink()
+    sync_folder(state)

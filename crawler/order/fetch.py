@@ -1,0 +1,233 @@
+"""The sections of an order that concern one fetch: [dns], [robots], [fetch] with its entries [[site]], and [extract].
+
+No password stands in an order, since the order is kept in the job's folder: `password_env` names the variable that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from anabranch.crawler.extract.links import ExtractOptions
+from anabranch.crawler.fetch.addresses import MAX_TTL_S, MIN_TTL_S, ResolverOptions, hosts_key, ip_literal
+from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, check_header
+from anabranch.crawler.fetch.proxy import parse_proxy
+from anabranch.crawler.order.values import (
+    Duration,
+    Endpoint,
+    Name,
+    Positive,
+    Prefixes,
+    Section,
+    Size,
+    check_bounds,
+    contradiction,
+)
+from anabranch.crawler.urls.parsing import canonical, host_of
+
+#: RFC 9309 section 2.4: rules should not be used for longer.
+_DAY_S = 24 * 3600.0
+#: Longest name and longest label (RFC 1035 section 2.3.4).
+_NAME_CHARS = 253
+_LABEL_CHARS = 63
+
+
+def _checked_host(name: str) -> str:
+    """Refuses a name that no URL's host can be. A wildcard is `*.` and a name; no other name has a star."""
+    star, bare = ("*.", name[2:]) if name.startswith("*.") else ("", name)
+    if "*" in bare or not bare:
+        raise ValueError("would match no host; write *. and a name, like *.example.org")
+    tried = f"x.{bare}" if star else bare
+    url = canonical(f"http://{tried}/")
+    host = tried if url is None else host_of(url)
+    if ip_literal(host) is not None:
+        raise ValueError("would match no host; an address is never looked up, write a host's name")
+    if not _is_resolvable(tried):
+        raise ValueError(
+            f"would match no host; between its dots a name has 1 to {_LABEL_CHARS} characters, {_NAME_CHARS} in all"
+        )
+    if url is None or "//" in bare:
+        raise ValueError("would match no host; write a host's name, or *. and a name, like *.example.org")
+    if host != tried.lower():
+        raise ValueError(f"would match no host; write {star}{host.removeprefix('x.' if star else '')}")
+    return name
+
+
+def _is_resolvable(name: str) -> bool:
+    """Whether neither the name nor one of its labels is empty or too long."""
+    labels = name.removesuffix(".").split(".")
+    return len(name) <= _NAME_CHARS and all(0 < len(label) <= _LABEL_CHARS for label in labels)
+
+
+def _unique_hosts(hosts: dict[str, str]) -> dict[str, str]:
+    """Refuses a table that has a name twice; letter case and a final dot make no other name."""
+    known: dict[str, str] = {}
+    for name in hosts:
+        first = known.setdefault(hosts_key(name), name)
+        if first != name:
+            raise ValueError(f"has the same name twice, {first} and {name}; keep one of them")
+    return hosts
+
+
+_HostName = Annotated[Name, AfterValidator(_checked_host)]
+
+
+class RobotsSection(Section):
+    """How robots.txt is taken, and what pages say to robots."""
+
+    robots: Literal["obey", "ignore"] = "obey"  #: ignore is for your own sites
+    max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
+    cache_s: Annotated[Duration, Field(gt=0, le=_DAY_S)] = Field(
+        default=_DAY_S, alias="cache"
+    )  #: then robots.txt is asked for again; a day at most
+    unreachable_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=3600.0, alias="unreachable"
+    )  #: a host whose robots.txt cannot be had is given up for so long
+    meta: bool = True  #: obey nofollow of meta robots and X-Robots-Tag
+    nofollow_links: bool = False  #: leave out links with rel=nofollow, too
+
+
+class DnsSection(Section):
+    """Where names are looked up, and for how long an answer holds."""
+
+    servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
+    hosts: Annotated[dict[_HostName, Endpoint], AfterValidator(_unique_hosts)] = Field(
+        default_factory=dict
+    )  #: fixed answers: name -> `ip[:port]`; `*.NAME` is every name below NAME
+    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
+    min_ttl_s: Duration = Field(default=MIN_TTL_S, alias="min_ttl")  #: an answer is kept at least so long
+    max_ttl_s: Duration = Field(default=MAX_TTL_S, alias="max_ttl")  #: and at most so long
+
+    @model_validator(mode="after")
+    def _without_contradiction(self) -> Self:
+        check_bounds(self, "min_ttl", "max_ttl")
+        return self
+
+    def options(self, *, ipv4: bool, ipv6: bool) -> ResolverOptions:
+        """The resolver's options; `ipv4` and `ipv6` are the address families that may be fetched from."""
+        return ResolverOptions(ipv4=ipv4, ipv6=ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
+
+
+def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        check_header(name, value)
+    return headers
+
+
+def _checked_proxy(text: str) -> str:
+    if text:
+        parse_proxy(text)
+    return text
+
+
+_Limit = Annotated[Duration, Field(gt=0)]
+_Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
+_Proxy = Annotated[str, AfterValidator(_checked_proxy)]
+_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
+_Coding = Literal["gzip", "deflate", "br", "zstd"]
+
+
+class FetchSection(Section):
+    """What every fetch does, and what it may cost."""
+
+    timeout_s: _Limit = Field(default=60.0, alias="timeout")  #: from start to last byte
+    connect_timeout_s: _Limit = Field(default=10.0, alias="connect_timeout")  #: for one address, TLS included
+    first_byte_timeout_s: _Limit = Field(
+        default=20.0, alias="first_byte_timeout"
+    )  #: from the request's end to the answer's first byte
+    read_timeout_s: _Limit = Field(default=20.0, alias="read_timeout")  #: between two reads
+    min_rate_bytes: Size = Field(
+        default=100, alias="min_rate"
+    )  #: body bytes per second over 10 s; 0: no matter how slow
+    max_body_bytes: Annotated[Size, Field(gt=0)] = Field(
+        default=16 << 20, alias="max_body"
+    )  #: as they come; the rest is cut
+    accept_encoding: tuple[_Coding, ...] = ("gzip", "deflate", "br", "zstd")  #: asked for if they can be undone here
+    headers: _Headers = Field(default_factory=dict)  #: sent with each request
+    cookies: bool = False  #: kept in memory for the run, sent back to their site only
+    referer: bool = False  #: the page a link was found on is told
+    proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
+    proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
+    tls_verify: bool = True  #: certificates must be valid
+    ipv4: bool = True  #: IPv4 addresses may be asked for and used
+    ipv6: bool = True  #: the same for IPv6
+    allow_private: bool = False  #: loopback and private addresses may be fetched
+    conditional: bool = True  #: pages of an earlier record are asked for only if they have changed
+
+    @model_validator(mode="after")
+    def _with_a_family(self) -> FetchSection:
+        if not (self.ipv4 or self.ipv6):
+            raise contradiction("ipv4 and ipv6 are both off; leave one of them on", "ipv4", "ipv6")
+        return self
+
+
+class SiteEntry(Section):
+    """An entry `[[site]]`: what is different for the parts of the web that `surt` names. None: as [fetch] says."""
+
+    surt: Prefixes  #: SURT prefixes, hosts or URLs
+    headers: _Headers = Field(default_factory=dict)
+    user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic authentication
+    password_env: _Variable = ""  #: variable with the user's password
+    proxy: _Proxy | None = None  #: "" = none here
+    proxy_password_env: _Variable = ""
+    cookies: bool | None = None
+    max_body_bytes: Annotated[Size, Field(gt=0)] | None = Field(default=None, alias="max_body")
+
+
+def fetch_options(section: FetchSection, user_agent: str) -> FetchOptions:
+    """The fetcher's options."""
+    return FetchOptions(
+        user_agent=user_agent,
+        timeout_s=section.timeout_s,
+        connect_timeout_s=section.connect_timeout_s,
+        first_byte_timeout_s=section.first_byte_timeout_s,
+        read_timeout_s=section.read_timeout_s,
+        min_rate=section.min_rate_bytes,
+        max_body_bytes=section.max_body_bytes,
+        accept_encoding=section.accept_encoding,
+        headers=section.headers,
+        cookies=section.cookies,
+        referer=section.referer,
+        proxy=section.proxy,
+        proxy_password_env=section.proxy_password_env,
+        tls_verify=section.tls_verify,
+        ipv4=section.ipv4,
+        ipv6=section.ipv6,
+        allow_private=section.allow_private,
+    )
+
+
+def site_of(entry: SiteEntry) -> SiteOptions:
+    """The fetcher's record of a [[site]] entry."""
+    return SiteOptions(
+        surts=entry.surt,
+        headers=entry.headers,
+        user=entry.user,
+        password_env=entry.password_env,
+        proxy=entry.proxy,
+        proxy_password_env=entry.proxy_password_env,
+        cookies=entry.cookies,
+        max_body_bytes=entry.max_body_bytes,
+    )
+
+
+class ExtractSection(Section):
+    """Which links are read out of what was fetched, and what that may cost."""
+
+    max_outlinks: Positive = 6000  #: links of a page; the others are counted in crawl.log (`dol:`)
+    css: bool = True  #: style sheets, `<style>` and `style` attributes
+    sitemaps: bool = False  #: sitemaps and feeds; those that robots.txt names, and /sitemap.xml of the seeds' hosts
+    forms: bool = False  #: the targets of forms that are sent by GET
+    speculative: bool = False  #: what looks like a URL in scripts and JSON
+    data_attributes: bool = True  #: `data-src` and its like, by which scripts load images late
+    max_content_bytes: Annotated[Size, Field(gt=0)] = Field(default=16 << 20, alias="max_content")  #: of a decoded body
+    timeout_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=10.0, alias="timeout"
+    )  #: for a document read beside the crawl
+
+    def options(self, *, robot: str, nofollow_links: bool = False) -> ExtractOptions:
+        """The extractor's options; `robot` is the product's name, `nofollow_links` leaves out links with `rel=nofollow`."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return ExtractOptions(**values, robot=robot, nofollow_links=nofollow_links)

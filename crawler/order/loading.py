@@ -1,0 +1,267 @@
+"""From the layers of an order to the order, or to its faults: a line each, which names source and key and says what is right.
+
+`load_order` refuses at the first fault; `examine` finds them all. A value that is wrong is reported and left out, and the rest
+is examined again, since many a fault shows only behind another: two keys are compared only when each of them makes sense. What
+is left out has its default, and no fault is reported that the default may have brought about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from anabranch.crawler.order.order import (
+    ENTRIES,
+    HOMES,
+    KEYS,
+    SECTIONS,
+    CrawlOrder,
+    keys_of,
+    quantity_writer,
+    with_modules,
+)
+from anabranch.crawler.order.sections import JobSection
+from anabranch.crawler.order.sources import Layer, folder_of, hint, merged, read_layers
+from anabranch.crawler.outcomes.errors import BadArgument, OrderError
+from anabranch.crawler.outcomes.userfunctions import import_first_from
+
+
+def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> CrawlOrder:
+    """The order of a file, the environment, settings (`section.key=value`) and flags (key -> value; None: not given).
+
+    The latter win. From then on user functions are looked for in the file's folder. Raises: OrderError, one line that names the
+    source and the key, says what is wrong and what would be right.
+    """
+    order = order_of(read_layers(file, flags, settings))
+    import_first_from(order.job.modules)
+    return order
+
+
+def order_of(layers: Sequence[Layer]) -> CrawlOrder:
+    """The order that the sources make together. Raises: OrderError, as `load_order`."""
+    return with_modules(_validated(layers, merged(layers)), folder_of(layers))
+
+
+def job_of(layers: Sequence[Layer]) -> JobSection:
+    """Only the section [job] of these sources; the rest may be valid only together with another source. Raises: OrderError."""
+    return _validated(layers, {"job": merged(layers).get("job", {})}).job
+
+
+def _validated(layers: Sequence[Layer], tables: Mapping[str, Any]) -> CrawlOrder:
+    for layer in layers:
+        for line in unknown_keys([layer]):
+            raise (BadArgument if layer.is_command else OrderError)(line)
+    try:
+        return CrawlOrder.model_validate(tables)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        section, keys, _ = named(found[0])
+        given_by = _given_by(layers, section, keys)
+        kind = BadArgument if given_by and given_by[0].is_command else OrderError
+        raise kind(line_of(found[0], layers) + more) from error
+
+
+#: Section, number of the entry (from 0; -1 in a section), key.
+_Place = tuple[str, int, str]
+
+#: Replaces wrong or missing prefixes of an entry, until the entry is left out.
+_SOMEWHERE = "entry.invalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """The result of examining the sources of an order."""
+
+    order: CrawlOrder  #: without the wrong values and entries
+    layers: Sequence[Layer]  #: its sources, the strongest first
+    faults: tuple[str, ...]  #: a line each, which names source and key; none: a run would use this order
+    left_out: frozenset[tuple[str, str]]  #: section and key of each value that is wrong
+
+
+def examine(layers: Sequence[Layer]) -> Examined:
+    """Find all faults of the sources. Cost: one validation of the whole for each fault behind a fault."""
+    lines = list(unknown_keys(layers))
+    tables = _known(layers)
+    wrong: set[_Place] = set()
+    while found := _wrong(tables):
+        lines += [line_of(fault, layers) for fault, places in found if not places & wrong]
+        places = {place for _, places in found for place in places}
+        if places <= wrong:
+            break  # defaults and stand-ins are never wrong: this is a defect, and is raised below
+        for place in places:
+            _leave_out(tables, place)
+        wrong |= places
+    order = with_modules(CrawlOrder.model_validate(tables), folder_of(layers))
+    left_out = frozenset((section, key) for section, _, key in wrong)
+    return Examined(order=_without_entries(order, wrong), layers=layers, faults=tuple(lines), left_out=left_out)
+
+
+def _known(layers: Sequence[Layer]) -> dict[str, Any]:
+    """The sources merged, without unknown sections and keys."""
+    sound: dict[str, Any] = {}
+    for section, table in merged(layers).items():
+        if section in ENTRIES and isinstance(table, list):
+            known = keys_of(ENTRIES[section])
+            sound[section] = [_only(entry, known) for entry in table if isinstance(entry, Mapping)]
+        elif section in KEYS and isinstance(table, Mapping):
+            sound[section] = _only(table, KEYS[section])
+    return sound
+
+
+def _only(table: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key in known}
+
+
+def _wrong(tables: Mapping[str, Any]) -> list[tuple[ErrorDetails, set[_Place]]]:
+    """The faults that one validation finds, each with its places."""
+    try:
+        CrawlOrder.model_validate(tables)
+    except ValidationError as error:
+        return [(fault, _places(fault)) for fault in error.errors(include_url=False)]
+    return []
+
+
+def _places(fault: ErrorDetails) -> set[_Place]:
+    """The values that cause the fault."""
+    section, keys, path = named(fault)
+    if section not in ENTRIES:
+        return {(section, -1, key) for key in keys}
+    number, *inner = path
+    return {(section, int(number), str(key)) for key in (inner[:1] or keys)}
+
+
+def _leave_out(tables: dict[str, Any], place: _Place) -> None:
+    section, number, key = place
+    table = tables.get(section, {}) if section not in ENTRIES else tables[section][number]
+    table.pop(key, None)
+    if key == "surt":
+        table[key] = [_SOMEWHERE]
+
+
+def _without_entries(order: CrawlOrder, wrong: set[_Place]) -> CrawlOrder:
+    """Leave out every entry that has a wrong value."""
+    at_fault = {(section, number) for section, number, _ in wrong}
+    kept = {
+        name: tuple(entry for number, entry in enumerate(getattr(order, name)) if (name, number) not in at_fault)
+        for name in ENTRIES
+    }
+    return order.model_copy(update=kept)
+
+
+#: Prefix of a pydantic error type -> what the operator reads.
+_COMPLAINTS: Mapping[str, str] = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_": "must be true or false",
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must be one word, without control characters or parentheses",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be more than {gt}",
+    "less_than": "must be less than {lt}",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a section with keys",
+    "missing": "must be given",
+    "too_short": "must not be empty",
+    "path_type": "must be the name of a file",
+}
+
+
+def unknown_keys(layers: Iterable[Layer]) -> Iterator[str]:
+    """A line for each section and key that is unknown or has the wrong form."""
+    for layer in layers:
+        for section, table in layer.tables.items():
+            if section in ENTRIES:
+                yield from _unknown_in_entries(layer, section, table)
+            elif section not in KEYS:
+                known = [*KEYS, *ENTRIES]
+                home = f"; it belongs to [{HOMES[section]}]" if section in HOMES else hint(section, known, "[{}]")
+                if layer.text or not isinstance(table, Mapping) or not table:  # a file writes the section …
+                    yield f"{layer.section(section)} is unknown{home}"
+                else:  # … any other source a key of it
+                    key = layer.key(section, next(iter(table)))
+                    yield f"{key} is unknown: there is no section [{section}]{home}"
+            elif not isinstance(table, Mapping):
+                yield f"{layer.section(section)} must be a section with keys, not {table!r}"
+            else:
+                yield from _unknown_in_section(layer, section, table)
+
+
+def _unknown_in_section(layer: Layer, section: str, table: Mapping[str, Any]) -> Iterator[str]:
+    for key in table:
+        if key not in KEYS[section]:
+            elsewhere = f"; it belongs to [{HOMES[key]}]" if key in HOMES else hint(key, KEYS[section], "{}")
+            yield f"{layer.key(section, key)} is unknown{elsewhere}"
+
+
+def _unknown_in_entries(layer: Layer, name: str, entries: object) -> Iterator[str]:
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        yield f"{layer.section(name)} must be entries of a file, each below a line [[{name}]]"
+        return
+    known = keys_of(ENTRIES[name])
+    for number, entry in enumerate(entries, 1):
+        for key in entry:
+            if key not in known:
+                yield f"{layer.entry(name, number)} {key} is unknown{hint(key, known, '{}')}"
+
+
+def line_of(fault: ErrorDetails, layers: Sequence[Layer]) -> str:
+    """The line for a fault: where the value was written, and what is wrong with it."""
+    place, *inner = _place(fault, layers)
+    words = "".join(f" {part}" for part in inner if isinstance(part, str) and part != "[key]")
+    return f"{place}{words}{':' if 'keys' in fault.get('ctx', {}) else ''} {_complaint(fault)}"
+
+
+def _place(error: ErrorDetails, layers: Sequence[Layer]) -> tuple[str | int, ...]:
+    """The key at fault as its source writes it, and the path to the fault inside its value."""
+    section, keys, path = named(error)
+    if section in ENTRIES:
+        layer = next(layer for layer in layers if section in layer.tables)
+        return (layer.entry(section, int(path[0]) + 1), *(path[1:] or keys[:1]))
+    given = [
+        layer.key(section, key)
+        for layer in _given_by(layers, section, keys)
+        for key in keys
+        if key in layer.tables[section]
+    ]
+    return (given[0] if given else f"[{section}] {keys[0]}", *path[1:])
+
+
+def named(error: ErrorDetails) -> tuple[str, Sequence[str], Sequence[str | int]]:
+    """The section at fault, its keys at fault, and the path to the fault inside the section."""
+    section, *path = str(error["loc"][0]), *error["loc"][1:]
+    return section, error.get("ctx", {}).get("keys") or (str(path[0]),), path
+
+
+def _given_by(layers: Sequence[Layer], section: str, keys: Sequence[str]) -> list[Layer]:
+    tables = [(layer, layer.tables.get(section)) for layer in layers]
+    return [layer for layer, table in tables if isinstance(table, Mapping) and any(key in table for key in keys)]
+
+
+def _complaint(error: ErrorDetails) -> str:
+    kind = error["type"]
+    if kind in {"value_error", "contradiction"}:
+        return error["msg"].removeprefix("Value error, ")
+    words = next((words for start, words in _COMPLAINTS.items() if kind.startswith(start)), error["msg"])
+    context = error.get("ctx", {}) | _bounds(error)
+    shown = "" if kind == "missing" else f"; not {error['input']!r}"
+    return f"{words.format(**context)}{shown}"
+
+
+def _bounds(error: ErrorDetails) -> dict[str, str]:
+    """The bounds that a value violates, as an order would write them."""
+    section, keys, path = named(error)
+    models = ENTRIES if section in ENTRIES else SECTIONS
+    write = quantity_writer(models[section], str(path[1]) if section in ENTRIES else keys[0])
+    limits = {name: limit for name, limit in error.get("ctx", {}).items() if name in {"ge", "gt", "le", "lt"}}
+    return {name: write(limit) if limit else "0" for name, limit in limits.items()}

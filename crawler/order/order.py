@@ -1,0 +1,154 @@
+"""The crawl order: what to crawl and how, from a TOML file, the environment and flags.
+
+A key stands in one section. `[politeness] min_delay`, the variable `ANABRANCH_POLITENESS__MIN_DELAY` and the flag `--min-delay`
+are the same key; of several values the flag's wins, then the environment's, then the file's, then the default. The order is
+frozen, and an unknown key is refused: a misspelt delay must not become the default delay. `sources` and `loading` make an
+order; the sections are in `frontier`, `fetch` and `sections`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import chain
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args, get_origin
+
+import tomli_w
+from pydantic import BaseModel
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from anabranch.crawler.order.fetch import DnsSection, ExtractSection, FetchSection, RobotsSection, SiteEntry
+from anabranch.crawler.order.frontier import DedupSection, FrontierSection, OverrideEntry, PolitenessSection
+from anabranch.crawler.order.quantities import exact_duration, exact_size, parse_duration, parse_size
+from anabranch.crawler.order.sections import (
+    AgentSection,
+    CrawlSection,
+    JobSection,
+    LimitsSection,
+    LogsSection,
+    ReportSection,
+    ScopeSection,
+    UrlsSection,
+    WriteSection,
+)
+
+ENVIRONMENT = "ANABRANCH_"
+
+
+class CrawlOrder(BaseSettings):
+    """A whole crawl order, frozen. `CrawlOrder()` has the defaults; `load_order` reads files and variables."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=ENVIRONMENT,
+        env_nested_delimiter="__",
+        enable_decoding=False,
+    )
+
+    job: JobSection = JobSection()
+    agent: AgentSection = AgentSection()
+    urls: UrlsSection = UrlsSection()
+    scope: ScopeSection = ScopeSection()
+    frontier: FrontierSection = FrontierSection()
+    politeness: PolitenessSection = PolitenessSection()
+    robots: RobotsSection = RobotsSection()
+    crawl: CrawlSection = CrawlSection()
+    limits: LimitsSection = LimitsSection()
+    fetch: FetchSection = FetchSection()
+    extract: ExtractSection = ExtractSection()
+    dns: DnsSection = DnsSection()
+    dedup: DedupSection = DedupSection()
+    write: WriteSection = WriteSection()
+    logs: LogsSection = LogsSection()
+    report: ReportSection = ReportSection()
+    override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
+    site: tuple[SiteEntry, ...] = ()  #: entries, in a file only
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: `load_order` merges the sources, since it must be able to name the one at fault."""
+        return (init_settings,)
+
+
+def dump_order(order: CrawlOrder) -> str:
+    """The order as TOML, all keys, paths in full; `load_order` reads the same order out of it."""
+    return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def with_modules(order: CrawlOrder, folder: Path | None) -> CrawlOrder:
+    """The order; if it names no folder for user functions, this one, by its full name, which stays right in a dumped order."""
+    if folder is None or order.job.modules is not None:
+        return order
+    return order.model_copy(update={"job": order.job.model_copy(update={"modules": folder.absolute()})})
+
+
+_KINDS = {name: field.annotation for name, field in CrawlOrder.model_fields.items()}
+
+#: Section -> its model.
+SECTIONS: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {name: kind for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+)
+
+#: Lists of tables, which only a file can hold -> the model of an entry.
+ENTRIES: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {name: get_args(kind)[0] for name, kind in _KINDS.items() if get_origin(kind) is tuple}
+)
+
+
+def keys_of(model: type[BaseModel]) -> Mapping[str, object]:
+    """Key as an order writes it -> the type of its value."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def quantity_writer(model: type[BaseModel], key: str) -> Callable[[Any], str]:
+    """The function that writes a value of this key: with a unit if it is a duration or a size."""
+    field = next(field for name, field in model.model_fields.items() if key in {name, field.alias})
+    inner = (getattr(kind, "__metadata__", ()) for kind in get_args(field.annotation))  # of `Size | None`
+    read_by = {getattr(how, "func", None) for how in chain(field.metadata, *inner)}
+    return next((write for read, write in _WRITERS.items() if read in read_by), "{:g}".format)
+
+
+#: Parser of a quantity -> its writer.
+_WRITERS: Mapping[object, Callable[[Any], str]] = {parse_duration: exact_duration, parse_size: exact_size}
+
+#: Section -> key -> type of the value.
+KEYS: Mapping[str, Mapping[str, object]] = {section: keys_of(model) for section, model in SECTIONS.items()}
+
+#: Flags whose name is not that of their key, or whose key is in several sections.
+_NAMED: Mapping[str, tuple[str, str]] = {
+    "limit": ("limits", "pages"),
+    "size_limit": ("limits", "bytes"),
+    "time_limit": ("limits", "time"),
+    "timeout": ("fetch", "timeout"),
+}
+_OFTEN = Counter(key for keys in KEYS.values() for key in keys)
+
+#: Flag, as a key -> section and key. A key of several sections is a flag only if it is named above.
+FLAGS: Mapping[str, tuple[str, str]] = {
+    key: (section, key)
+    for section, keys in KEYS.items()
+    for key in keys
+    if _OFTEN[key] == 1 and (section, key) not in _NAMED.values()
+} | dict(_NAMED)
+
+#: Section and key -> the flag that sets it.
+FLAG_OF: Mapping[tuple[str, str], str] = {place: flag for flag, place in FLAGS.items()}
+
+#: Key or flag -> its section, if only one has the key.
+HOMES: Mapping[str, str] = {flag: section for flag, (section, _) in FLAGS.items()} | {
+    key: section for section, keys in KEYS.items() for key in keys if _OFTEN[key] == 1
+}

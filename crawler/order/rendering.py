@@ -1,0 +1,198 @@
+"""An order written for people: each key with its description or with the origin of its value; and the order's JSON Schema.
+
+The description of a key is the comment `#:` on or above its line in the class of its section, so `anabranch config` cannot
+differ from the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel
+
+from anabranch.crawler.order.order import ENTRIES, HOMES, KEYS, SECTIONS, CrawlOrder
+from anabranch.crawler.order.sources import Layer, origin
+
+_MARK = "#:"
+
+
+@cache
+def descriptions_of(model: type[BaseModel]) -> Mapping[str, str]:
+    """Key as an order writes it -> its description; an entry's key without one has that of the section with the same key."""
+    said = _commented(inspect.getsource(model))
+    words = {}
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        home = SECTIONS.get(HOMES.get(key, ""))
+        fallback = descriptions_of(home).get(key, "") if home is not None and home is not model else ""
+        words[key] = said.get(name) or fallback
+    return MappingProxyType(words)
+
+
+def title_of(model: type[BaseModel]) -> str:
+    """The first paragraph of a section's docstring."""
+    return " ".join((model.__doc__ or "").strip().partition("\n\n")[0].split())
+
+
+def _commented(source: str) -> dict[str, str]:
+    """Field -> its comments `#:`, for the source of one class."""
+    own: dict[int, str] = {}  # comments that have a line for themselves
+    behind: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and token.string.startswith(_MARK):
+            line = token.start[0]
+            is_alone = not token.line[: token.start[1]].strip()
+            (own if is_alone else behind)[line] = token.string.removeprefix(_MARK).strip()
+    (found,) = ast.parse(source).body
+    assert isinstance(found, ast.ClassDef)
+    return {
+        statement.target.id: " ".join(_around(statement, own, behind))
+        for statement in found.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    }
+
+
+def _around(statement: ast.AnnAssign, own: Mapping[int, str], behind: Mapping[int, str]) -> list[str]:
+    above: list[str] = []
+    line = statement.lineno - 1
+    while line in own:
+        above.insert(0, own[line])
+        line -= 1
+    last = statement.end_lineno or statement.lineno
+    inside = range(statement.lineno, last + 1)
+    return above + [text for number in inside for text in (own.get(number), behind.get(number)) if text]
+
+
+#: Columns before a comment, and columns in all.
+_INDENT = 40
+_WIDTH = 128
+
+_HEAD = """\
+# A crawl order with every key; what stands here are the defaults.
+#
+#   anabranch crawl -c FILE [SEED]...
+#
+# Each key is also a variable (min_delay in [politeness]: ANABRANCH_POLITENESS__MIN_DELAY) and can be set by
+# -s politeness.min_delay=1s; those that `anabranch crawl --help` lists are flags. A flag wins over -s, -s over a variable, a
+# variable over this file. Durations are seconds or like "500ms", "3s", "2m", "1h", "1d"; sizes are bytes or like "8KB", "10MB",
+# "16MiB", "1GB". A key that is not listed here is refused.
+"""
+
+#: pydantic leaves bounds under its own names where a value is read from text first.
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+#: (section, key) -> the comment behind it.
+Note = Callable[[str, str], str]
+
+
+def default_order() -> str:
+    """The order with all defaults, each key with its description; `load_order` reads an order of defaults from it."""
+    sections = _written(CrawlOrder(), lambda section, key: descriptions_of(SECTIONS[section])[key], is_titled=True)
+    entries = [_example(name, model) for name, model in ENTRIES.items()]
+    return "\n".join([_HEAD, *sections, *entries])
+
+
+def effective_order(order: CrawlOrder, layers: Sequence[Layer], *, with_origin: bool, only_given: bool) -> str:
+    """The order, all of it or only what a source gives; on request with the origin of each value."""
+
+    def note(section: str, key: str) -> str:
+        return origin(layers, section, key) if with_origin else ""
+
+    def is_shown(section: str, key: str) -> bool:
+        return not only_given or origin(layers, section, key) != "default"
+
+    sections = _written(order, note, is_shown=is_shown)
+    dumped = order.model_dump(mode="json", by_alias=True, exclude_none=True)
+    entries = [tomli_w.dumps({name: dumped[name]}) for name in ENTRIES if dumped[name]]
+    return "\n".join([*sections, *entries])
+
+
+def _written(
+    order: CrawlOrder,
+    note: Note,
+    *,
+    is_titled: bool = False,
+    is_shown: Callable[[str, str], bool] = lambda _section, _key: True,
+) -> Iterator[str]:
+    """The sections one by one; those without a key to show are left out."""
+    dumped = order.model_dump(mode="json", by_alias=True)
+    for section in KEYS:
+        values = {key: value for key, value in dumped[section].items() if is_shown(section, key)}
+        if not values:
+            continue
+        title = [f"# {title_of(SECTIONS[section])}"] if is_titled else []
+        yield "\n".join([*title, *_section(section, values, note)]) + "\n"
+
+
+def _section(section: str, values: Mapping[str, Any], note: Note) -> list[str]:
+    """The lines of a section; tables come last, as TOML requires."""
+    tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+    lines = [] if tables.keys() == values.keys() else [f"[{section}]"]
+    for key in (key for key in values if key not in tables):
+        lines += _noted(_assigned(key, values[key]), note(section, key))
+    for key, table in tables.items():
+        lines += [
+            *([""] if lines else []),
+            *_noted(f"[{section}.{key}]", note(section, key)),
+            *tomli_w.dumps(dict(table)).splitlines(),
+        ]
+    return lines
+
+
+def _assigned(key: str, value: object) -> str:
+    """`key = value`; a key without a value is a comment."""
+    if value is None:
+        return f"# {key} ="
+    if isinstance(value, list) and all(not isinstance(item, Mapping | list) for item in value):
+        items = ", ".join(tomli_w.dumps({"x": item}).removeprefix("x = ").rstrip("\n") for item in value)
+        return f"{key} = [{items}]"
+    return tomli_w.dumps({key: value}).rstrip("\n")
+
+
+def _noted(line: str, note: str) -> list[str]:
+    """The line with its comment, which comes first if the whole would be too long."""
+    if not note:
+        return [line]
+    whole = f"{line:<{_INDENT}}  # {note}"
+    if len(whole) <= _WIDTH:
+        return [whole]
+    return [*textwrap.wrap(note, _WIDTH, initial_indent="# ", subsequent_indent="# "), line]
+
+
+def _example(name: str, model: type[BaseModel]) -> str:
+    """The keys of an entry, as comments."""
+    title = f"{title_of(model)} In a file only; any number of entries."
+    lines = [*textwrap.wrap(title, _WIDTH, initial_indent="# ", subsequent_indent="# "), "#", f"# [[{name}]]"]
+    for key, words in descriptions_of(model).items():
+        lines += textwrap.wrap(
+            f"{key:<22} {words}".rstrip(), _WIDTH, initial_indent="#   ", subsequent_indent=f"#   {'':23}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def order_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of an order's file, with the description of each key."""
+    schema = CrawlOrder.model_json_schema(by_alias=True)
+    defaults = CrawlOrder().model_dump(mode="json", by_alias=True)
+    for name, model in (*SECTIONS.items(), *ENTRIES.items()):
+        definition = schema["$defs"][model.__name__]
+        definition["description"] = title_of(model)
+        for key, words in descriptions_of(model).items():
+            described = definition["properties"][key]
+            described["description"] = words
+            for ours, theirs in _BOUNDS.items():
+                if ours in described:
+                    described[theirs] = described.pop(ours)
+            if name in SECTIONS:
+                described["default"] = defaults[name][key]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A crawl order of Anabranch"}
+    return {**schema, **head, "description": "Every key may be left out."}

@@ -1,0 +1,207 @@
+"""The other sections of an order: [job], [agent], [crawl], [urls], [scope], [limits], [write], [logs] and [report]."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
+
+from anabranch.crawler.order.values import (
+    Connections,
+    Count,
+    Duration,
+    FolderName,
+    Name,
+    Positive,
+    Section,
+    SeedFile,
+    Size,
+    UserFolder,
+    UserFunctionName,
+    path_without_nul,
+)
+from anabranch.crawler.outcomes.userfunctions import shown
+from anabranch.crawler.runtime import LoopName
+from anabranch.crawler.urls.canonicalization import DEFAULT, check_names
+
+#: The product's version, as pyproject.toml has it; servers see it in the User-Agent.
+VERSION = "0.1.0"
+
+
+class JobSection(Section):
+    """What is crawled, and the name of its folder."""
+
+    name: FolderName | None = None  #: folder below jobs/; None: from the seeds
+    seeds: tuple[str, ...] = ()  #: URLs
+    seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
+    source_tags: bool = True  #: crawl.log says which seed led to a URL
+    processors: tuple[UserFunctionName, ...] = ()  #: own processors, package.module:function, before a page is written
+    modules: UserFolder | None = None  #: folder that own functions are imported from; None: that of the -c file
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Seeds and seed files as `anabranch crawl` takes them."""
+        return (*self.seeds, *self.seed_file_names)
+
+    @property
+    def seed_file_names(self) -> tuple[str, ...]:
+        """The seed files by their full names: such a name is no URL, even if the file is missing."""
+        return tuple(str(path.absolute()) for path in self.seed_files)
+
+
+_OURS = "anabranch"
+
+
+class AgentSection(Section):
+    """Who crawls, as servers see it."""
+
+    #: The name in the User-Agent, with a version if it has one: `mybot/2.0`.
+    product: Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$")] = _OURS
+    #: A page or a mail address for those who run the servers.
+    contact: Annotated[str, StringConstraints(pattern=r"^[!-'*-~]*$")] = ""
+
+    @property
+    def user_agent(self) -> str:
+        """The User-Agent field: `anabranch/VERSION (+contact)`; for others `mybot/2.0 (+contact; anabranch/VERSION)`."""
+        ours = f"{_OURS}/{VERSION}"
+        contact = f"+{self.contact}" if self.contact else ""
+        if self.product == _OURS:
+            return f"{ours} ({contact})" if contact else ours
+        return f"{self.product} ({'; '.join(filter(None, (contact, ours)))})"
+
+    @property
+    def token(self) -> str:
+        """The name without version, which robots.txt is read for."""
+        return self.product.partition("/")[0]
+
+
+class CrawlSection(Section):
+    """How much at once."""
+
+    workers: Connections = 100  #: fetches at once, in all processes together
+    loop: LoopName = "auto"  #: what runs them; auto: uvloop if it is installed, else asyncio
+    processes: Annotated[Positive, Field(le=64)] = 1  #: that hosts are divided among; a job's for good
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"has {shown(text)!r}, which is no regular expression: {error}") from error
+    return text
+
+
+def _surt(text: str) -> str:
+    from anabranch.frontier.errors import PolicyError  # noqa: PLC0415 - the Frontier is slow to import, and most orders have no prefix
+    from anabranch.frontier.policies.hosts import parse_surt  # noqa: PLC0415 - as above
+
+    try:
+        parse_surt(text)
+    except PolicyError as error:
+        raise ValueError(f"has a fault: {error}") from error
+    return text
+
+
+def _canonicalization(names: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        check_names(names)
+    except ValueError as error:
+        raise ValueError(f"has a fault: {error}") from error
+    return names
+
+
+_Pattern = Annotated[str, Field(min_length=1), AfterValidator(_pattern)]
+_Surt = Annotated[str, AfterValidator(_surt)]
+
+
+class UrlsSection(Section):
+    """What counts as one URL."""
+
+    canonicalization: tuple[Name, ...] = DEFAULT  #: rules that make the key for dedup, in their order; see crawler/urls
+
+    _checked = field_validator("canonicalization")(_canonicalization)
+
+
+class ScopeSection(Section):
+    """Which links are followed. The rules and their order: `crawler/scope/scope.py`."""
+
+    scope: Literal["host", "prefix", "domain", "surt", "any", "page"] = "host"  #: the place that a seed opens
+    max_hops: Count = 20  #: hops from a seed, of whatever kind
+    max_embeds: Count = 2  #: hops E, R, X in a row that are followed off the seeds' places, too; 0: none
+    include: tuple[_Pattern, ...] = ()  #: regular expressions: what one is found in is in, too
+    exclude: tuple[_Pattern, ...] = ()  #: regular expressions: what one is found in is out
+    accept: tuple[_Surt, ...] = ()  #: SURT prefixes, hosts or URLs: what they cover is in, too
+    reject: tuple[_Surt, ...] = ()  #: SURT prefixes, hosts or URLs: what they cover is out
+    block: tuple[_Pattern, ...] = ()  #: regular expressions: never fetched, even if queued before (status -5001)
+    max_path_repeats: Count = 2  #: times that a path segment, or a group of them, may stand in a row; 0: no limit
+    max_path_depth: Count = 20  #: segments of a path; 0: no limit
+    max_url_length: Count = 2083  #: characters; 0: no limit but the parser's
+    schemes: Annotated[tuple[Literal["http", "https"], ...], Field(min_length=1)] = ("http", "https")  #: others are out
+    similar: Literal["", "published", "site-bound"] = (
+        ""  #: drop URLs like those taken before, by dedup's similarity filter
+    )
+    similar_expect: Positive = 1_000_000  #: URLs that this filter is made for
+    rules: tuple[UserFunctionName, ...] = ()  #: own rules, package.module:function, after all others
+
+
+class LimitsSection(Section):
+    """When a crawl has had enough."""
+
+    pages: Count = 0  #: answered URLs of the whole job; 0: no limit
+    fetched_bytes: Size = Field(default=0, alias="bytes")  #: of bodies, in the whole job; 0: no limit
+    time_s: Duration = Field(default=0.0, alias="time")  #: of this run, pauses included; 0: no limit
+    pages_per_host: Count = 0  #: answered URLs of one host; the others of it are disregarded (-5003); 0: no limit
+    bytes_per_host: Size = 0  #: of bodies, of one host; 0: no limit
+    time_per_host_s: Duration = Field(
+        default=0.0, alias="time_per_host"
+    )  #: since its first answer (-5004); 0: no limit
+    #: Room on the job's disk, below which the crawl pauses until there is more again; 0: never.
+    min_free_disk_bytes: Size = Field(default=10**9, alias="min_free_disk")
+    on_limit: Literal["end", "pause"] = "end"  #: at the first three: end the crawl, or pause it for the operator
+
+
+class WriteSection(Section):
+    """What is written beside the logs."""
+
+    warc: bool = False  #: WARC 1.1 files in the job's folder `warc`, each with its CDXJ index
+    #: What the names of WARC files begin with.
+    warc_prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)] = (
+        "anabranch"
+    )
+    #: A file that has reached this size is finished, and the next one begun.
+    warc_size_bytes: Annotated[Size, Field(ge=1 << 20)] = Field(default=10**9, alias="warc_size")
+    revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
+    pages: bool = True  #: pages.jsonl: a line for each page
+    links: bool = False  #: links.jsonl: a line with the links of each page
+    operator: str = ""  #: who runs the crawl, as the WARC files say it
+
+
+#: A file that need not be given; kept in full, since the folder of an order that was dumped is another one.
+_FileOrNone = Annotated[
+    str, AfterValidator(path_without_nul), AfterValidator(lambda path: path and str(Path(path).absolute()))
+]
+
+
+class LogsSection(Section):
+    """How events look and where they go."""
+
+    format: Literal["console", "json"] = "console"  #: of the events
+    file: _FileOrNone = ""  #: events go there and not to standard error
+    extra_info: bool = False  #: crawl.log has a thirteenth field, as in Heritrix: size and WARC record
+
+
+class ReportSection(Section):
+    """What is shown and written while a crawl runs, and at its end."""
+
+    progress: Literal["auto", "lines", "none"] = (
+        "auto"  #: display; auto: several lines on a terminal, else one at a time
+    )
+    interval_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=10.0, alias="interval"
+    )  #: between two lines of the display without a terminal
+    statistics_interval_s: Annotated[Duration, Field(gt=0)] = Field(
+        default=20.0, alias="statistics_interval"
+    )  #: between two lines of progress-statistics.log
+    reports: bool = True  #: reports/ is written at the end

@@ -1,0 +1,104 @@
+"""The types of an order's values: what is read from text, what is refused, and how a value is written back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from anabranch.crawler.fetch.addresses import parse_address
+from anabranch.crawler.order.quantities import exact_duration, exact_size, parse_duration, parse_size
+from anabranch.crawler.outcomes.userfunctions import is_user_function, shown
+
+T = TypeVar("T", str, Path)
+
+
+def _checked_endpoint(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+def _number(value: object) -> object:
+    """Truth values are numbers to Python, not to an operator."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number; not {str(value).lower()}")  # noqa: TRY004 - pydantic wants it
+    return value
+
+
+def _folder_name(name: str) -> str:
+    if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
+        raise ValueError(f"must be a name for a folder, without / and not beginning with a dot; not {name!r}")
+    return name
+
+
+def path_without_nul(path: T) -> T:
+    """The path. Raises: ValueError if no file can have it."""
+    if "\0" in str(path):
+        raise ValueError(f"must not have a NUL; not {str(path)!r}")
+    return path
+
+
+#: A quantity in the JSON Schema: a number, or text with a unit.
+_QUANTITY_SCHEMA = WithJsonSchema({"type": ["number", "string"]})
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration), _QUANTITY_SCHEMA]
+OptionalDuration = Duration | None
+Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size), _QUANTITY_SCHEMA]
+Whole = Annotated[int, BeforeValidator(_number)]
+Count = Annotated[Whole, Field(ge=0)]
+Positive = Annotated[Whole, Field(ge=1)]
+Budget = Annotated[Whole, Field(ge=-1)]  #: cost units; -1: without end
+Connections = Annotated[Positive, Field(le=10_000)]
+Precedence = Annotated[Whole, Field(ge=0, le=255)]
+Factor = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[Factor, Field(le=1)]
+Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
+NameOrNone = Annotated[str, StringConstraints(pattern=r"^\S*$")]
+#: SURT prefixes, hosts or URLs; a single one may stand without brackets.
+Prefixes = Annotated[
+    tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value), Field(min_length=1)
+]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
+# The folder of an order that was dumped is another one, so paths are dumped in full.
+SeedFile = Annotated[Path, AfterValidator(path_without_nul), PlainSerializer(lambda path: str(path.absolute()))]
+UserFolder = SeedFile
+
+
+def _own(name: str) -> str:
+    if not is_user_function(name):
+        raise ValueError(f"has {shown(name)!r}, which is not of the form package.module:function")
+    return name
+
+
+UserFunctionName = Annotated[Name, AfterValidator(_own)]
+
+
+class Section(BaseModel):
+    """A table of the order: frozen, unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def contradiction(message: str, *keys: str) -> PydanticCustomError:
+    """The error for keys that do not go together. The line that reports it names the first of them that was given."""
+    return PydanticCustomError("contradiction", "{message}", {"keys": keys, "message": message})
+
+
+def check_bounds(section: Section, least: str, most: str) -> None:
+    """Raises: PydanticCustomError that names both keys, if the lower bound is above the upper one."""
+    least_s, most_s = getattr(section, f"{least}_s"), getattr(section, f"{most}_s")
+    if least_s is not None and most_s is not None and least_s > most_s:
+        bounds = f"{most} ({exact_duration(most_s)}) is less than {least} ({exact_duration(least_s)})"
+        raise contradiction(f"{bounds}; raise the one or lower the other", most, least)

@@ -1,0 +1,149 @@
+"""The operator's own functions, named `package.module:function` in the order: imported at the start, called with care.
+
+What such a function raises while the crawl runs is its defect, not the end of the crawl: it becomes a `UserFunctionFailed`,
+which costs the URL or the link that the function was asked about (status -5, the error in the log). So does what is meant to
+end programs or tasks, `SystemExit`, `GeneratorExit` and the like; only `KeyboardInterrupt` passes through.
+
+The Frontier calls such functions, too, and decides how names, checks and errors look. It is slow to import, and orders are read
+where nothing is crawled, so its module is imported only when it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from anabranch.crawler.outcomes.errors import OrderError
+
+
+class Role(NamedTuple):
+    """What a function is for."""
+
+    words: str  #: what messages call it
+    note: str  #: what crawl.log calls it
+    key: str  #: the order's key that names it
+    argument: str  #: what it is asked about
+
+
+RULE = Role("rule", "rule", "[scope] rules", "target")
+KEY = Role("key function", "key", "[urls] canonicalization", "url")
+PROCESSOR = Role("processor", "processor", "[job] processors", "visit")
+
+
+class UserFunctionFailed(Exception):
+    """A user function raised an error or returned a value that makes no sense; the message is one line that names it."""
+
+    def __init__(self, role: Role, name: str, what: str) -> None:
+        """`what` it did: "failed: KeyError: 'x'"."""
+        super().__init__(f"{role.words} {name} {what}")
+        self.role = role
+        self.name = name
+
+    @property
+    def annotation(self) -> str:
+        """What crawl.log notes: "rule=ours:no_prints"."""
+        return f"{self.role.note}={self.name}"
+
+
+class UserFunction(NamedTuple):
+    """A user function that was found and checked."""
+
+    role: Role
+    name: str
+    function: Callable[..., Any]
+
+    def __call__(self, argument: object) -> Any:
+        """Call the function. Raises: UserFunctionFailed."""
+        try:
+            return self.function(argument)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # only the function can have raised it
+            raise self.failed(error) from error
+
+    def failed(self, error: BaseException) -> UserFunctionFailed:
+        """The error that replaces what the function raised."""
+        return UserFunctionFailed(self.role, self.name, f"failed: {_words(error)}")
+
+    def answered(self, answer: object, wanted: str) -> UserFunctionFailed:
+        """The error for a return value that is not what is `wanted`."""
+        if inspect.iscoroutine(answer):
+            answer.close()  # a plain function that calls an async one; Python would complain of it later
+        return UserFunctionFailed(self.role, self.name, f"answered {_shown_value(answer)}; it must be {wanted}")
+
+
+def is_user_function(name: str) -> bool:
+    """Whether the name has the form package.module:function."""
+    from anabranch.frontier.policies.userfunctions import is_user_function as is_named_so  # noqa: PLC0415 - as above
+
+    return is_named_so(name)
+
+
+def shown(text: str) -> str:
+    """The text cut to a length that fits an error message."""
+    from anabranch.frontier.policies.userfunctions import shown as cut  # noqa: PLC0415 - as above
+
+    return cut(text)
+
+
+def import_first_from(folder: Path | None) -> None:
+    """Put the folder first on Python's path, so that the operator's modules are found there. None changes nothing."""
+    if folder is None:
+        return
+    path = str(folder.absolute())
+    with suppress(ValueError):
+        sys.path.remove(path)
+    sys.path.insert(0, path)
+
+
+def user_function(name: str, role: Role, *, awaited: bool = False) -> UserFunction:
+    """Import and check a user function: async if it is to be `awaited`, else plain, and callable with one argument.
+
+    Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
+    """
+    from anabranch.frontier.policies.userfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
+
+    there = _imported(name, role)
+    written = f"`{'async ' if awaited else ''}def {name.rpartition(':')[2]}({role.argument})`"
+    if awaited and not is_async(there):
+        raise OrderError(f"{role.key} {name} is not async; write {written}")
+    if not awaited and answers_later(there):
+        raise OrderError(f"{role.key} {name} is async, and a {role.words} must answer at once; write {written}")
+    if not accepts(there, 1):
+        raise OrderError(f"{role.key} {name} cannot be called with one argument, as it will be; write {written}")
+    return UserFunction(role, name, there)
+
+
+def _imported(name: str, role: Role) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    if not is_user_function(name):
+        raise OrderError(f"{role.key} {shown(name)!r} is not of the form package.module:function")
+    try:
+        there = getattr(importlib.import_module(module), function)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # importing runs the operator's module, which may raise anything
+        first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
+        raise OrderError(f"{role.key} {name} cannot be imported: {_words(error)}{first}") from error
+    if not callable(there):
+        raise OrderError(f"{role.key} {name} is not a function")
+    found: Callable[..., Any] = there
+    return found
+
+
+def _words(error: BaseException) -> str:
+    from anabranch.frontier.policies.userfunctions import words_of  # noqa: PLC0415 - as above
+
+    return words_of(error)
+
+
+def _shown_value(value: object) -> str:
+    try:
+        return shown(repr(value))
+    except Exception:  # noqa: BLE001 - the value's class may be the operator's, too
+        return f"a {type(value).__name__}"

@@ -1,0 +1,147 @@
+"""Which URLs a run accepts: the scope, the keys for dedup, the similarity filter, and the quotas of hosts.
+
+Links are judged when they are found (`processors.candidates`), and each URL again before it is fetched (`Preselector`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.outcomes.userfunctions import is_user_function
+from anabranch.crawler.processors.candidates import DropSimilar
+from anabranch.crawler.processors.seen_urls import SeenUrls
+from anabranch.crawler.scope.scope import OverQuota, Quotas, Scope, Used, open_scope, over_quota
+from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.crawler.urls.parsing import host_of
+from anabranch.crawler.visit import Step, Visit
+from anabranch.frontier.aio import AsyncFrontier
+
+#: Host -> the quota that it has used up; None if it may be fetched from. Called for every URL, so it must cost O(1).
+OverQuotaOf = Callable[[str], OverQuota | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlAdmission:
+    """Which URLs are accepted, and what counts as the same URL."""
+
+    scope: Scope
+    canonicalizer: Canonicalizer  #: makes the keys for dedup
+    similar: SimilarUrlFilter | None  #: None: the order asks for no similarity filter
+    drop_similar: DropSimilar | None  #: the processor that applies it
+    seen: SeenUrls | None  #: URLs that need no judgement; None: each link is judged
+
+
+async def open_admission(
+    order: CrawlOrder, state: Path, frontier: AsyncFrontier, opened: AsyncExitStack
+) -> UrlAdmission:
+    """Open what the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
+    scope, canonicalizer = open_scope(order.scope), Canonicalizer(order.urls.canonicalization)
+    similar = await open_similar_filter(state, order.scope)
+    drop_similar = None
+    if similar is not None:
+        drop_similar = DropSimilar(similar, frontier.flush)
+        opened.push_async_callback(drop_similar.close)
+    # User functions see each link, whatever became of it before. The similarity filter learns URLs that the Frontier has, too:
+    # it may have forgotten them in a crash.
+    has_user_functions = bool(order.scope.rules) or any(map(is_user_function, order.urls.canonicalization))
+    return UrlAdmission(
+        scope=scope,
+        canonicalizer=canonicalizer,
+        similar=similar,
+        drop_similar=drop_similar,
+        seen=None if has_user_functions else SeenUrls(frontier.core.unseen if similar is None else None),
+    )
+
+
+class OutOfScope(FetchError):
+    """The scope no longer accepts the URL: final."""
+
+    status = FetchStatus.OUT_OF_SCOPE
+
+
+class BlockedByOperator(FetchError):
+    """The URL matches a pattern of `[scope] block`: final."""
+
+    status = FetchStatus.BLOCKED
+
+
+class OverLimit(FetchError):
+    """A limit of the crawl or of the host is reached: final."""
+
+    def __init__(self, annotation: str) -> None:
+        super().__init__(f"over a limit: {annotation}")
+        self.annotation = annotation
+
+
+class QuotaReached(OverLimit):
+    """The limit is one of pages or bytes."""
+
+    status = FetchStatus.OVER_QUOTA
+
+
+class TimeReached(OverLimit):
+    """The limit is one of time."""
+
+    status = FetchStatus.OVER_TIME
+
+
+_OVER_LIMIT = {FetchStatus.OVER_QUOTA: QuotaReached, FetchStatus.OVER_TIME: TimeReached}
+
+
+class Preselector:
+    """Judges a URL again before it is fetched: blocked (-5001), out of scope (-5000), over a quota (-5003) or time (-5004).
+
+    Since the URL was queued, the order may have changed, the operator may have blocked it, or a quota may be used up. Such a
+    URL ends disregarded, without a fetch, and its slot does not rest.
+    """
+
+    def __init__(self, scope: Scope, block: Sequence[str], over_quota_of: OverQuotaOf | None = None) -> None:
+        self._scope = scope
+        self._blocks = [re.compile(pattern) for pattern in block]
+        self._over_quota_of = over_quota_of
+
+    async def __call__(self, visit: Visit) -> Step:
+        """Let the visit pass. Raises: FetchError of the kinds above; UserFunctionFailed."""
+        lease = visit.lease
+        if any(pattern.search(lease.url) for pattern in self._blocks):
+            raise BlockedByOperator("blocked by the operator")
+        if not self._scope.accepts(lease.url, lease.hops, lease.via):
+            raise OutOfScope("out of scope")
+        over = None if self._over_quota_of is None else self._over_quota_of(host_of(lease.url))
+        if over is not None:
+            raise _OVER_LIMIT[over.status](over.annotation)
+        return Step.PROCEED
+
+
+def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], float]) -> OverQuotaOf | None:
+    """What each host may still be asked for, by the job's accounts; None if hosts have no limits.
+
+    The limits of the crawl as a whole are not among these: they end or pause it. Calling it raises StorageError.
+    """
+    quotas = Quotas(
+        pages_per_host=limits.pages_per_host,
+        bytes_per_host=limits.bytes_per_host,
+        time_per_host=limits.time_per_host_s,
+    )
+    if quotas == Quotas():
+        return None
+
+    def over(host: str) -> OverQuota | None:
+        with storage_errors(accounts.path):
+            totals = accounts.of_host(host)
+        since_s = totals.first_success_s
+        used = Used(totals.pages, totals.bytes, 0.0 if since_s is None else clock() - since_s)
+        return over_quota(quotas, Used(), used)
+
+    return over

@@ -1,0 +1,103 @@
+"""Builds the chain of a crawl: which processors a visit passes, in their order.
+
+    preselect -> names -> robots.txt -> fetch -> extract -> the user's own -> write -> candidates -> similar -> ahead
+
+`run.workers` runs it, and the disposition behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.archive.replay import ArchivedResponses
+from anabranch.crawler.extract.extractor import Extractor, Sandbox
+from anabranch.crawler.fetch.dns import Resolver
+from anabranch.crawler.fetch.fetcher import Fetcher
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.journal import Writing
+from anabranch.crawler.job.seeding import Seeding
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.processors.admission import Preselector, UrlAdmission, host_quotas
+from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSitemaps, ScheduleSurplus
+from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.page import ExtractPage, FetchPage, directives_for
+from anabranch.crawler.processors.preconditions import (
+    DnsPrecondition,
+    IgnoreRobots,
+    RobotsOptions,
+    RobotsPrecondition,
+)
+from anabranch.crawler.processors.recorder import ArchivePage, ExchangeMaker, Recorder
+from anabranch.crawler.processors.user_processors import user_processor
+from anabranch.crawler.visit import Processor
+from anabranch.frontier.aio import AsyncFrontier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainParts:
+    """What the processors of a run work with."""
+
+    order: CrawlOrder
+    job: JobFolder
+    clock: Callable[[], float]
+    frontier: AsyncFrontier
+    resolver: Resolver
+    fetcher: Fetcher
+    sandbox: Sandbox
+    admission: UrlAdmission
+    seeding: Seeding
+    accounts: Accounts
+    writing: Writing
+    exchanges: ExchangeMaker | None  #: None: nothing is archived
+    recorder: Recorder
+    disposition: Disposition
+
+
+def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
+    """The processors of the order, each with its name in reports. Raises: OrderError for a user's own that is no processor."""
+    order, admission = parts.order, parts.admission
+    candidates = FindCandidates(admission.scope, admission.canonicalizer, parts.seeding.redirected, admission.seen)
+    on_scheduled = None if admission.drop_similar is None else admission.drop_similar.learn
+    quotas = host_quotas(order.limits, parts.accounts, parts.clock)
+    payloads = parts.writing.payloads
+    archive = None if payloads is None else ArchivedResponses(parts.job.warc, payloads, parts.job.state)
+    options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)
+    directives = directives_for(order.agent.token, parts.clock) if order.robots.meta else None
+
+    yield "preselect", Preselector(admission.scope, order.scope.block, quotas)
+    yield "names", DnsPrecondition(parts.resolver, parts.recorder.lookup, parts.fetcher.uses_proxy)
+    if order.robots.robots == "obey":
+        sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled) if order.extract.sitemaps else None
+        yield "preconditions", _robots(parts, sitemaps)
+    else:
+        yield "preconditions", IgnoreRobots(parts.frontier.set_delay)
+    yield "fetch", FetchPage(parts.fetcher.get, archive)
+    yield "extract", ExtractPage(Extractor(options, parts.sandbox), directives)
+    for name in order.job.processors:
+        yield name.lower(), user_processor(name)
+    if parts.exchanges is not None:
+        yield "write", ArchivePage(parts.exchanges)
+    yield "candidates", candidates
+    if admission.drop_similar is not None:
+        yield "similar", admission.drop_similar
+    yield "ahead", ScheduleSurplus(parts.frontier, on_scheduled, admission.seen)
+
+
+def _robots(parts: ChainParts, sitemaps: ScheduleSitemaps | None) -> RobotsPrecondition:
+    order = parts.order
+    return RobotsPrecondition(
+        parts.fetcher,
+        RobotsOptions(
+            product=order.agent.token,
+            max_crawl_delay_s=order.robots.max_crawl_delay_s,
+            cache_s=order.robots.cache_s,
+            unreachable_s=order.robots.unreachable_s,
+            timeout_s=order.fetch.timeout_s,
+        ),
+        clock=parts.clock,
+        set_delay=parts.frontier.set_delay,
+        record=parts.disposition.record_robots,
+        schedule_sitemaps=sitemaps,
+    )

@@ -1,0 +1,203 @@
+"""The progress of a running crawl: a block of lines that is redrawn on a terminal, else one line every few seconds.
+
+`run.status` takes a `CrawlSnapshot`; the functions here turn it into text, and `Progress` shows that. `progress_log` writes
+Heritrix's progress statistics into a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Any, NamedTuple
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.report.statistics import Rates, RateWindow
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.frontier.records import WaitsFor
+from anabranch.frontier.times import duration_words
+
+#: Seconds between two refreshes on a terminal, and between two plain lines.
+LIVE_INTERVAL_S = 0.5
+PLAIN_INTERVAL_S = 10.0
+#: Rates "now" are means over so many seconds.
+WINDOW_S = 10.0
+
+
+class CrawlSnapshot(NamedTuple):
+    """One moment of a crawl. The defaults are those of a job that is not running. The names are keys of `status --json`."""
+
+    elapsed_s: float = 0.0  #: since this run began
+    pages: int = 0  #: answered in this run
+    failed: int = 0
+    excluded: int = 0
+    retries: int = 0
+    fetched_bytes: int = 0
+    active: int = 0  #: workers that hold a URL
+    workers: int = 0
+    pending: int = 0  #: URLs queued, waiting ones included
+    waiting: int = 0  #: of these, waiting for a retry
+    gates: int = 0
+    queues: int = 0  #: work queues that the job has had so far
+    wakes_in_s: float | None = None  #: until a gate opens or a retry comes due
+    waits_for: WaitsFor = WaitsFor.NOTHING
+    job: str = ""
+    ready: int = 0  #: queues that may be served, parked ones included
+    parked: int = 0  #: of these, queues with all gates closed
+    snoozed: int = 0  #: queues in which all URLs wait for a retry
+    gates_open: int = 0
+    broken: int = 0  #: tries in which a processor raised an error
+    free_bytes: int | None = None  #: of the disk the job is on
+    trouble: str = ""  #: what the store waits for; empty if it can write
+    paused: str = ""  #: who paused the crawl and why; empty if it is not paused
+    failing: int = 0  #: queued URLs whose last try in this run failed; 0 once a page was answered
+    untried: int = 0  #: other URLs that are queued or leased
+    answered: int = 0  #: pages that were answered, earlier runs included
+    last_trouble: Trouble | None = None  #: of a host that has not answered since
+    shared_left: int | None = None  #: links left to other crawls that use the same filter
+    shared_twice: int | None = None  #: URLs that another one of them took, too
+    totals: Mapping[str, Any] | None = None  #: as `operating.verbs.totals`; None before the queue was opened
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Every queued URL was tried in this run, and the job has no answered page."""
+        return bool(self.failing) and not self.untried and not self.answered
+
+
+def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> str:
+    """One line: counts, rates since `before`, and why no worker is active if so. Pure."""
+    since = before if before is not None and before.elapsed_s < now.elapsed_s else None
+    span_s = now.elapsed_s - (since.elapsed_s if since else 0.0)
+    rate = (now.pages - (since.pages if since else 0)) / span_s if span_s > 0 else 0.0
+    speed = (now.fetched_bytes - (since.fetched_bytes if since else 0)) / span_s if span_s > 0 else 0.0
+    parts = [
+        duration_words(now.elapsed_s),
+        f"{now.pages} pages ({rate:.1f}/s, {_speed(speed)})",
+        f"{now.pending} queued in {now.queues} queues",
+        f"{now.active}/{now.workers} active",
+        f"{now.gates} gates",
+    ]
+    troubles = {"failed": now.failed, "excluded": now.excluded, "waiting for a retry": now.waiting}
+    parts += [f"{number} {word}" for word, number in troubles.items() if number]
+    return " · ".join([*parts, *_warnings(now)])
+
+
+def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
+    """The block of lines on a terminal: counts, rates, workers, queues, troubles, and why no worker is active if so. Pure."""
+    states = f"{now.ready:,} ready" + (f" ({now.parked:,} parked)" if now.parked else "")
+    states += f", {now.snoozed:,} snoozed" if now.snoozed else ""
+    waiting = f", {now.waiting:,} of them wait for a retry" if now.waiting else ""
+    disk = [] if now.free_bytes is None else [f"{format_bytes(now.free_bytes)} free"]
+    troubles = {"failed": now.failed, "excluded": now.excluded, "retries": now.retries, "broken": now.broken}
+    rows = {
+        "pages": f"{now.pages:,}, {rates.pages_now:.1f}/s now, {rates.pages_mean:.1f}/s mean",
+        "bytes": f"{format_bytes(now.fetched_bytes)}, {_speed(rates.bytes_now)} now, {_speed(rates.bytes_mean)} mean",
+        "workers": f"{now.active:,} of {now.workers:,} active",
+        "queued": f"{now.pending:,} URLs{waiting}",
+        "queues": f"{now.queues:,}: {states}",
+        "gates": f"{now.gates:,} in memory, {now.gates_open:,} open",
+        "troubles": ", ".join(f"{number:,} {word}" for word, number in troubles.items()),
+    }
+    head = " · ".join(filter(None, [now.job, duration_words(now.elapsed_s), *disk]))
+    lines = [head, *(f"  {name:<9}{value}" for name, value in rows.items())]
+    return [*lines, *(f"  {warning}" for warning in _warnings(now))]
+
+
+def _speed(rate: float) -> str:
+    return f"{format_bytes(int(rate))}/s"
+
+
+def _warnings(now: CrawlSnapshot) -> Iterator[str]:
+    """Why no worker is active, that no seed has answered, and the last trouble; each only if it is so."""
+    idle = why_idle(now)
+    if idle:
+        yield idle
+    if now.is_unanswered:
+        yield "no seed has answered so far"
+    if now.last_trouble is not None and (now.is_unanswered or (idle and not (now.active or now.paused))):
+        yield f"last trouble, {duration_words(now.last_trouble.ago_s)} ago: {now.last_trouble.describe()}"
+
+
+def why_idle(now: CrawlSnapshot) -> str:
+    """Why no worker holds a URL, or soon none will, in words; empty if all is well."""
+    if now.paused:
+        ending = f"{now.active} fetches under way may end" if now.active else ""
+        return "; ".join(filter(None, [now.paused, now.trouble, ending]))
+    if now.trouble:
+        return now.trouble
+    if now.active:
+        return ""
+    if WaitsFor.STORE in now.waits_for and now.wakes_in_s is None:
+        return "idle: the store is catching up"
+    if not now.pending:
+        return "idle: nothing is queued"
+    if now.wakes_in_s is None and WaitsFor.OPERATOR in now.waits_for:
+        return "idle: all queued URLs are in paused queues"
+    if now.wakes_in_s is None:
+        return "idle: no gate can open"
+    what = "retries wait" if now.waiting == now.pending else "all gates are closed"
+    return f"idle: {what}, next in {duration_words(max(now.wakes_in_s, 0.0))}"
+
+
+class Display(Enum):
+    """How progress is shown; the values are the order's."""
+
+    AUTO = "auto"  #: several lines on a terminal, else one at a time
+    LINES = "lines"
+    NONE = "none"
+
+
+class DisplayConsole(Console):
+    """A console that raises OSError when its reader has gone away, instead of ending the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise an error that `Progress` catches."""
+        raise BrokenPipeError
+
+
+class Progress:
+    """Shows snapshots until it is cancelled. If the output fails, the display ends and the crawl goes on."""
+
+    def __init__(
+        self,
+        take: Callable[[], CrawlSnapshot],
+        console: Console,
+        display: Display = Display.AUTO,
+        interval_s: float | None = None,
+    ) -> None:
+        self._take = take
+        self._console = console
+        self._display = display
+        self._interval_s = PLAIN_INTERVAL_S if interval_s is None else interval_s
+
+    async def show(self) -> None:
+        """Run until cancelled."""
+        is_live = self._display is Display.AUTO and self._console.is_terminal
+        if self._display is not Display.NONE:
+            with suppress(OSError):  # the reader has gone away
+                await (self._show_live() if is_live else self._show_plain())
+        await asyncio.Event().wait()
+
+    async def _show_live(self) -> None:
+        window = RateWindow(WINDOW_S)
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            while True:
+                now = self._take()
+                rates = window.rates(now.elapsed_s, now.pages, now.fetched_bytes)
+                # One line of the terminal each: rich could not redraw lines that wrap.
+                lines = (Text(line, no_wrap=True, overflow="ellipsis") for line in progress_lines(now, rates))
+                live.update(Group(*lines), refresh=True)
+                await asyncio.sleep(LIVE_INTERVAL_S)
+
+    async def _show_plain(self) -> None:
+        before: CrawlSnapshot | None = None
+        while True:
+            await asyncio.sleep(self._interval_s)
+            now = self._take()
+            self._console.out(progress_line(now, before), highlight=False)
+            before = now

@@ -1,0 +1,104 @@
+"""What a run prints when it begins, and the crawl summary that it prints at its end. Pure.
+
+`reports` has the tables that are written into files; they show the whole job, from its accounts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeding import SeedFact
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.times import duration_words
+
+#: How many content types have a line of their own; the others share one.
+MIME_LINES = 10
+#: Servers send what they like: longer types are cut.
+_SHOWN_CHARS = 60
+#: Below this number of URLs that dedup is expected to lose, the summary says "nothing".
+NEGLIGIBLE = 1e-6
+
+
+class RunFacts(NamedTuple):
+    """The facts of the crawl summary."""
+
+    job: str
+    ended: str  #: why the run ended, in words
+    elapsed_s: float
+    seeds: list[SeedFact]
+    run: CrawlStatistics
+    frontier: FrontierStatistics  #: of the round
+    round_number: int = 1
+    all_rounds: Totals | None = None  #: from the second round on
+
+
+def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) -> str:
+    """The first line of a run: whether the job is new, resumed, finished, or at its limit of pages (0: no limit)."""
+    ended = counts.done + counts.failed + counts.disregarded
+    if not job.existed:
+        return f"new job {job.directory}: {counts.pending} URLs queued"
+    if job.new_round is not None:
+        return f"round {job.new_round} of job {job.directory}: {counts.pending} URLs queued"
+    if not counts.pending and counts.retired:
+        return (
+            f"job {job.directory}: {counts.retired} URLs are left, all in retired queues; raise total_budget to go on"
+        )
+    if not counts.pending:
+        return f"job {job.directory} is finished: {counts.done} pages; use --again for another round"
+    if 0 < page_limit <= counts.done:
+        return (
+            f"job {job.directory}: its limit of {page_limit} pages is reached, {counts.pending} URLs are queued; "
+            "a higher --limit goes on (0: no limit)"
+        )
+    return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
+
+
+def crawl_report(facts: RunFacts) -> str:
+    """The crawl summary: this run, its round from the second on, and the job as a whole."""
+    run = facts.run
+    lines = [f"{name:<14} {value}" for name, value in _summary_rows(facts)]
+    lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
+    lines += [f"{number:>14} {mime}" for mime, number in _mime_types(run.by_mime)]
+    return "\n".join(lines) + "\n"
+
+
+def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    run, frontier, total = facts.run, facts.frontier, facts.all_rounds
+    answered = sum(seed.is_answered for seed in facts.seeds)
+    rate = run.pages / facts.elapsed_s if facts.elapsed_s else 0.0
+    yield "job", facts.job
+    yield "ended", facts.ended
+    yield "duration", duration_words(facts.elapsed_s)
+    yield "seeds", f"{answered} answered, {len(facts.seeds) - answered} not"
+    yield "this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"
+    yield "fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"
+    # The Frontier counts its round; the accounts, as in the other reports, count all rounds.
+    of_round = f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"
+    yield "job so far" if total is None else f"round {facts.round_number}", of_round
+    if total is not None:
+        yield "all rounds", f"{total.pages} pages, {total.failures} failed, {total.disregards} excluded"
+    yield "still queued", f"{frontier.pending + frontier.in_flight}"
+    if frontier.retired:
+        yield "retired", f"{frontier.retired} URLs, in queues over their budget or put aside"
+    if frontier.leases_lost:
+        yield "leases lost", f"{frontier.leases_lost}, their URLs were fetched again"
+    if "shared_twice" in frontier.seen:
+        left, twice = (int(frontier.seen[name]) for name in ("shared_left", "shared_twice"))
+        yield "shared dedup", f"{left} links left to other crawls, {twice} URLs taken by another crawl, too"
+    lost = frontier.seen.get("expected_lost", 0.0)
+    yield "lost to dedup", f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"
+
+
+def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:
+    """The most frequent types, escaped for a terminal, then the number of pages of all others."""
+    ranked = by_mime.most_common()
+    shown = [(mime.encode("unicode_escape").decode()[:_SHOWN_CHARS], number) for mime, number in ranked[:MIME_LINES]]
+    others = sum(number for _, number in ranked[MIME_LINES:])
+    return shown + ([("other types", others)] if others else [])

@@ -1,0 +1,73 @@
+"""A report as a table, and the table as text and JSON. Pure.
+
+The text is in Heritrix's format: heads in brackets, cells separated by one space, so that its tools read our reports. Rows may
+be an iterator: a report of a million hosts is written line by line. `reports` makes the tables. Texts from the web are
+`escaped` before a terminal shows them, here and in every command. The module imports no other one: commands start fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+Cell = str | int | float | None
+
+
+class ReportTable(NamedTuple):
+    """Rows under heads; or, without heads, facts: rows of a name and a value."""
+
+    heads: Sequence[str]  #: empty for facts
+    rows: Iterable[Sequence[Cell]]
+    right: Sequence[int] = ()  #: widths of the first cells, negative for left-aligned; other cells have no width
+
+
+def escaped(text: str) -> str:
+    """The text with unprintable characters and lone surrogates escaped, so that a terminal obeys none of it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text
+    )
+
+
+def text_lines(table: ReportTable) -> Iterator[str]:
+    """The lines of the table, with newlines. A missing cell is `-`; all text is escaped."""
+    if table.heads:
+        yield " ".join(f"[{head}]" for head in table.heads) + "\n"
+    for row in table.rows:
+        cells = [_cell_text(cell) for cell in row]
+        if not table.heads:
+            yield f"{cells[0]}: {cells[1]}\n"
+            continue
+        for number, width in enumerate(table.right):
+            cells[number] = cells[number].rjust(width) if width > 0 else cells[number].ljust(-width)
+        yield " ".join(cells).rstrip() + "\n"
+
+
+def _cell_text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.2f}" if isinstance(cell, float) else escaped(str(cell))
+
+
+def json_facts(table: ReportTable, limit: int) -> dict[str, Any]:
+    """The table as JSON, with at most `limit` rows.
+
+    `{"heads": […], "rows": [{head: cell}, …], "more": bool, "widths": […]}`, or `{"facts": {name: value}}`.
+    """
+    if not table.heads:
+        return {"facts": {str(row[0]): row[1] for row in table.rows}}
+    rows = iter(table.rows)
+    shown = [dict(zip(table.heads, row, strict=True)) for row in islice(rows, limit)]
+    more = next(rows, None) is not None
+    return {"heads": list(table.heads), "rows": shown, "more": more, "widths": list(table.right)}
+
+
+def report_of(facts: dict[str, Any]) -> ReportTable:
+    """The table from which `json_facts` made these facts."""
+    if "facts" in facts:
+        return ReportTable((), list(facts["facts"].items()))
+    return ReportTable(
+        facts["heads"], [[row[head] for head in facts["heads"]] for row in facts["rows"]], facts["widths"]
+    )

@@ -1,0 +1,274 @@
+"""Builds the parts of one run from its order, each after those that it needs; they are closed in the opposite order.
+
+    seeds' book -> resolver -> Frontier -> accounts, logs, WARC files -> fetcher -> sandbox -> admission -> chain -> workers
+
+`controller` calls `open_parts` and runs the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.extract.extractor import Sandbox
+from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
+from anabranch.crawler.fetch.dns import Resolver
+from anabranch.crawler.fetch.fetcher import Fetcher
+from anabranch.crawler.fetch.response import Scratch
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import has_urls, open_job
+from anabranch.crawler.job.journal import Journal, Writing, open_writing, warc_facts
+from anabranch.crawler.job.seeding import Marks, Seeding
+from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
+from anabranch.crawler.job.state import begin_round, current_round, round_of_run
+from anabranch.crawler.order.fetch import fetch_options, site_of
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.processors.admission import UrlAdmission, open_admission
+from anabranch.crawler.processors.chain import ChainParts, build_chain
+from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.preconditions import RobotsPrecondition
+from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
+from anabranch.crawler.report.progress_log import ProgressFacts
+from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.report.troubles import Trouble, last_logged
+from anabranch.crawler.run.explain import UrlExplainer
+from anabranch.crawler.run.limits import RunLimits
+from anabranch.crawler.run.run_state import RunState
+from anabranch.crawler.run.workers import WorkerPool
+from anabranch.crawler.visit import Chain, Dispose
+from anabranch.frontier.aio import AsyncFrontier, AsyncShare
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.records import GateKey
+
+_Closable = TypeVar("_Closable", Resolver, Fetcher, Sandbox)
+
+#: Returns how a run is, or was when it ended.
+ProgressSource = Callable[[], Awaitable[ProgressFacts]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShare:
+    """Extra collaborators of a run that crawls one share of a job; see `processes.share`."""
+
+    book: Book  #: the job's seeds
+    owns: Callable[[str], bool]  #: whether a URL's host belongs to this share
+    metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job
+    on_opened: Callable[[RunParts], None]  #: called when all parts are open
+    on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What a run has before anything is opened."""
+
+    order: CrawlOrder
+    job: JobFolder
+    clock: Callable[[], float]
+    statistics: CrawlStatistics
+    board: WorkerBoard
+    run_state: RunState
+    share: JobShare | None = None  #: None: this run crawls the whole job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """What the controller works with."""
+
+    frontier: AsyncFrontier
+    seeding: Seeding
+    accounts: Accounts
+    journal: Journal
+    fetched_bytes: int  #: what earlier runs of the job's round fetched
+    limits: RunLimits
+    pool: WorkerPool
+    explainer: UrlExplainer
+
+
+async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
+    """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
+    order, job, clock, share = context.order, context.job, context.clock, context.share
+    book = opened.enter_context(SeedBook(job.state / SEED_BOOK)) if share is None else share.book
+    resolver = _close_later(resolver_of(order, clock), opened)
+    face = AsyncFrontier if share is None else AsyncShare
+    frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
+    accounts, writing = await to_the_end(_open_writing(context, opened))
+    fetcher = _close_later(_fetcher(context, resolver), opened)
+    sandbox = _close_later(Sandbox(), opened)
+    admission = await open_admission(order, job.state, frontier, opened)
+    tags = SourceTags()
+    seeding = _seeding(context, book, admission, frontier, tags)
+    exchanges = None if writing.payloads is None else ExchangeMaker(writing.payloads, revisit=order.write.revisit)
+    recorder = _recorder(context, writing, exchanges, tags)
+    disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
+    chain = tuple(
+        build_chain(
+            ChainParts(
+                order=order,
+                job=job,
+                clock=clock,
+                frontier=frontier,
+                resolver=resolver,
+                fetcher=fetcher,
+                sandbox=sandbox,
+                admission=admission,
+                seeding=seeding,
+                accounts=accounts,
+                writing=writing,
+                exchanges=exchanges,
+                recorder=recorder,
+                disposition=disposition,
+            )
+        )
+    )
+    fetched_bytes = await asyncio.to_thread(_begin_round, job.state)
+    limits = _limits(context, frontier, fetched_bytes)
+    dispose = disposition if admission.drop_similar is None else admission.drop_similar.learning_after(disposition)
+    parts = RunParts(
+        frontier=frontier,
+        seeding=seeding,
+        accounts=accounts,
+        journal=writing.journal,
+        fetched_bytes=fetched_bytes,
+        limits=limits,
+        pool=_pool(context, frontier, limits, chain, dispose),
+        explainer=_explainer(context, admission, book, chain),
+    )
+    await asyncio.to_thread(_recall_trouble, context)
+    if share is not None:
+        share.on_opened(parts)
+    return parts
+
+
+def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
+    """The resolver that the order's [dns] asks for."""
+    dns = order.dns
+    return Resolver(
+        dns.servers,
+        dns.hosts,
+        clock=clock,
+        timeout_s=dns.timeout_s,
+        options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
+    )
+
+
+def _close_later(part: _Closable, opened: AsyncExitStack) -> _Closable:
+    opened.push_async_callback(part.close)
+    return part
+
+
+def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
+    order, job = context.order, context.job
+    frontier = open_job(job.state, order, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
+    try:
+        if context.share is None and has_urls(frontier):
+            require_seeds(book, job.state / SEED_BOOK)
+        job.write_order(dump_order(order))  # only now: the job may have refused the order
+    except BaseException:
+        frontier.close()
+        raise
+    return frontier
+
+
+async def _open_writing(context: RunContext, opened: AsyncExitStack) -> tuple[Accounts, Writing]:
+    """Open the job's files in a thread. Not to be cancelled: they are open before `opened` knows them."""
+    order, job = context.order, context.job
+
+    def open_files() -> tuple[Accounts, Writing]:
+        # The accounts come first: those of an older job count what they lack of crawl.log before anything is added to it.
+        accounts = Accounts(job.state, job.crawl_log, context.clock)
+        facts = warc_facts(order, order.write, job.directory.name)
+        return accounts, open_writing(job, order.write, facts, context.clock, more=[accounts])
+
+    accounts, writing = await asyncio.to_thread(open_files)
+    opened.push_async_callback(writing.journal.close)
+    return accounts, writing
+
+
+def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
+    order = context.order
+    return Fetcher(
+        fetch_options(order.fetch, order.agent.user_agent),
+        resolver=resolver,
+        scratch=Scratch(context.job.state),
+        clock=context.clock,
+        sites=map(site_of, order.site),
+        connections=connection_limits_for(raise_file_limit(), order.crawl.workers),
+    )
+
+
+def _seeding(
+    context: RunContext, book: Book, admission: UrlAdmission, frontier: AsyncFrontier, tags: SourceTags
+) -> Seeding:
+    return Seeding(
+        book,
+        admission.scope,
+        frontier,
+        Marks(admission.canonicalizer.key, tags),
+        sitemaps=context.order.extract.sitemaps,
+        given=None if admission.drop_similar is None else admission.drop_similar.learn,
+        mine=(lambda _: True) if context.share is None else context.share.owns,
+    )
+
+
+def _recorder(context: RunContext, writing: Writing, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:
+    order = context.order
+    return Recorder(
+        writing.journal,
+        context.clock,
+        exchanges=exchanges,
+        source_of=tags.tag_of if order.job.source_tags else lambda _: None,
+        links=order.write.links,
+        extra_info=order.logs.extra_info,
+        round_number=round_of_run(context.job.state),
+    )
+
+
+def _begin_round(state: Path) -> int:
+    """Begin a round that was ordered, since there is a Frontier for it now. Returns what earlier runs of the round fetched."""
+    with storage_errors(state), AccountsView(state) as view:
+        total = view.total()
+        begin_round(state, total.bytes, total.processed)
+        return max(total.bytes - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
+
+
+def _limits(context: RunContext, frontier: AsyncFrontier, fetched_bytes: int) -> RunLimits:
+    return RunLimits(
+        context.order.limits,
+        context.run_state,
+        context.statistics,
+        done=frontier.core.counts().done,
+        fetched_bytes=fetched_bytes,
+    )
+
+
+def _pool(
+    context: RunContext, frontier: AsyncFrontier, limits: RunLimits, chain: Chain, dispose: Dispose
+) -> WorkerPool:
+    statistics = context.statistics
+    if context.share is not None:
+        chain, dispose = context.share.metered(chain, dispose, statistics)
+    return WorkerPool(frontier, chain, limits.counting(dispose), statistics, limits.pages, context.board)
+
+
+def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: Chain) -> UrlExplainer:
+    def trouble(url: str, gate: GateKey | None, now_s: float) -> Trouble | None:
+        known = None if gate is None else context.statistics.troubles.of(gate, now_s)
+        return known or last_logged(context.job.directory, now_s, url)
+
+    robots = next((process.words for _, process in chain if isinstance(process, RobotsPrecondition)), None)
+    return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, robots, trouble)
+
+
+def _recall_trouble(context: RunContext) -> None:
+    """A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too."""
+    now_s = context.clock()
+    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)

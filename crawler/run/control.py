@@ -1,0 +1,293 @@
+"""The control socket of a running crawl, through which other commands send verbs (see `verbs` and `crawl_verbs`).
+
+A Unix socket in the job's state folder, accessible to its owner only (mode 0600). Each line is a JSON object, a request or a
+reply:
+
+    {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}}
+    {"facts": {…}}    or    {"error": "one line", "code": 2}
+
+The crawl answers one request at a time, over all clients: a command that ran while the store reads for a long query would block
+the event loop until then. The holder of the job's lock owns the socket, so an existing socket belongs to a dead process and is
+replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import stat
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self, cast
+
+import structlog
+
+from anabranch.crawler.outcomes.endings import failure_code
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
+from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.frontier.errors import FrontierError
+
+log = structlog.get_logger(__name__)
+
+#: The socket's name in the state folder.
+SOCKET = "control"
+
+#: The longest address of a socket, in bytes, on every system (sun_path less its NUL: 107 on Linux, 103 on macOS).
+_MAX_ADDRESS_BYTES = 103
+_OPEN_FOLDERS = Path("/proc/self/fd")
+#: A client that sends a longer line is disconnected.
+_MAX_LINE_BYTES = 1 << 20
+#: If a crawl has not answered by then, it hangs, or its store does.
+PATIENCE_S = 60.0
+#: A request that has waited for longer is refused, before its client gives up: then the client knows that nothing was done.
+_LATEST_S = PATIENCE_S / 2
+_REFUSED_LATE = {
+    "error": "the crawl was busy with other questions; nothing was done, ask again",
+    "code": ExitCode.STORE_OR_JOB_IN_USE,
+}
+_NO_REQUEST = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
+
+#: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
+Answer = Callable[[str, Arguments], Awaitable[Facts]]
+
+
+class ControlRefused(CrawlerError):
+    """The running crawl refused the request; the exit code is the client's."""
+
+    def __init__(self, line: str, code: ExitCode) -> None:
+        super().__init__(line)
+        self.exit_code = code
+
+
+class ControlSilent(CrawlerError):
+    """The running crawl does not answer."""
+
+
+class Control:
+    """Serves the socket while entered. If the job's folder cannot hold a socket, the crawl runs without one, with a warning."""
+
+    def __init__(self, state: Path, answer: Answer) -> None:
+        self._path = state / SOCKET
+        self._answer = answer
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self._replies: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()  # first come, first served
+
+    async def __aenter__(self) -> Self:
+        try:
+            listener = _bind(self._path)
+        except OSError as error:
+            log.warning("no control socket: other commands must wait until the crawl ends", reason=str(error))
+            return self
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(
+            lambda: _Connection(self._received, self._connections), sock=listener
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Answer the requests that were received, then close every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in self._connections:
+            connection.stop_reading()
+        while self._replies:
+            await asyncio.wait(self._replies)
+        for connection in list(self._connections):
+            connection.close()
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _received(self, connection: _Connection, line: bytes) -> None:
+        latest_s = asyncio.get_running_loop().time() + _LATEST_S
+        reply = asyncio.create_task(self._serve(connection, line, latest_s), name="control")
+        self._replies.add(reply)
+        reply.add_done_callback(self._replies.discard)
+
+    async def _serve(self, connection: _Connection, line: bytes, latest_s: float) -> None:
+        async with self._turn:
+            if asyncio.get_running_loop().time() > latest_s:
+                connection.reply(_REFUSED_LATE)
+                return
+            try:
+                verb, arguments = _parse_request(line)
+            except (ValueError, RecursionError):
+                connection.reply(_NO_REQUEST)
+                return
+            connection.reply(await reply_to(self._answer, verb, arguments))
+
+
+async def reply_to(answer: Answer, verb: str, arguments: Arguments) -> dict[str, Any]:
+    """The reply: the facts, or the line of an error and its exit code."""
+    try:
+        return {"facts": await answer(verb, arguments)}
+    except (CrawlerError, FrontierError) as error:
+        return {"error": str(error), "code": failure_code(error)}
+    except Exception as error:  # a defect: the client must see it, and the crawl goes on
+        log.exception("a verb of the control socket failed", verb=verb)
+        words = f"{verb} failed: {error!r}; see the crawl's log"
+        return {"error": words, "code": ExitCode.STORE_OR_JOB_IN_USE}
+
+
+def facts_of(reply: Mapping[str, Any]) -> Facts:
+    """The facts of a reply. Raises: ControlRefused."""
+    if "error" in reply:
+        raise ControlRefused(reply["error"], ExitCode(reply["code"]))
+    facts: Facts = reply["facts"]
+    return facts
+
+
+class _Connection(asyncio.Protocol):
+    """Whole lines in, whole lines out, in order.
+
+    One request is answered at a time, and none while the client has not read the last reply: then nothing more is read from it,
+    either. So a client that never reads keeps one reply in memory, and is disconnected after `PATIENCE_S`.
+    """
+
+    def __init__(self, received: Callable[[_Connection, bytes], None], connections: set[_Connection]) -> None:
+        self._received = received
+        self._connections = connections
+        self._rest = b""
+        self._lines: deque[bytes] = deque()  # requests that wait
+        self._is_busy = False
+        self._is_at_end = False  # the client sends no more
+        self._is_closing = False  # the server closes
+        self._stalled: asyncio.TimerHandle | None = None  # set while the client reads no replies
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not derived from it
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        del exc
+        self._connections.discard(self)
+        self._lines.clear()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Take the complete lines."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines += lines
+        if len(self._rest) > _MAX_LINE_BYTES:
+            self.close()
+        self._next()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; True keeps the connection open for the replies."""
+        self._is_at_end = True
+        return self._is_busy or bool(self._lines)
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies."""
+        self._stalled = asyncio.get_running_loop().call_later(PATIENCE_S, self._transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read its replies."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+            self._next()
+
+    def reply(self, reply: Facts) -> None:
+        """Send the reply to the request in progress; the client may have gone."""
+        self._is_busy = False
+        if not self._transport.is_closing():
+            self._transport.write(json.dumps(reply).encode() + b"\n")
+            if self._is_at_end and not self._lines:
+                self.close()
+        self._next()
+
+    def _next(self) -> None:
+        if self._transport.is_closing() or self._is_closing:
+            return
+        if self._lines and not self._is_busy and self._stalled is None:
+            self._is_busy = True
+            self._received(self, self._lines.popleft())
+        if self._is_busy or self._stalled is not None:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def stop_reading(self) -> None:
+        """Read no more, and leave the requests that wait unanswered."""
+        self._is_closing = True
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Disconnect, after the replies are sent; at once if the client does not read."""
+        if self._stalled is None:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+
+def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
+    """Send a request to the running crawl (blocks); None if no crawl runs here, or it has just ended.
+
+    Raises: ControlRefused, ControlSilent.
+    """
+    path = state / SOCKET
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE_S)
+        try:
+            with _reachable(path) as address:
+                connection.connect(address)
+            connection.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                line = lines.readline()
+        except TimeoutError as error:
+            raise ControlSilent(f"{path}: the crawl does not answer; look at its log, or stop it") from error
+        except OSError:  # no process listens, or it has gone
+            return None
+    if not line.endswith(b"\n"):
+        return None
+    return facts_of(json.loads(line))
+
+
+def _parse_request(line: bytes) -> tuple[str, Arguments]:
+    """Raises: ValueError."""
+    match json.loads(line):
+        case {"verb": str(verb), "arguments": dict(arguments)}:
+            return verb, arguments
+    raise ValueError
+
+
+def _bind(path: Path) -> socket.socket:
+    """A bound socket, restricted to its owner before a client can connect. Raises: OSError."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()  # its process is dead, since this one holds the job's lock
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _reachable(path) as address:
+            listener.bind(address)
+        path.chmod(0o600)  # no client can connect before `listen`
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+@contextmanager
+def _reachable(path: Path) -> Iterator[str]:
+    """An address of the socket that is short enough, valid while entered. Raises: OSError if there is none."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
+        yield str(path)
+        return
+    if not _OPEN_FOLDERS.is_dir():
+        raise OSError(f"{path}: longer than {_MAX_ADDRESS_BYTES} bytes; choose a shorter --job")
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield str(_OPEN_FOLDERS / str(folder) / path.name)
+    finally:
+        os.close(folder)

@@ -1,0 +1,274 @@
+"""One run of a crawl: opens the parts, starts the workers, ends them, reports.
+
+    open the job -> open the Frontier -> seeds -> workers ... -> drain -> close the Frontier -> reports
+
+The order of the end is fixed: stop leasing, let fetches under way end (at most the fetch time-out), give the other leases back,
+close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks. `composition` opens the
+parts, `run_state` knows whether the run is paused or to end, `crawl_verbs` answers the control socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeds import Seed, has_seeds
+from anabranch.crawler.job.state import round_of_run
+from anabranch.crawler.order.frontier import MEMORY
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
+from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_errors
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLog
+from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
+from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
+from anabranch.crawler.run.composition import JobShare, RunContext, RunParts, open_parts
+from anabranch.crawler.run.control import Answer, Control
+from anabranch.crawler.run.crawl_verbs import CrawlVerbs, facts_of_running
+from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.run_state import Phase, RunState
+from anabranch.crawler.run.signals import handle_signals
+from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.times import steady_clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHooks:
+    """How a run talks to the program that started it."""
+
+    say: Callable[[str], None]  #: show a line (or lines) to the operator
+    show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
+    force_exit: Callable[[], None]  #: leave at once
+    is_last: bool = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
+    #: runs beside the workers until cancelled; None: nothing does
+    watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
+    #: the job's state folder and what answers a verb -> where verbs come from, entered while the crawl runs
+    control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
+    share: JobShare | None = None  #: None: the run crawls the whole job
+
+
+class CrawlController:
+    """Runs one crawl of one job, once."""
+
+    def __init__(self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], hooks: RunHooks) -> None:
+        self._order = order
+        self._job = job
+        self._seeds = seeds
+        self._hooks = hooks
+        self._clock = steady_clock()
+        self._statistics = CrawlStatistics(started_s=self._clock())
+        self._run_state = RunState(hooks.say, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
+        self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, self._run_state)
+        self._context = RunContext(
+            order=order,
+            job=job,
+            clock=self._clock,
+            statistics=self._statistics,
+            board=WorkerBoard(),
+            run_state=self._run_state,
+            share=hooks.share,
+        )
+        self.facts: RunFacts | None = None  #: how the run was, when it has ended in order
+        self._parts: RunParts | None = None  # these three are None until the job is open
+        self._progress: ProgressReporter | None = None
+        self._status: RunStatus | None = None
+        self._is_signalled = False
+        self._report_error: StorageError | None = None  #: why there are no reports; the summary is shown all the same
+
+    async def run(self) -> ExitCode:
+        """Crawl until nothing is left, a limit is reached or a signal comes; then report.
+
+        Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
+        """
+        with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
+            facts = self.facts = await self._open_and_crawl()
+        self._hooks.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        if self._report_error is not None:
+            raise self._report_error
+        return exit_code(self._run_state.ending, [seed.status for seed in facts.seeds])
+
+    def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
+        """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""
+        self._run_state.stop(ending, at_once=at_once)
+
+    def reopen_logs(self) -> None:
+        """Continue in the files that have the logs' names now; a log that is written seldom does so with its next line."""
+        if self._parts is not None:
+            self._parts.journal.follow()
+
+    async def _open_and_crawl(self) -> RunFacts:
+        """Open every part, crawl, close every part in the opposite order."""
+        async with AsyncExitStack() as opened:
+            self._check_reports()
+            parts = self._parts = await open_parts(self._context, opened)
+            frontier, seeding = parts.frontier, parts.seeding
+            progress = self._progress = self._open_progress(frontier)
+            status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
+            frontier.core.on_trouble(log_frontier_trouble)
+            verbs = CrawlVerbs(self._context, parts, status.facts)
+            async with self._hooks.control(self._job.state, verbs.answer):
+                try:
+                    await seeding.begin(self._seeds)
+                finally:
+                    if has_seeds(self._job.directory):
+                        self._job.begin()
+                self._hooks.say(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
+                await self._disk.poll()
+                parts.limits.check_bytes()
+                self._run_state.begin(frontier)
+                await self._crawl(parts, progress, status)
+            await self._crawl(parts, progress, status)  # seeds added in the last moment; no more can be added now
+            await frontier.flush()
+            self._note_end(frontier.core)
+            self.stop(self._run_state.ending)
+            await progress.end(self._run_state.end_reason)
+            await self._write_reports(parts)
+            return await self._facts(parts)
+
+    def _open_progress(self, frontier: AsyncFrontier) -> ProgressReporter:
+        log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
+        interval_s = self._order.report.statistics_interval_s
+        progress = ProgressReporter(frontier, self._statistics, log, interval_s, self._clock)
+        if self._hooks.share is not None:
+            self._hooks.share.on_progress(progress.facts)
+        return progress
+
+    def _check_reports(self) -> None:
+        """Find out before the crawl that reports cannot be written. Raises: StorageError."""
+        if self._order.report.reports:
+            with storage_errors(self._job.reports):
+                check_folder(self._job.reports)
+
+    async def _write_reports(self, parts: RunParts) -> None:
+        if not self._order.report.reports:
+            return
+        try:
+            with storage_errors(self._job.reports):
+                facts = await facts_of_running(self._context, parts)
+                with facts.accounts:
+                    await asyncio.to_thread(write_all, self._job.reports, facts)
+        except StorageError as error:
+            self._report_error = error
+
+    async def _crawl(self, parts: RunParts, progress: ProgressReporter, status: RunStatus) -> None:
+        """Let workers work until nothing is left or the run is stopped."""
+        with parts.limits.clock():
+            while not parts.frontier.is_drained and not self._run_state.stopped.is_set():
+                await self._work(parts, progress, status)
+
+    async def _work(self, parts: RunParts, progress: ProgressReporter, status: RunStatus) -> None:
+        """Run the workers until they end by themselves or are stopped."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                workers = [
+                    group.create_task(parts.pool.work(number), name=f"worker-{number}")
+                    for number in range(1, self._order.crawl.workers + 1)
+                ]
+                others = [
+                    group.create_task(self._hooks.show(status.snapshot)),
+                    group.create_task(self._disk.watch(), name="disk"),
+                    group.create_task(progress.refresh(), name="look"),
+                    group.create_task(progress.write(), name="progress-statistics"),
+                ]
+                if (watch := self._hooks.watch) is not None:
+                    others.append(group.create_task(watch(parts.frontier, self._statistics), name="watch"))
+                await self._until_ended(workers, parts)
+                for task in others:
+                    task.cancel()
+        except ExceptionGroup as failures:
+            # Not `except*`: Python 3.11.2 (Debian 12) wraps what is raised in it in a group again.
+            expected, defects = failures.split(FORESEEABLE)
+            if expected is None or defects is not None:
+                raise
+            raise first_of(expected) from failures
+
+    async def _until_ended(self, workers: Sequence[asyncio.Task[None]], parts: RunParts) -> None:
+        """Return when the workers have ended. A stop gives those at work the time of a fetch, or none if it is at once."""
+        state = self._run_state
+        stopped, hurried = (asyncio.create_task(event.wait()) for event in (state.stopped, state.hurried))
+        ended = asyncio.create_task(all_done(workers))
+        try:
+            await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return
+            parts.frontier.stop_leasing()
+            parts.limits.pages.wake_all(len(workers))
+            patience_s = self._order.fetch.timeout_s
+            await asyncio.wait({hurried, ended}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            for worker in workers:
+                worker.cancel()
+        finally:
+            for task in (stopped, hurried, ended):
+                task.cancel()
+
+    def _note_end(self, frontier: Frontier) -> None:
+        """A job with nothing left is finished, even if a limit was reached with its last page; retired queues are left."""
+        if not frontier.is_done:
+            return
+        is_empty = not frontier.counts().retired
+        if is_empty:
+            self._job.mark_finished()
+        if self._run_state.ending not in ASKED_FOR:
+            self._run_state.nothing_left(WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED)
+
+    def _phase_changed(self, phase: Phase, reason: str) -> None:
+        if self._progress is not None:
+            self._progress.phase_changed(phase, reason)
+
+    def _signalled(self) -> None:
+        if self._is_signalled:
+            self._hooks.force_exit()
+        self._is_signalled = True
+        self.stop(WhyEnded.SIGNAL)
+        self._hooks.say("draining: fetches under way may end; a second signal leaves at once")
+
+    def _log_status(self) -> None:
+        if self._status is not None:
+            log_status(self._status.facts())
+        else:
+            log_status(opening_facts(self._context))
+
+    async def _facts(self, parts: RunParts) -> RunFacts:
+        number, total = await asyncio.to_thread(self._rounds, parts.accounts)
+        return RunFacts(
+            job=str(self._job.directory),
+            ended=self._run_state.end_reason,
+            elapsed_s=self._clock() - self._statistics.started_s,
+            seeds=await parts.seeding.facts(self._statistics.seed_failures),
+            run=self._statistics,
+            frontier=await parts.frontier.statistics(),
+            round_number=number,
+            all_rounds=total,
+        )
+
+    def _rounds(self, accounts: Accounts) -> tuple[int, Totals | None]:
+        """The number of this round, and the counts of all rounds if there were others (blocks)."""
+        state = self._job.state
+        with storage_errors(state):
+            number = round_of_run(state)
+            if number == 1:
+                return number, None
+            accounts.sync()
+            with AccountsView(state) as view:
+                return number, view.total()
+
+
+async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Return when every task has ended, however."""
+    await asyncio.wait(tasks)
+
+
+def written_folders(order: CrawlOrder, job: JobFolder) -> list[Path]:
+    """The folders that a crawl writes to; they may be on several disks."""
+    return [job.directory, job.warc] if order.write.warc else [job.directory]

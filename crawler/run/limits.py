@@ -1,0 +1,151 @@
+"""The limits of a run: pages, bytes, time, and the free space of its disks. `run_state` hears when one is reached.
+
+Pages, bytes and time are checked by events: a page has ended, the time is up. The free space is polled every few seconds,
+since other programs write there, too. A poll is one system call of some microseconds, in a thread, because a file server may
+delay it. What is written between two polls is bounded by the network: at 1 Gbit/s 5 s bring 0.6 GB, less than the 1 GB that
+`min_free_disk` keeps by default. A disk that fills up all the same does no harm: the journal and the store refuse, and the
+crawl ends resumable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.run.run_state import Cause, RunState
+from anabranch.crawler.run.workers import PageLimit
+from anabranch.crawler.visit import Dispose, Visit
+from anabranch.frontier.records import OutcomeKind
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between two polls of the free space.
+POLL_S = 5.0
+#: A paused crawl resumes when this part of `min_free_disk` is free beyond it: it shall not come and go with each page.
+MARGIN = 0.1
+
+#: How a run ends when a limit is reached, if the order does not have it paused.
+_ENDINGS = {
+    Cause.PAGES: WhyEnded.PAGE_LIMIT,
+    Cause.BYTES: WhyEnded.SIZE_LIMIT,
+    Cause.TIME: WhyEnded.TIME_LIMIT,
+}
+
+
+class RunLimits:
+    """Pages, bytes and time of one run. `done` pages and `fetched_bytes` come from earlier runs of the job.
+
+    Costs a comparison per visit.
+    """
+
+    def __init__(
+        self, order: LimitsSection, run_state: RunState, statistics: CrawlStatistics, *, done: int, fetched_bytes: int
+    ) -> None:
+        self._order = order
+        self._run_state = run_state
+        self._statistics = statistics
+        self._bytes_left = order.fetched_bytes - fetched_bytes if order.fetched_bytes else None
+        pages_left = max(order.pages - done, 0) if order.pages else None
+        self.pages = PageLimit(pages_left, on_reached=lambda: self._reached(Cause.PAGES, self._lift_pages))
+
+    def counting(self, dispose: Dispose) -> Dispose:
+        """The same disposition, after which the bytes are checked."""
+        if self._bytes_left is None:
+            return dispose
+
+        async def disposed(visit: Visit) -> OutcomeKind | None:
+            kind = await dispose(visit)
+            self.check_bytes()
+            return kind
+
+        return disposed
+
+    def check_bytes(self) -> None:
+        """Compare the bytes with their limit."""
+        if self._bytes_left is not None and self._statistics.fetched_bytes >= self._bytes_left:
+            self._reached(Cause.BYTES, self._lift_bytes)
+
+    @contextmanager
+    def clock(self) -> Iterator[None]:
+        """The time runs while this is entered."""
+        if not self._order.time_s:
+            yield
+            return
+        # A time limit that was reached needs no lifting: its timer is over.
+        timer = asyncio.get_running_loop().call_later(self._order.time_s, self._reached, Cause.TIME, lambda: None)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _reached(self, cause: Cause, lift: Callable[[], None]) -> None:
+        if self._order.on_limit == "pause":
+            self._run_state.pause(cause, lift=lift)
+        else:
+            self._run_state.stop(_ENDINGS[cause])
+
+    def _lift_pages(self) -> None:
+        self.pages.lift()
+
+    def _lift_bytes(self) -> None:
+        self._bytes_left = None
+
+
+class DiskWatch:
+    """Pauses a crawl while a disk that it writes to has too little free space, and resumes it when there is more."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        least_bytes: int,
+        run_state: RunState,
+        free: Callable[[Path], int] | None = None,
+    ) -> None:
+        self._folders = folders
+        self._least_bytes = least_bytes
+        self._run_state = run_state
+        self._free = free or free_bytes_of
+        self._is_low = False
+        self.free_bytes: int | None = None  #: at the last poll, on the fullest disk
+
+    async def watch(self) -> None:
+        """Poll every `POLL_S` seconds until cancelled; return at once if no space has to be kept free."""
+        while self._least_bytes:
+            await asyncio.sleep(POLL_S)
+            await self.poll()
+
+    async def poll(self) -> None:
+        """Look at the free space once, and pause or resume the crawl."""
+        if not self._least_bytes:
+            return
+        try:
+            free_bytes, folder = await asyncio.to_thread(self._fullest)
+        except OSError as error:
+            log.warning("the free room of the disk cannot be told", reason=str(error))
+            return
+        self.free_bytes = free_bytes
+        self._is_low = free_bytes < self._least_bytes * (1 + MARGIN if self._is_low else 1)
+        if self._is_low:
+            least = format_bytes(self._least_bytes)
+            reason = f"paused: {format_bytes(free_bytes)} are free at {folder}, min_free_disk is {least}"
+            self._run_state.pause(Cause.DISK, reason)
+        else:
+            self._run_state.resume(Cause.DISK)
+
+    def _fullest(self) -> tuple[int, Path]:
+        return min((self._free(folder), folder) for folder in self._folders)
+
+
+def free_bytes_of(folder: Path) -> int:
+    """What a user without privileges may still write to the folder's disk. Raises: OSError."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize

@@ -1,0 +1,254 @@
+"""How a run is doing: snapshots for the display, the control socket and SIGUSR1, and the lines of progress-statistics.log.
+
+Counters are read at each snapshot. Figures that need a look at all queues come from `ProgressReporter`'s last look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import structlog
+
+from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.report.progress_log import (
+    CrawlEvent,
+    DeepestQueue,
+    ProgressFacts,
+    ProgressLog,
+    memory_of_process,
+)
+from anabranch.crawler.report.statistics import CrawlStatistics, RateWindow
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.run.composition import RunContext
+from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.run_state import Phase
+from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.records import WaitsFor
+from anabranch.frontier.scheduling.lifecycle import QueueState
+
+#: The phase of a job that no process crawls.
+STOPPED = "stopped"
+#: Fields of a snapshot that are not shown by their names.
+_INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
+
+#: Seconds between two looks at all queues, at least; and the share of the time that they take at most.
+LOOK_S = 2.0
+SHARE = 0.02
+
+#: What progress-statistics.log calls a phase.
+EVENTS = {Phase.PAUSED: CrawlEvent.PAUSED, Phase.RUNNING: CrawlEvent.RUNNING, Phase.DRAINING: CrawlEvent.ENDING}
+
+log = structlog.get_logger(__name__)
+
+
+class ProgressReporter:
+    """Looks at all queues of one run now and then, and writes progress-statistics.log."""
+
+    def __init__(
+        self,
+        frontier: AsyncFrontier,
+        statistics: CrawlStatistics,
+        log: ProgressLog,
+        interval_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.latest: FrontierStatistics | None = None  #: at the last look at all queues
+        self._frontier = frontier
+        self._statistics = statistics
+        self._log = log
+        self._interval_s = interval_s
+        self._clock = clock
+        self._rates = RateWindow(interval_s)
+        self._deepest = DeepestQueue(self._longest, clock)
+        self._final: ProgressFacts | None = None  #: how the run was when it ended
+
+    async def refresh(self) -> None:
+        """Look at all queues again and again, until cancelled."""
+        while True:
+            begun_s = self._clock()
+            self.latest = await self._frontier.statistics()
+            await asyncio.sleep(max(LOOK_S, (self._clock() - begun_s) / SHARE))
+
+    async def write(self) -> None:
+        """Write a line of the log at each interval, until cancelled."""
+        await self._log.run(self.facts, self._interval_s)
+
+    def phase_changed(self, phase: Phase, reason: str) -> None:
+        """Write the line of a new phase."""
+        if phase in EVENTS:
+            self._log.note(EVENTS[phase], reason)
+
+    async def end(self, reason: str) -> None:
+        """The crawl has ended: write a last line, and why."""
+        self._final = await self.facts()
+        self._log.tell(self._final)
+        self._log.note(CrawlEvent.ENDED, reason)
+
+    async def facts(self) -> ProgressFacts:
+        """How the run is now, or was when it ended."""
+        if self._final is not None:
+            return self._final
+        run, now = self._statistics, await self._frontier.statistics()
+        self.latest = now
+        now_s = self._clock()
+        return ProgressFacts(
+            now_s=now_s,
+            discovered=now.accepted,
+            queued=now.pending,
+            downloaded=now.done,
+            failed=now.failed,
+            rates=self._rates.rates(now_s - run.started_s, run.pages, run.fetched_bytes),
+            busy=run.active,
+            queues=now.queues,
+            parked=now.parked,
+            longest=await self._deepest.length(),
+            memory=memory_of_process(),
+        )
+
+    async def _longest(self) -> int:
+        views = await self._frontier.look(self._frontier.core.operations.looking.longest(1))
+        return views[0].urls if views else 0
+
+
+class RunStatus:
+    """Takes snapshots of an open run; each costs a look at counters, O(1)."""
+
+    def __init__(self, context: RunContext, disk: DiskWatch, frontier: Frontier, progress: ProgressReporter) -> None:
+        self._context = context
+        self._disk = disk
+        self._frontier = frontier
+        self._progress = progress
+
+    def snapshot(self) -> CrawlSnapshot:
+        """Take one."""
+        context, run, latest = self._context, self._context.statistics, self._progress.latest
+        now, wake, now_s = self._frontier.counts(), self._frontier.wake(), context.clock()
+        seen = {} if latest is None else latest.seen
+        totals = totals_of_counts(now) if latest is None else {**totals_facts(latest), **_current(now)}
+        left = now.pending + now.in_flight + now.retired
+        return CrawlSnapshot(
+            elapsed_s=now_s - run.started_s,
+            pages=run.pages,
+            failed=run.failed,
+            excluded=run.excluded,
+            retries=run.retries,
+            fetched_bytes=run.fetched_bytes,
+            active=run.active,
+            workers=context.order.crawl.workers,
+            pending=now.pending,
+            waiting=now.waiting,
+            gates=now.gates,
+            queues=now.queues["all"],
+            wakes_in_s=None if wake.at_s is None else max(wake.at_s - now_s, 0.0),
+            waits_for=wake.waits_for,
+            job=context.job.directory.name,
+            ready=(now if latest is None else latest).queues[QueueState.READY.value],
+            parked=0 if latest is None else latest.parked,
+            snoozed=0 if latest is None else latest.queues[QueueState.SNOOZED.value],
+            gates_open=0 if latest is None else latest.gates_open,
+            broken=run.broken,
+            free_bytes=self._disk.free_bytes,
+            trouble=now.trouble,
+            paused=context.run_state.pause_reason,
+            failing=run.troubles.failing,
+            untried=max(left - run.troubles.failing, 0),
+            answered=now.done,
+            last_trouble=run.troubles.last(now_s),
+            shared_left=_whole(seen.get("shared_left")),
+            shared_twice=_whole(seen.get("shared_twice")),
+            totals=totals,
+        )
+
+    def facts(self) -> Facts:
+        """A snapshot as `status --json` shows it."""
+        now = self.snapshot()
+        return status_facts(now, self._context.run_state.phase.value, progress_line(now), pid=os.getpid())
+
+
+def opening_facts(context: RunContext) -> Facts:
+    """The same while the job is being opened: nothing is counted yet."""
+    now = CrawlSnapshot(
+        job=context.job.directory.name,
+        workers=context.order.crawl.workers,
+        paused=context.run_state.pause_reason,
+    )
+    return status_facts(now, context.run_state.phase.value, "", pid=os.getpid())
+
+
+def log_status(facts: Facts) -> None:
+    """Write the status to the program's log: a signal asks for it."""
+    log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line")})
+
+
+def log_frontier_trouble(what: str) -> None:
+    """The store or the filter cannot write and tries again; an empty text: it has written."""
+    if what:
+        log.warning("the crawl waits", waits_for=what)
+    else:
+        log.warning("the crawl waits no more")
+
+
+def status_facts(
+    now: CrawlSnapshot,
+    phase: str,
+    line: str,
+    *,
+    pid: int | None = None,
+    processes: Mapping[str, int] = MappingProxyType({}),
+    is_finished: bool = False,
+    share: Facts | None = None,
+) -> Facts:
+    """What `status --json` shows: one shape for every job, running or not, as docs/reference/status.schema.json says. Pure."""
+    facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
+    return {
+        "phase": phase,
+        "is_finished": is_finished,
+        "pid": pid,
+        "processes": dict(processes),
+        "share": share,
+        **facts,
+        "waits_for": now.waits_for.name or WaitsFor.NOTHING.name,
+        "free_disk_bytes": now.free_bytes,
+        "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
+        "no_seed_answered": now.is_unanswered,
+        "line": line,
+    }
+
+
+def stopped_facts(
+    job: str, totals: Facts, trouble: Trouble | None, *, is_done: bool, share: Facts | None = None
+) -> Facts:
+    """The same for a job that no process crawls: its totals, and no figures of a run. Pure."""
+    queues: Mapping[str, int] = totals["queues"]
+    is_finished = is_done and not totals["retired"]
+    goes_on = "with its job" if share is not None else "with it"
+    now = CrawlSnapshot(
+        job=job,
+        pending=totals["pending"],
+        waiting=totals["waiting"],
+        queues=sum(queues.values()),
+        ready=queues.get(QueueState.READY.value, 0),
+        snoozed=queues.get(QueueState.SNOOZED.value, 0),
+        gates_open=totals["gates_open"],
+        last_trouble=trouble,
+        totals=totals,
+    )
+    line = "finished: nothing is queued" if is_finished else f"not running; `anabranch crawl` goes on {goes_on}"
+    return status_facts(now, STOPPED, line, is_finished=is_finished, share=share)
+
+
+def _current(counts: FrontierCounts) -> Facts:
+    """The totals that are always up to date."""
+    return {
+        name: getattr(counts, name) for name in FrontierCounts._fields if name not in {"queues", "gates", "trouble"}
+    }
+
+
+def _whole(figure: float | None) -> int | None:
+    return None if figure is None else int(figure)

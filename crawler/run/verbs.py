@@ -1,0 +1,358 @@
+"""What an operator asks of a job's Frontier: verbs by name, from plain arguments to plain facts, both JSON values.
+
+The same tables serve a job that is not running (the command opens its Frontier) and a running one (the crawl answers through
+its control socket, see `crawl_verbs` and `control`). A verb waits for the store: until earlier changes are written, and for
+what it reads. A command takes some milliseconds, in which a running crawl stands still. A query may take seconds (`ls` looks at
+every lane), in which the crawl goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.outcomes.userfunctions import shown
+from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
+from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.policies.groups import is_group
+from anabranch.frontier.records import GateKey, QueueKey, UrlState, WaitsFor
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.steps import Steps, asked, run
+
+#: The arguments of a verb, by name.
+Arguments = Mapping[str, Any]
+#: What it answers, by name.
+Facts = Mapping[str, Any]
+
+#: Argument of `why` and `show`: the keys of the job's URLs are not known.
+WHATEVER_KEY = "whatever_key"
+#: Queues that are searched for those in one state.
+SEARCHED = 1000
+#: The numbers of `totals`.
+_TOTALS = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates_open")
+#: Rounds of reading from the store, at most, until it is known whether anything can be leased.
+_ROUNDS = 20
+#: The prefix of a gate's key where each queue has a gate of its own.
+_QUEUE_GATE = "queue:"
+
+
+# Arguments: all of these raise UsageError, in one line
+
+
+def text_argument(given: Arguments, name: str) -> str:
+    """A text that is not empty."""
+    value = given.get(name)
+    if value == "":
+        raise UsageError(f"{name} is empty; give one")
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be text; it is {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name} {value!r}: it is not UTF-8") from error
+    return value
+
+
+def number_argument(given: Arguments, name: str) -> float:
+    """A finite number."""
+    value = given.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise UsageError(f"{name} must be a number; it is {value!r}")
+
+
+def whole_argument(given: Arguments, name: str, *, least: int) -> int:
+    """A whole number from `least` on, such as every store can hold."""
+    value = given.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53:
+        return value
+    raise UsageError(f"{name} must be a whole number from {least}, below 2^53; it is {value!r}")
+
+
+def state_argument(name: object) -> QueueState:
+    """A state of queues; empty queues are not listed."""
+    try:
+        return QueueState(name)
+    except ValueError as error:
+        states = ", ".join(state.value for state in QueueState if state is not QueueState.EMPTY)
+        raise UsageError(f"state {name!r} is unknown; choose one of {states}") from error
+
+
+# Queries
+
+
+def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """The queues with the most URLs, and the totals. Arguments: limit; state, or none for all."""
+    limit = whole_argument(given, "limit", least=0)
+    name = given.get("state")
+    state = None if name is None else state_argument(name)
+    # The totals first: they tell whether the store is behind, and whatever waits for the store ends that.
+    totals = totals_facts((yield from frontier.operations.looking.statistics()))
+    looking = frontier.operations.looking
+    if state is None:
+        views = yield from looking.longest(limit)
+    else:
+        found = yield from looking.queues(state, None, SEARCHED)
+        views = sorted(found, key=lambda view: (-view.urls, view.key))[:limit]
+    queues = [queue_facts(view, frontier.now_s()) for view in views]
+    return {"now_s": frontier.now_s(), "queues": queues, "totals": totals}
+
+
+def totals_facts(statistics: FrontierStatistics) -> Facts:
+    """How many URLs are in which state, and why nothing can be leased, if so. Pure."""
+    numbers = {name: getattr(statistics, name) for name in _TOTALS}
+    return {**numbers, "queues": dict(statistics.queues), "why_idle": statistics.why_idle}
+
+
+def totals_of_counts(counts: FrontierCounts) -> Facts:
+    """The same from the counters alone: inactive queues and open gates are not counted. Pure."""
+    queues = {state.value: counts.queues.get(state.value, 0) for state in QueueState}
+    return {**{name: getattr(counts, name, 0) for name in _TOTALS}, "queues": queues, "why_idle": ""}
+
+
+def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """Why a queue or a URL is where it is. Argument: subject. Raises: UnknownQueue."""
+    subject = text_argument(given, "subject")
+    try:
+        view = yield from frontier.operations.looking.view(QueueKey(subject))
+    except UnknownQueue:
+        if "://" not in subject:
+            raise
+        return (yield from why(frontier, {**given, "url": subject}))
+    now_s = frontier.now_s()
+    gates = [gate_facts(gate, now_s) for gate in view.gates]
+    explanation = explain_queue(view, now_s)._asdict()
+    return {"now_s": now_s, "explanation": explanation, "queue": queue_facts(view, now_s), "gates": gates}
+
+
+def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """Why a URL is where it is. Arguments: url, as a seed is written; its key for dedup, if that is not the URL.
+
+    If no crawl accepts such a link, it says so. With `WHATEVER_KEY` the URL may stand for several requests, of keys that only
+    their program knows: the facts of the first are followed by the "others". Raises: UsageError.
+    """
+    typed = text_argument(given, "url")
+    if given.get(WHATEVER_KEY):
+        return (yield from _whatever_key(frontier, typed))
+    url = seed_url(typed)
+    if url is None:
+        return _never_taken(frontier, typed)
+    key = text_argument(given, "key").encode() if "key" in given else url.encode()
+    explanation = yield from frontier.operations.looking.explain(url, key)
+    if explanation.state == UrlState.ENDED.value:
+        record = yield from asked(frontier.operations.get, key)
+        if record is not None and record.status:
+            words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
+            explanation = explanation._replace(reason=words)
+    return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+
+
+def _whatever_key(frontier: Frontier, typed: str) -> Steps[Facts]:
+    url = seed_url(typed) or typed
+    if "://" not in url:
+        raise UsageError(f"{typed!r} is no URL; correct it")
+    looking = frontier.operations.looking
+    found: list[Explanation] = []
+    for spelled in dict.fromkeys((typed, url)):  # the program may spell it either way
+        found += yield from looking.explain_all(spelled, describe)
+    if not found:
+        found.append((yield from looking.explain(url)))
+    first, *others = (explanation._asdict() for explanation in found)
+    return {"now_s": frontier.now_s(), "explanation": first, **({"others": others} if others else {})}
+
+
+def _never_taken(frontier: Frontier, typed: str) -> Facts:
+    words = refusal(typed)
+    if not words:
+        raise UsageError(f"{typed!r} is no http or https URL; correct it")
+    words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
+    explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
+    return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+
+
+# Commands
+
+
+def block(frontier: Frontier, given: Arguments) -> Facts:
+    """Close a host's gate. Arguments: host; for_s, until_s (epoch seconds), or neither, until it is unblocked."""
+    gate = gate_key(text_argument(given, "host"))
+    until_s = math.inf
+    if given.get("for_s") is not None:
+        until_s = frontier.now_s() + number_argument(given, "for_s")
+    elif given.get("until_s") is not None:
+        until_s = number_argument(given, "until_s")
+    if until_s <= frontier.now_s():
+        raise UsageError("--until: this time has passed; give one that is to come")
+    frontier.block(gate, until_s)
+    return _gate(frontier, gate)
+
+
+def unblock(frontier: Frontier, given: Arguments) -> Facts:
+    """Remove every block of a host, and forget its troubles. Argument: host."""
+    gate = gate_key(text_argument(given, "host"))
+    frontier.unblock(gate)
+    return _gate(frontier, gate)
+
+
+def pause(frontier: Frontier, given: Arguments) -> Facts:
+    """Lease nothing from a queue until it is resumed. Argument: queue. Raises: UnknownQueue."""
+    return _apply(frontier, given, frontier.operations.pause)
+
+
+def resume(frontier: Frontier, given: Arguments) -> Facts:
+    """Lease again from a queue that was paused or retired. Argument: queue. Raises: UnknownQueue."""
+    return _apply(frontier, given, frontier.operations.resume)
+
+
+def retire(frontier: Frontier, given: Arguments) -> Facts:
+    """Retire a queue. Argument: queue. Raises: UnknownQueue."""
+    return _apply(frontier, given, frontier.operations.retire)
+
+
+def set_budget(frontier: Frontier, given: Arguments) -> Facts:
+    """Give a queue a total budget of its own. Arguments: queue; units, -1 = unlimited, none = the order's."""
+    units = None if given.get("units") is None else whole_argument(given, "units", least=-1)
+    return _apply(frontier, given, lambda queue: frontier.operations.set_budget(queue, units))
+
+
+# Answers
+
+
+#: The verbs that change nothing, in steps.
+QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = MappingProxyType(
+    {"ls": ls, "show": show, "why": why}
+)
+
+#: The verbs that change something. They are short, so they may run on the event loop of a running crawl.
+COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = MappingProxyType(
+    {"block": block, "unblock": unblock, "pause": pause, "resume": resume, "retire": retire, "set-budget": set_budget}
+)
+
+#: All verbs that a running crawl answers.
+VERBS = (*QUERIES, *COMMANDS)
+
+#: Verbs that take long, or need the store to stand still: only for a job that is not running.
+STOPPED_ONLY = frozenset({"dump", "load", "rm"})
+
+
+class JobIsRunning(CrawlerError):
+    """The verb needs the job for itself, and a crawl runs it."""
+
+
+def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
+    """Do it on the Frontier of a job that is not running (blocks). Raises: as `answer_running`."""
+    _check_verb(verb)
+    if verb in COMMANDS:
+        return COMMANDS[verb](frontier, given)
+    if verb == "ls":
+        run(_read_gates(frontier))
+    return run(QUERIES[verb](frontier, given))
+
+
+async def answer_running(frontier: AsyncFrontier, verb: str, given: Arguments) -> Facts:
+    """Do it on the Frontier of a running crawl; tasks that wait for a lease notice the change.
+
+    Raises: JobIsRunning, UsageError, UnknownQueue; StoreUnavailable as everywhere.
+    """
+    _check_verb(verb)
+    if verb in QUERIES:
+        return await frontier.look(QUERIES[verb](frontier.core, given))
+    return frontier.operate(lambda _: COMMANDS[verb](frontier.core, given))
+
+
+def refuse_while_running(verb: str) -> None:
+    """Raises: JobIsRunning for a verb that is only for a job that is not running."""
+    if verb in STOPPED_ONLY:
+        raise JobIsRunning(
+            f"{verb} needs the job for itself, and process {os.getpid()} crawls it; stop that crawl first"
+        )
+
+
+def _check_verb(verb: str) -> None:
+    refuse_while_running(verb)
+    if verb not in VERBS:
+        raise UsageError(f"{verb!r} is unknown; choose one of {', '.join(VERBS)}")
+
+
+# Facts
+
+
+def queue_facts(view: QueueView, now_s: float) -> Facts:
+    """A queue as a row of a table; its gate is the one that opens first of those in the view."""
+    first = min(view.gates, key=_opens_s, default=None)
+    opens_s = None if first is None else _opens_s(first)
+    return {
+        "queue": view.key,
+        "state": view.state.value,
+        "urls": view.urls,
+        "waiting": view.waiting,
+        "in_flight": view.out,
+        "precedence": view.precedence,
+        "spent": view.spent,
+        "budget": None if view.budget < 0 else view.budget,
+        "gates": view.lanes,
+        "gate": None if first is None else first.key,
+        "opens_in_s": None if opens_s is None or opens_s == math.inf else max(opens_s - now_s, 0.0),
+        "reason": explain_queue(view, now_s).reason,
+    }
+
+
+def gate_facts(gate: GateView, now_s: float) -> Facts:
+    """A gate; infinite times and rates are None."""
+    return {
+        "gate": gate.key,
+        "opens_in_s": None if gate.opens_s == math.inf else max(gate.opens_s - now_s, 0.0),
+        "rate_per_s": None if gate.rate_per_s == math.inf else gate.rate_per_s,
+        "why_closed": gate.why_closed,
+        "group": None if gate.group is None else gate_facts(gate.group, now_s),
+    }
+
+
+def gate_key(typed: str) -> GateKey:
+    """The gate of a host as an operator writes it, with or without scheme, port and capitals; or a group, by its key.
+
+    Raises: UsageError.
+    """
+    if typed.startswith(_QUEUE_GATE) or is_group(typed):
+        return GateKey(typed)
+    url = seed_url(typed)
+    if url is None:
+        raise UsageError(f"{typed!r} is no host; write it like example.org")
+    return GateKey(host_of(url))
+
+
+def _gate(frontier: Frontier, key: GateKey) -> Facts:
+    frontier.flush()  # the gate is in memory now, and its change is written
+    return {"now_s": frontier.now_s(), "gate": gate_facts(frontier.operations.gate(key), frontier.now_s())}
+
+
+def _apply(frontier: Frontier, given: Arguments, order: Callable[[QueueKey], None]) -> Facts:
+    """Apply the command; the queue as it is then."""
+    queue = QueueKey(text_argument(given, "queue"))
+    order(queue)
+    return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
+
+
+def _read_gates(frontier: Frontier) -> Steps[None]:
+    """Have a Frontier read its gates, which it does only on the way to a lease."""
+    for _ in range(_ROUNDS):
+        lease = frontier.lease()
+        if lease is not None:
+            frontier.release(lease)
+            return
+        if WaitsFor.STORE not in frontier.wake().waits_for:
+            return
+        yield from frontier.operations.looking.flush()
+
+
+def _opens_s(gate: GateView) -> float:
+    return gate.opens_s if gate.group is None else max(gate.opens_s, gate.group.opens_s)

@@ -1,0 +1,146 @@
+"""The workers: each takes a lease, runs the chain, and always disposes of the visit.
+
+`processors.chain` builds the chain, `processors.disposition` ends visits, `limits` says how many pages there may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from anabranch.crawler.outcomes.errors import CrawlerError, lacks_memory
+from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
+from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.visit import Chain, Dispose, Step, Visit
+from anabranch.frontier.aio import AsyncFrontier, Drained
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.errors import FrontierError, LeaseLost
+from anabranch.frontier.records import Lease, Outcome, OutcomeKind
+
+log = structlog.get_logger(__name__)
+
+
+class PageLimit:
+    """Limits the pages of a run: one ticket each, taken before the lease and given back if no page was fetched."""
+
+    def __init__(self, pages: int | None, on_reached: Callable[[], None]) -> None:
+        self._tickets = None if pages is None else asyncio.Semaphore(pages)
+        self._left = pages
+        self._on_reached = on_reached
+        self._waiting = 0
+        if pages == 0:
+            on_reached()
+
+    async def take(self) -> None:
+        """Wait for a ticket."""
+        if self._tickets is None:
+            return
+        self._waiting += 1
+        try:
+            await self._tickets.acquire()
+        finally:
+            self._waiting -= 1
+
+    def settle(self, *, is_page: bool) -> None:
+        """Use the ticket up for a page, or give it back."""
+        if self._tickets is None or self._left is None:
+            return
+        if not is_page:
+            self._tickets.release()
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._on_reached()
+
+    def lift(self) -> None:
+        """Remove the limit; workers that wait for a ticket go on."""
+        if self._tickets is not None:
+            for _ in range(self._waiting):
+                self._tickets.release()
+        self._tickets = self._left = None
+
+    def wake_all(self, workers: int) -> None:
+        """Let every worker pass: the Frontier hands out no more leases."""
+        for _ in range(workers if self._tickets is not None else 0):
+            self.settle(is_page=False)
+
+
+class WorkerPool:
+    """N workers over one Frontier."""
+
+    def __init__(
+        self,
+        frontier: AsyncFrontier,
+        chain: Chain,
+        dispose: Dispose,
+        statistics: CrawlStatistics,
+        limit: PageLimit,
+        board: WorkerBoard,
+    ) -> None:
+        self._frontier = frontier
+        self._chain = chain
+        self._dispose = dispose
+        self._statistics = statistics
+        self._limit = limit
+        self._board = board
+
+    async def work(self, number: int) -> None:
+        """Be a worker until the Frontier is drained or stopped. Raises what is not a site's fault."""
+        while True:
+            await self._limit.take()
+            is_page = False
+            try:
+                lease = await self._frontier.lease()
+                is_page = await self._visit(lease, number)
+            except Drained:
+                return
+            finally:
+                self._limit.settle(is_page=is_page)
+
+    async def _visit(self, lease: Lease, number: int) -> bool:
+        """Run the chain, then dispose; True if a page was fetched. A cancelled chain gives the lease back."""
+        visit = Visit(lease, number)
+        self._statistics.begin_visit()
+        self._board.begin(number, lease.url, lease.attempts)
+        try:
+            try:
+                await self._run_chain(visit)
+            except asyncio.CancelledError:
+                # The URL is first again, and its slot rests, since a fetch may have been under way.
+                tried = Outcome(kind=OutcomeKind.DEFERRED, start_s=lease.since_s, end_s=self._frontier.core.now_s())
+                with suppress(LeaseLost):  # it has expired: the URL is queued already
+                    self._frontier.finish(lease, tried)
+                raise
+            self._board.enter(number, "disposition")
+            return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
+        finally:
+            visit.close()
+            self._board.end(number)
+            self._statistics.end_visit()
+
+    async def _run_chain(self, visit: Visit) -> None:
+        """Pass the visit from processor to processor until one stops it.
+
+        Errors of a page, a site or a user function end in the visit, not in the worker; a lack of memory is none of these.
+        """
+        try:
+            for name, process in self._chain:
+                self._board.enter(visit.worker, name)
+                if await process(visit) is Step.STOP:
+                    return
+        except FetchError as error:
+            visit.failed(error)
+        except (CrawlerError, FrontierError):
+            raise
+        except UserFunctionFailed as error:
+            visit.broke(error)
+            log.exception(f"{error.role.words} failed", url=visit.lease.url, function=error.name)
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            visit.broke(error)
+            log.exception("processor failed", url=visit.lease.url)

@@ -1,0 +1,367 @@
+"""The bits of a DSBF's leaves: slices of one array, in memory or in a mapped file, so that a batch is one vectorised pass.
+
+`MemoryBits` and `MappedBits` hold the array, which can grow; `LeafBits` divides it into one slot per leaf.
+
+The file BITS: a header of 4096 bytes (magic, version, k, m, a stamp that ties it to one MANIFEST), then slot by slot. It
+is mapped while a filter works on mapped leaves, and written at a clean end by a filter that keeps its leaves in memory.
+The MANIFEST alone says whether its bits count (`restoring.py`). Numbers are little-endian; bit 0 of a leaf is the least
+significant one of its first byte.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from anabranch.dedup.files.durable import descriptor, store_full_errors, sync_file, write_all
+from anabranch.dedup.files.mapped import allocate_pages
+from anabranch.dedup.keys import BoolArray, ByteArray, Fingerprints, IntArray, map_hashes, map_hashes_of
+
+BITS_FILE = "BITS"
+VERSION = 1
+HEADER_BYTES = 4096
+STAMP_BYTES = 16
+
+_MAGIC = b"ANADSBFB"
+_HEADER = struct.Struct("<8sIIQ16s")  # magic, version, k, m, stamp
+_UNSTAMPED = bytes(STAMP_BYTES)
+#: Linux moves a private map to where it has room (mremap), without copying a byte.
+_CAN_MOVE = sys.platform == "linux"
+_COPIED_AT_ONCE = 1 << 24  # bytes
+_NOTHING: ByteArray = np.zeros(0, dtype=np.uint8)
+
+
+class BitStorage(Protocol):
+    """The bytes of a filter's leaves while it is open; they keep their content while they become more."""
+
+    data: ByteArray  #: all of them; another array after `extend`, so do not hold on to it
+
+    def begin(self) -> None:
+        """Start without bytes, whatever the file holds. Raises: OSError."""
+        ...
+
+    def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
+        """Take over the bytes of the file; False if it has another stamp, shape, size or checksum. Raises: OSError."""
+        ...
+
+    def extend(self, size: int) -> None:
+        """Have so many bytes, more than now; the new ones are 0. Raises: OSError, with the storage unchanged."""
+        ...
+
+    def secure(self, start: int, length: int) -> None:
+        """Make sure that this part can be written to. Raises: OSError."""
+        ...
+
+    def save(self, stamp: bytes) -> int | None:
+        """Make the file durable under this stamp; its checksum, None if there is none. Raises: OSError."""
+        ...
+
+    def close(self) -> None:
+        """Release the bytes; a second call does nothing."""
+        ...
+
+
+class MemoryBits:
+    """Bytes in memory, taken from the kernel page by page as they are touched. The file is read and written whole."""
+
+    def __init__(self, path: Path, leaf_bits: int, hashes: int) -> None:
+        self._path = path
+        self._shape = leaf_bits, hashes
+        self._map: mmap.mmap | None = None
+        self.data: ByteArray = _NOTHING
+
+    def begin(self) -> None:
+        """Forget the bytes; the file stays as it is."""
+        self.close()
+
+    def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
+        """Read the file. Cost: 1 ms per MiB."""
+        if not _is_saved(self._path, _header(*self._shape, stamp), size):
+            return False
+        self.extend(size)
+        found = 0
+        with descriptor(self._path, os.O_RDONLY) as fd:
+            for start in range(0, size, _COPIED_AT_ONCE):
+                part = self.data[start : start + _COPIED_AT_ONCE]
+                if os.preadv(fd, [part.data], HEADER_BYTES + start) < part.nbytes:
+                    return False
+                found = zlib.crc32(part.data, found)
+        return checksum in (None, found)
+
+    def extend(self, size: int) -> None:
+        """Have so many bytes. Cost on Linux: some microseconds whatever the size; elsewhere a copy."""
+        if self._map is not None and _CAN_MOVE and self._move(self._map, size):
+            return
+        grown = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANON)
+        data = np.frombuffer(grown, dtype=np.uint8)
+        data[: self.data.size] = self.data
+        self._map, self.data = grown, data
+
+    def secure(self, start: int, length: int) -> None:
+        """Memory needs nothing."""
+
+    def save(self, stamp: bytes) -> int | None:
+        """Write the file. Cost: a copy of all bits to the disk. After an error there is no file."""
+        checksum = 0
+        try:
+            with store_full_errors(self._path), descriptor(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
+                write_all(fd, _header(*self._shape, stamp), 0)
+                for start in range(0, self.data.size, _COPIED_AT_ONCE):
+                    part = self.data[start : start + _COPIED_AT_ONCE].tobytes()
+                    write_all(fd, part, HEADER_BYTES + start)
+                    checksum = zlib.crc32(part, checksum)
+                sync_file(fd)
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            raise
+        return checksum
+
+    def close(self) -> None:
+        """Forget the bytes."""
+        self._map, self.data = None, _NOTHING
+
+    def _move(self, old: mmap.mmap, size: int) -> bool:
+        """Have the kernel move the map; False if another array refers to it, as a kept traceback may."""
+        self.data = _NOTHING
+        try:
+            old.resize(size)
+        except BufferError:
+            return False
+        finally:
+            self.data = np.frombuffer(old, dtype=np.uint8)
+        return True
+
+
+class MappedBits:
+    """Bytes in the file itself, mapped shared: they need no memory of their own, and no copy at the end.
+
+    `secure` allocates blocks on the disk, so that a full disk is a StoreFull and never a SIGBUS.
+    """
+
+    def __init__(self, path: Path, leaf_bits: int, hashes: int) -> None:
+        self._path = path
+        self._shape = leaf_bits, hashes
+        self._map: mmap.mmap | None = None
+        self.data: ByteArray = _NOTHING
+
+    def begin(self) -> None:
+        """Start with an empty file."""
+        self.close()  # a map of the old file would reach beyond the end of the new one
+        with store_full_errors(self._path), descriptor(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
+            write_all(fd, _header(*self._shape, _UNSTAMPED), 0)
+
+    def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
+        """Map the file, its bytes unread. Cost: microseconds, then a page fault for each page that is touched."""
+        del checksum
+        if not _is_saved(self._path, _header(*self._shape, stamp), size):
+            return False
+        self._remap(size)
+        self.secure(0, size)  # a copy of the file may be sparse
+        return True
+
+    def extend(self, size: int) -> None:
+        """Have so many bytes: the file grows, sparse, and is mapped anew. Cost: some microseconds."""
+        with store_full_errors(self._path), descriptor(self._path, os.O_RDWR) as fd:
+            os.ftruncate(fd, HEADER_BYTES + size)
+        self._remap(size)
+
+    def secure(self, start: int, length: int) -> None:
+        """Allocate blocks for the part. Raises: StoreFull, OSError."""
+        allocate_pages(self._path, [HEADER_BYTES + start], length)
+
+    def save(self, stamp: bytes) -> int | None:
+        """Make all bits durable, then this stamp."""
+        with store_full_errors(self._path), descriptor(self._path, os.O_RDWR) as fd:
+            sync_file(fd)
+            write_all(fd, _header(*self._shape, stamp), 0)
+            sync_file(fd)
+        return None
+
+    def close(self) -> None:
+        """Unmap the file."""
+        self._map, self.data = None, _NOTHING
+
+    def _remap(self, size: int) -> None:
+        with descriptor(self._path, os.O_RDWR) as fd:
+            self._map = mmap.mmap(fd, HEADER_BYTES + size)
+        # Without it the kernel reads around each fault, far more than is asked for.
+        if hasattr(mmap, "MADV_RANDOM"):
+            self._map.madvise(mmap.MADV_RANDOM)
+        self.data = np.frombuffer(self._map, dtype=np.uint8, offset=HEADER_BYTES)
+
+
+#: By name, as `Dsbf.open` takes them.
+STORAGES: dict[str, type[MemoryBits] | type[MappedBits]] = {"memory": MemoryBits, "mapped": MappedBits}
+
+
+def _header(leaf_bits: int, hashes: int, stamp: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, VERSION, hashes, leaf_bits, stamp).ljust(HEADER_BYTES, b"\0")
+
+
+def _is_saved(path: Path, header: bytes, size: int) -> bool:
+    """True if the file has this header and so many bytes of bits."""
+    try:
+        with descriptor(path, os.O_RDONLY) as fd:
+            return os.pread(fd, len(header), 0) == header and os.fstat(fd).st_size == HEADER_BYTES + size
+    except FileNotFoundError:
+        return False
+
+
+#: Elements that are looked up in one pass: with more, the arrays of positions outgrow the processor's cache.
+_LOOKED_UP_AT_ONCE = 2048
+
+
+class LeafBits:
+    """Slots of `leaf_bits` bits (a power of two), `hashes` positions an element, in the bytes of a storage.
+
+    Slot s is bytes s * leaf_bits / 8 and on; bit 0 is the least significant one of a byte. A dropped slot is used
+    again. When no slot is free the storage grows by a quarter.
+    """
+
+    def __init__(self, leaf_bits: int, hashes: int, slots: int = 1, storage: BitStorage | None = None) -> None:
+        self._leaf_bits = leaf_bits
+        self._leaf_bytes = leaf_bits // 8
+        self._steps: IntArray = np.arange(hashes, dtype=np.int64)[:, None]
+        #: By default in memory, and never saved.
+        self._storage = storage or MemoryBits(Path(BITS_FILE), leaf_bits, hashes)
+        if slots > self._slots():
+            self._storage.extend(slots * self._leaf_bytes)
+        self._dropped: list[int] = []  # free slots, whose bits are to be cleared
+        self._fresh = 0  # from this slot on none was ever taken: all bits are clear
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of all slots."""
+        return self._storage.data.nbytes
+
+    def take(self) -> int:
+        """A slot with all bits clear. Raises: OSError, with nothing taken."""
+        if self._dropped:
+            slot = self._dropped[-1]
+            self._storage.secure(slot * self._leaf_bytes, self._leaf_bytes)
+            self._slice(slot)[:] = 0
+            return self._dropped.pop()
+        if self._fresh == self._slots():
+            self._storage.extend((self._fresh + self._fresh // 4 + 1) * self._leaf_bytes)
+        self._storage.secure(self._fresh * self._leaf_bytes, self._leaf_bytes)
+        self._fresh += 1
+        return self._fresh - 1
+
+    def claim(self, slots: Collection[int]) -> None:
+        """Take exactly these slots, with the bits that are there. Raises: ValueError if there are fewer."""
+        self._fresh = self._slots()
+        held = set(slots)
+        if not held <= set(range(self._fresh)):
+            raise ValueError(f"slots go up to {max(held)}, but there are {self._fresh}")
+        self._dropped = [slot for slot in range(self._fresh - 1, -1, -1) if slot not in held]
+
+    def drop(self, slot: int) -> None:
+        """Give a slot back; the next `take` may answer it."""
+        self._dropped.append(slot)
+
+    def fill(self, slot: int, elements: Fingerprints) -> None:
+        """Make the slot's bits exactly those of the elements. Cost: 0.1 µs per element, m bytes for a moment."""
+        self._slice(slot)[:] = self._image(elements)
+
+    def unseen(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
+        """True where the element has a clear bit in its slot."""
+        if len(elements) <= _LOOKED_UP_AT_ONCE:
+            return self._are_clear(*self._positions(slots, elements))
+        parts = [slice(start, start + _LOOKED_UP_AT_ONCE) for start in range(0, len(elements), _LOOKED_UP_AT_ONCE)]
+        return np.concatenate([self._are_clear(*self._positions(slots[part], elements[part])) for part in parts])
+
+    def is_unseen(self, slot: int, element: int) -> bool:
+        """True if the element has a clear bit in the slot."""
+        held = self._storage.data.item
+        return any(not held(place) & bit for place, bit in self._positions_of(slot, element))
+
+    def mark(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
+        """Set the elements' bits; True where one was clear before the batch. Cost: 90 bytes per element for a moment."""
+        if len(elements) <= _LOOKED_UP_AT_ONCE:
+            positions = self._positions(slots, elements)
+            new = self._are_clear(*positions)
+            if new.any():
+                self._set(*positions)
+            return new
+        parts = [slice(start, start + _LOOKED_UP_AT_ONCE) for start in range(0, len(elements), _LOOKED_UP_AT_ONCE)]
+        all_positions = [self._positions(slots[part], elements[part]) for part in parts]
+        new = np.concatenate([self._are_clear(*positions) for positions in all_positions])
+        for positions in all_positions:
+            self._set(*positions)
+        return new
+
+    def mark_one(self, slot: int, element: int) -> bool:
+        """Set the element's bits; True if one was clear."""
+        data = self._storage.data
+        held = data.item
+        clear = [(place, bit) for place, bit in self._positions_of(slot, element) if not held(place) & bit]
+        for place, bit in clear:
+            data[place] = held(place) | bit
+        return bool(clear)
+
+    def agrees(self, slot: int, elements: Fingerprints) -> bool:
+        """True if the slot's bits are exactly those of the elements."""
+        return bool(np.array_equal(self._slice(slot), self._image(elements)))
+
+    def _are_clear(self, places: IntArray, shifts: ByteArray) -> BoolArray:
+        """True for columns in which a bit is 0."""
+        held = self._storage.data[places]
+        held >>= shifts
+        clear: BoolArray = (np.bitwise_and.reduce(held, axis=0) & 1) == 0
+        return clear
+
+    def _set(self, places: IntArray, shifts: ByteArray) -> None:
+        """Set all bits at once, and again what is missing, since several may lie in one byte.
+
+        Of those numpy stores the last one alone; with each round fewer are missing, and there are at most eight.
+        """
+        data, bits = self._storage.data, np.left_shift(1, shifts, dtype=np.uint8)
+        data[places] |= bits
+        missing = (data[places] & bits) == 0
+        while missing.any():
+            places, bits = places[missing], bits[missing]
+            data[places] |= bits
+            missing = (data[places] & bits) == 0
+
+    def _positions(self, slots: IntArray, elements: Fingerprints) -> tuple[IntArray, ByteArray]:
+        """Byte in the storage and bit in it, for every hash (rows) and element (columns)."""
+        first, second = map_hashes(elements)
+        places = second * self._steps
+        places += first
+        places &= self._leaf_bits - 1
+        shifts = places.astype(np.uint8)
+        shifts &= 7
+        places >>= 3
+        places += slots * self._leaf_bytes
+        return places, shifts
+
+    def _positions_of(self, slot: int, element: int) -> Iterator[tuple[int, int]]:
+        """Byte in the storage and value of the bit in it, for every hash of one element."""
+        position, step = map_hashes_of(element)
+        start, mask = slot * self._leaf_bytes, self._leaf_bits - 1
+        for _ in range(len(self._steps)):
+            bit = position & mask
+            yield start + (bit >> 3), 1 << (bit & 7)
+            position += step
+
+    def _image(self, elements: Fingerprints) -> ByteArray:
+        """The bytes of a leaf that holds exactly the elements."""
+        first, second = map_hashes(elements)
+        bits = np.zeros(self._leaf_bits, dtype=np.bool_)
+        for step in self._steps[:, 0].tolist():
+            bits[(first + second * step) & (self._leaf_bits - 1)] = True
+        return np.packbits(bits, bitorder="little")
+
+    def _slice(self, slot: int) -> ByteArray:
+        return self._storage.data[slot * self._leaf_bytes : (slot + 1) * self._leaf_bytes]
+
+    def _slots(self) -> int:
+        return self._storage.data.size // self._leaf_bytes

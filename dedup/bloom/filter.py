@@ -1,0 +1,287 @@
+"""DSBF: the dynamic splittable Bloom filter, a tree of Bloom filters that split when they are full.
+
+An element is its key's 128-bit fingerprint. LocHash, one per level, leads it down to a leaf; MapHash gives its k bits
+there. Each leaf also logs its elements, so that it can be split and rebuilt: bits are a cache, logs are the set.
+`restoring.py` opens a folder, `splitting.py` takes elements and splits leaves, `table.py` answers queries.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from anabranch.dedup.bloom.bits import BITS_FILE, STAMP_BYTES, STORAGES
+from anabranch.dedup.bloom.formulas import DsbfParameters
+from anabranch.dedup.bloom.log import LeafLogs
+from anabranch.dedup.bloom.restoring import Image, restore
+from anabranch.dedup.bloom.splitting import Split, Splitter
+from anabranch.dedup.bloom.table import NONE, LeafTable
+from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
+from anabranch.dedup.files.locks import FolderLock
+from anabranch.dedup.keys import BoolArray, Fingerprints, distinct, fingerprint, fingerprints, first_of_each
+
+
+def check(folder: Path, table: LeafTable, logs: LeafLogs, splits: Sequence[Split]) -> None:
+    """Read all logs and compare. Raises: InvariantBroken; FormatMismatch for a log cut off or replaced; OSError."""
+    logs.flush()
+    logs.require(logs.lengths())
+    for leaf in table.tree.leaves:
+        check_node(table, leaf, logs.read(leaf), logs.path(leaf))
+    for split in splits:
+        check_split(table, split, logs.read(split.node), logs.path(split.node))
+    if table.elements != (total := int(table.nodes.counts.sum())):
+        raise InvariantBroken(f"{folder}: {table.elements} elements, but its leaves count {total}")
+
+
+def check_node(table: LeafTable, node: int, logged: Fingerprints, name: Path) -> None:
+    """The node's bits are exactly those of the elements in its log, and it does not count more of them."""
+    elements = distinct(logged)
+    is_leaf = not table.tree.fan_out[node]
+    count = int(table.nodes.counts[node] if is_leaf else table.nodes.loads[node])
+    if not table.tree.leads_through(node, elements).all():
+        raise InvariantBroken(f"{name} holds elements of another leaf")
+    if count > len(elements):
+        raise InvariantBroken(f"{name} holds {len(elements)} elements, {count} were counted")
+    if not table.leaves.agrees(int(table.nodes.slots[node]), elements):
+        raise InvariantBroken(f"{name} and the bits of its leaf disagree")
+
+
+def check_split(table: LeafTable, split: Split, logged: Fingerprints, name: Path) -> None:
+    """The bits are the log's until all is moved, and what was moved is known below."""
+    if not split.recorded <= split.moved <= split.length == len(logged):
+        raise InvariantBroken(f"{name}: of {len(logged)} elements {split.moved} are said to be moved")
+    mine = table.tree.leads_through(split.node, logged)
+    if split.moved < split.length:
+        check_node(table, split.node, logged[mine], name)
+    moved = logged[: split.moved][mine[: split.moved]]
+    if lost := _not_below(table, split.node, moved):
+        raise InvariantBroken(f"{name}: {lost} of the elements said to be moved are not known below")
+
+
+def _not_below(table: LeafTable, node: int, elements: Fingerprints) -> int:
+    """Number of elements that neither their leaf knows nor a splitting node between it and this one."""
+    leaves = table.tree.descend(elements)
+    asked = np.flatnonzero(table.leaves.unseen(table.nodes.slots[leaves], elements))
+    keepers = table.keepers(leaves[asked], elements[asked])
+    is_below = (keepers != NONE) & (table.tree.level[keepers] > table.tree.level[node])
+    return int(np.count_nonzero(~is_below))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DsbfStatistics:
+    """A filter at one moment."""
+
+    elements: int  #: distinct elements, less those that were falsely taken for known since the leaf was made
+    leaves: int  #: leaves of the tree
+    splits: int  #: splits so far, those before the last opening and those under way included
+    splitting: int  #: splits under way
+    height: int  #: levels of LocHash on the longest way down
+    mean_rate: float  #: probability that a key never marked is taken for known
+    worst_rate: float  #: the same in the fullest leaf
+    memory_bytes: int  #: bit arrays, in memory or mapped
+    log_bytes: int  #: logs on disk
+    strays: int  #: elements dropped at opening since they stood in a wrong leaf's log, as after a power loss
+
+
+class Dsbf:
+    """The filter of one folder. Use `Dsbf.open`.
+
+    Marking and asking belong to one thread; `sync` and `rates` may run in another one at the same time.
+    """
+
+    def __init__(self, folder: Path, parameters: DsbfParameters, lock: FolderLock, leaves: str) -> None:
+        self._folder = folder
+        self._parameters = parameters
+        self._lock = lock
+        self._logs = LeafLogs(folder, parameters)
+        self._storage = STORAGES[leaves](folder / BITS_FILE, parameters.leaf_bits, parameters.hashes)
+        self._syncing = threading.Lock()  # one sync at a time, and none after the end
+        self._is_torn = False  # a call that marks was broken off: bits and logs may differ
+        self.is_closed = False
+        restored = restore(folder, parameters, self._logs, self._storage)
+        self._strays = restored.strays
+        self._table = restored.table
+        self._splitter = Splitter(folder, parameters, self._logs, self._table, restored.splits, restored.image)
+        if full := self._table.full(np.array(self._table.tree.leaves)):
+            self._begin_change()
+            self._splitter.start(full)
+
+    @classmethod
+    def open(cls, folder: Path, parameters: DsbfParameters | None = None, leaves: str = "memory") -> Self:
+        """Open a folder's filter, or make it if the folder is new or empty.
+
+        `leaves` is where the bits are while it is open, and may be another one each time: "memory", or "mapped" (in
+        a file, for filters larger than memory). After a clean end the bits are there again: 1 ms per MiB in memory,
+        nothing mapped. After any other they are rebuilt from the logs: 0.3 µs per element; torn tails are cut, and a
+        log with equal elements is written anew without them. Raises: FormatMismatch if the folder is not ours, is
+        damaged or was made with other parameters; FilterInUse; BadParameters; OSError.
+        """
+        if leaves not in STORAGES:
+            raise BadParameters(f"leaves is {leaves!r}; it must be one of {', '.join(STORAGES)}")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+        try:
+            return cls(folder, parameters or DsbfParameters(), lock, leaves)
+        except BaseException:
+            lock.release()
+            raise
+
+    def __len__(self) -> int:
+        """Distinct elements, as `DsbfStatistics.elements` counts them."""
+        return self._table.elements
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        """True where a key was certainly never marked; a key never marked is False with a probability of at most f."""
+        return self.unseen_elements(fingerprints(keys))
+
+    def unseen_elements(self, elements: Fingerprints) -> BoolArray:
+        """`unseen` of keys whose `fingerprints` the caller has already."""
+        self._require_open()
+        return self._table.unseen(elements)
+
+    def is_unseen(self, key: bytes) -> bool:
+        """`unseen` of one key, several times as fast as a batch of one."""
+        self._require_open()
+        return self._table.is_unseen(fingerprint(key))
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Put the keys into the set, whatever their bits say.
+
+        A key whose bits are all set already is logged all the same: another filter may have found it new, and without
+        its fingerprint the next split would lose it. A call for n keys also moves fewer than 2048 + 32 n elements of
+        leaves that are being split. Raises: StoreFull (an OSError), with the keys taken or not taken; the filter
+        stays sound and the call may be repeated. If anything else breaks a call off while a split begins, such as
+        KeyboardInterrupt, the calls that write raise FilterClosed from then on: close the filter and open it again.
+        """
+        self.mark_elements(fingerprints(keys), first_of_each(keys))
+
+    def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
+        """`mark` of keys whose `fingerprints` and `first_of_each` the caller has already; do not change the array."""
+        self._require_open()
+        if not len(elements):
+            return
+        self._begin_change()
+        try:
+            self._splitter.take(elements, is_first)
+        except BaseException:
+            self._is_torn = True
+            raise
+
+    def mark_one(self, key: bytes) -> None:
+        """`mark` of one key, several times as fast as a batch of one."""
+        self._require_open()
+        self._begin_change()
+        try:
+            self._splitter.take_one(fingerprint(key))
+        except BaseException:
+            self._is_torn = True
+            raise
+
+    def add(self, keys: Sequence[bytes]) -> BoolArray:
+        """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
+        elements = fingerprints(keys)
+        new = self.unseen_elements(elements)
+        new &= first_of_each(keys)
+        self.mark_elements(elements[new], np.ones(np.count_nonzero(new), dtype=np.bool_))
+        return new
+
+    def sync(self) -> None:
+        """Make all that was marked before this call durable (fdatasync, log by log). Raises: OSError.
+
+        Splits whose elements have all been moved end here. A `mark` that starts one waits while this replaces the
+        manifest.
+        """
+        with self._syncing:
+            self._require_open()
+            self._splitter.sync()
+
+    def rates(self) -> tuple[float, float]:
+        """False-positive rate that a random key meets, and that of the worst leaf. Cost: O(leaves)."""
+        return self._table.nodes.rates(self._parameters, self._table.tree)
+
+    def statistics(self) -> DsbfStatistics:
+        """The filter at this moment. Cost: O(leaves)."""
+        self._require_open()
+        tree, (mean, worst) = self._table.tree, self.rates()
+        return DsbfStatistics(
+            elements=self._table.elements,
+            leaves=len(tree.leaves),
+            splits=tree.splits,
+            splitting=self._splitter.splitting,
+            height=tree.height,
+            mean_rate=mean,
+            worst_rate=worst,
+            memory_bytes=self._table.memory_bytes,
+            log_bytes=self._logs.log_bytes,
+            strays=self._strays,
+        )
+
+    def check(self) -> None:
+        """Read all logs and compare: the bits of each leaf and each splitting node are exactly its log's elements',
+        its count is not above them, what was moved is known below, and the counts add up.
+
+        Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError.
+        """
+        with self._syncing:
+            self._require_open()
+            check(self._folder, self._table, self._logs, self._splitter.splits)
+
+    def close(self) -> None:
+        """Sync, keep the bits for the next opening, and unlock the folder; a second call does nothing.
+
+        Raises: OSError, and FilterClosed as `mark` says, with the folder unlocked. If only the bits could not be kept,
+        the next opening reads the logs.
+        """
+        with self._syncing:
+            if self.is_closed:
+                return
+            try:
+                self._splitter.sync()
+                self._keep_bits()
+            finally:
+                self.is_closed = True
+                self._storage.close()
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{len(self)} elements in {len(self._table.tree.leaves)} leaves"
+        return f"<Dsbf {state}>"
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise FilterClosed(f"the filter {self._folder} is closed")
+
+    def _begin_change(self) -> None:
+        """Durably mark the kept bits as outdated before the first change. Raises: OSError."""
+        if self._splitter.image is not None:
+            self._splitter.write(None)
+
+    def _keep_bits(self) -> None:
+        """Keep the bits, unless they are kept already or may be wrong."""
+        if self._splitter.image is not None or self._is_torn:
+            return
+        stamp = os.urandom(STAMP_BYTES)
+        checksum = self._storage.save(stamp)
+        nodes = self._table.nodes
+        image = Image(
+            stamp=stamp,
+            size=self._table.memory_bytes,
+            checksum=checksum,
+            slots=nodes.slots.tolist(),
+            counts=nodes.counts.tolist(),
+            loads=nodes.loads.tolist(),
+            lengths=self._logs.lengths(),
+        )
+        self._splitter.write(image.record())

@@ -1,0 +1,117 @@
+"""The arithmetic of Bloom filters, and what it makes of a DSBF's three numbers n, m and f.
+
+Formulas as in Bloom (1970) and in the papers on the dynamic splittable filter: n elements in m bits under k hashes
+leave a bit clear with probability p0 = e^(-kn/m); a key never inserted is taken for known with (1 - p0)^k.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.keys import IntArray
+
+#: A leaf splits at this share of its capacity at the latest: the rest is room for what one step of a batch adds.
+SPLIT_SHARE = 0.97
+#: Elements of splitting leaves that move on for each key that is marked. More of them end a split sooner and make each
+#: call dearer; with 32 a leaf's children take 1/32 of its load in new keys before it is gone.
+MOVES_PER_KEY = 32
+
+_FEWEST_BITS = 64
+_MOST_BITS = 1 << 40  # MapHash has 40 bits
+_FEWEST_CHILDREN = 2
+
+
+def false_positive_rates(m: int, k: int, n: IntArray | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rates of filters of m bits and k hashes that hold n elements each: (1 - e^(-kn/m))^k."""
+    return np.asarray((-np.expm1(-k * n / m)) ** k, dtype=np.float64)
+
+
+def capacity_with(m: int, k: int, f: float) -> int:
+    """Most elements that m bits hold under k hashes at a rate of at most f: floor(-(m/k) ln(1 - f^(1/k)))."""
+    return math.floor(-(m / k) * math.log1p(-(f ** (1 / k))))
+
+
+def best_hashes(m: int, f: float) -> int:
+    """The whole number of hashes with the largest capacity: floor or ceiling of log2(1/f), at least 1."""
+    exact = -math.log2(f)
+    return max({max(1, math.floor(exact)), math.ceil(exact)}, key=lambda k: (capacity_with(m, k, f), -k))
+
+
+def leaves_for(n: int, capacity: int) -> int:
+    """Least number c of leaves with n/c + 3 sqrt(n/c) <= capacity.
+
+    Leaves fill unevenly; the three standard deviations keep the fullest of them from splitting before n elements.
+    """
+    if n <= 0:
+        return 1
+    share = ((math.sqrt(9 + 4 * capacity) - 3) / 2) ** 2  # the x with x + 3 sqrt(x) = capacity
+    c = max(1, math.floor(n / share) if share else n)
+    while n / c + 3 * math.sqrt(n / c) > capacity:
+        c += 1
+    return c
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: they would leave no room for what is computed once
+class DsbfParameters:
+    """What the user gives a DSBF, and what follows from it. Raises: BadParameters."""
+
+    expected: int = 10_000_000  #: n: elements that fit before the first split
+    false_positive: float = 1e-3  #: f: a leaf's rate never exceeds it
+    leaf_bits: int = 1 << 23  #: m: bits of one leaf, a power of two, 64 to 2^40
+    split_fan_out: int = 4  #: children that a full leaf gets
+
+    def __post_init__(self) -> None:
+        if self.expected < 0:
+            raise BadParameters(f"expected is {self.expected}; it must be 0 or more")
+        if not 0 < self.false_positive <= 0.5:
+            raise BadParameters(f"false_positive is {self.false_positive}; it must be in (0, 0.5]")
+        if not _FEWEST_BITS <= self.leaf_bits <= _MOST_BITS or self.leaf_bits & (self.leaf_bits - 1):
+            bounds = f"{_FEWEST_BITS} to {_MOST_BITS}"
+            raise BadParameters(f"leaf_bits is {self.leaf_bits}; it must be a power of two from {bounds}")
+        if self.split_fan_out < _FEWEST_CHILDREN:
+            raise BadParameters(f"split_fan_out is {self.split_fan_out}; it must be 2 or more")
+        if self.split_above < 1:
+            raise BadParameters(f"leaf_bits {self.leaf_bits} hold nothing at a rate of {self.false_positive}")
+
+    @cached_property
+    def hashes(self) -> int:
+        """k: positions of an element in its leaf."""
+        return best_hashes(self.leaf_bits, self.false_positive)
+
+    @cached_property
+    def capacity(self) -> int:
+        """u: elements that a leaf holds at a rate of f."""
+        return capacity_with(self.leaf_bits, self.hashes, self.false_positive)
+
+    @cached_property
+    def split_above(self) -> int:
+        """s: a leaf splits when its count exceeds this; the largest number that keeps three promises, at least 1.
+
+        1. s <= SPLIT_SHARE u.
+        2. s <= (1 - f) u. The count leaves out elements that the leaf took for known, at most f of the true number N
+           at every moment: N <= count / (1 - f) <= u.
+        3. f(s) + f(load of a child at the split's end) <= f. While a leaf splits, a query asks it and one child, and
+           either may be wrong. The child gets s / fan-out elements, unevenly (three standard deviations), and what is
+           marked meanwhile: s / MOVES_PER_KEY, twice that if the leaf waits in line behind others, since evenly
+           loaded leaves fill in waves.
+        """
+        most = math.floor(min(SPLIT_SHARE, 1 - self.false_positive) * self.capacity)
+        return max(min(1, most), bisect_right(range(most + 1), self.false_positive, key=self._rate_while_splitting) - 1)
+
+    def _rate_while_splitting(self, s: int) -> float:
+        """Rate of a leaf of s elements and of its fullest child, added up; it grows with s."""
+        share = s / self.split_fan_out
+        child = share + 3 * math.sqrt(share) + 2 * s / MOVES_PER_KEY
+        return float(false_positive_rates(self.leaf_bits, self.hashes, np.array([s, child])).sum())
+
+    @cached_property
+    def first_leaves(self) -> int:
+        """c: leaves below the root, so that the expected elements need no split."""
+        return leaves_for(self.expected, self.split_above)

@@ -1,0 +1,272 @@
+"""A DSBF whose leaves are in Redis, shared by any number of crawlers, which do not talk to each other.
+
+The leaves are spread over the servers; the tree is a manifest on the first one, of which each crawler keeps a copy. A
+batch of keys descends that copy and is sent as one script call per leaf, to all servers at once. A leaf that has split
+since then answers so instead of answering the question; then the newest tree is loaded and the rest is asked again.
+
+    sharedfilter.py      batches of keys
+    sharedsplitting.py   who splits a full leaf, and how
+    sharedtree.py        the tree, the addresses of its leaves, and the manifest that crawlers agree on
+    sharedleaves.py      leaves: the scripts that run in the servers, and their answers
+    redis.py             connections
+
+Why two crawlers never both find one key new: the bits of a leaf are tested and set in one script. A splitting leaf is
+frozen before any crawler learns of its children, so its answers hold for good; `add` asks it first, and only keys
+that it does not know go to the child. (At the same time would not do: between the two answers the splitting leaf may
+have been moved and removed.) So the order of the scripts in the child decides alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
+from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, LeafAddress, LeafState
+from anabranch.dedup.bloom.sharedsplitting import LEASE_MS, SharedSplitter
+from anabranch.dedup.bloom.sharedtree import SharedManifest
+from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
+from anabranch.dedup.keys import (
+    FINGERPRINT_BYTES,
+    BoolArray,
+    ByteArray,
+    Fingerprints,
+    IntArray,
+    distinct,
+    fingerprints,
+    first_of_each,
+)
+
+if TYPE_CHECKING:
+    from anabranch.dedup.bloom.redis import RedisServers
+
+
+#: A batch goes in by steps of this part of `split_above` per leaf: more than a leaf holds must not arrive there at once,
+#: since what it cannot take is asked again below it, and each query may give a false answer.
+_STEPS_PER_LEAF = 40
+_SMALLEST_STEP = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStatistics:
+    """A shared filter at one moment; while others add, its numbers are taken at slightly different times."""
+
+    elements: int  #: distinct elements, less those that were falsely taken for known
+    leaves: int  #: leaves of the tree
+    splitting: int  #: leaves that are being split
+    splits: int  #: splits so far, those under way included
+    height: int  #: levels of LocHash on the longest way down
+    mean_rate: float  #: probability that a key never marked is taken for known
+    worst_rate: float  #: the same in the worst leaf
+    bits_bytes: int  #: bit arrays on all servers
+    log_bytes: int  #: logs on all servers
+
+
+class SharedDsbf:
+    """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`.
+
+    An instance belongs to one thread of one process; any number of instances may share the filter.
+
+    A call that fails with StoreUnavailable while the servers are asked may have been done in part: repeating `add` may
+    then call keys known that this very call had put in. Where no key may be lost, ask `unseen`, keep the new keys
+    safe, and then `mark` them: both may be repeated at will. After an error the same instance works again as soon as
+    its servers do. Redis Cluster is not supported.
+    """
+
+    def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters, lease_ms: int) -> None:
+        self.name = name
+        self._servers = servers
+        self._parameters = parameters
+        self._manifest = SharedManifest(servers, name, parameters)
+        self._leaves = self._manifest.leaves
+        self._splitter = SharedSplitter(servers, self._manifest, parameters, lease_ms)
+        self._step = max(_SMALLEST_STEP, parameters.split_above // _STEPS_PER_LEAF)
+
+    @classmethod
+    def open(
+        cls,
+        urls: Sequence[str],
+        name: str = "anabranch",
+        parameters: DsbfParameters | None = None,
+        *,
+        timeout_s: float = 5.0,
+        on_sent: Callable[[list[int]], None] | None = None,
+    ) -> Self:
+        """Open the filter of this name on these servers, or make it if none of them has anything of it.
+
+        All crawlers name the servers in the same order; host names may differ. `timeout_s` bounds each wait for a
+        server. `on_sent` is called with the servers asked after each sending (an experiment lets time pass there).
+        Cost: some round trips. Raises: BadParameters (a URL or a password is wrong, redis-py is not installed),
+        FormatMismatch (other parameters, other servers, or keys of something else), StoreUnavailable, StoreFull.
+        """
+        try:
+            from anabranch.dedup.bloom.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
+        except ModuleNotFoundError as error:
+            if error.name != "redis":
+                raise
+            message = "a filter in Redis needs the package redis: pip install 'anabranch[redis]'"
+            raise BadParameters(message) from error
+        servers = RedisServers(urls, timeout_s, on_sent)
+        try:
+            return cls(servers, name, parameters or DsbfParameters(), LEASE_MS)
+        except BaseException:
+            servers.close()
+            raise
+
+    @property
+    def generation(self) -> str:
+        """A random text of its making: a filter of the same name that was removed and made anew has another."""
+        return self._manifest.tree.tokens[0]
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        """True where a key was certainly never put in; a key never put in is False with a probability of at most f.
+
+        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable; StoreFull if a split that another
+        crawler left undone has to go on for an answer.
+        """
+        elements = fingerprints(keys)
+        new: BoolArray = np.ones(len(elements), dtype=np.bool_)
+        waiting: IntArray = np.arange(len(elements))
+        while len(waiting):
+            part = elements[waiting]
+            leaves = self._manifest.tree.descend(part)
+            rows, above = self._manifest.tree.splitting_above(leaves)
+            row, node = np.concatenate([np.arange(len(part)), rows]), np.concatenate([leaves, above])
+            answers = self._test(node, part[row])
+            new[waiting[row[answers == KNOWN]]] = False
+            is_open = np.isin(answers, [MOVED, MISSING]) & new[waiting[row]]
+            self._settle(node[is_open], answers[is_open])
+            waiting = waiting[np.unique(row[is_open])]
+        return new
+
+    def add(self, keys: Sequence[bytes]) -> BoolArray:
+        """Test and set: True where a key was new; a key twice in one batch is new once.
+
+        Exactly one of all crawlers that add a key gets True for it. Cost: one round trip, two for keys whose
+        leaf is being split; besides, it moves a bounded number of elements of splitting leaves
+        (`SharedSplitter.move`). Raises: StoreUnavailable, StoreFull; see the class for what holds then.
+        """
+        return self._insert(keys, logged="new")
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Put the keys into the set, whatever their bits say: all are logged. It may be repeated. Raises as `add`."""
+        self._insert(keys, logged="all")
+
+    def statistics(self) -> SharedStatistics:
+        """The filter at this moment. Cost: O(leaves), all asked in one round trip. Raises: StoreUnavailable."""
+        self._manifest.reload()
+        tree, given = self._manifest.tree, self._parameters
+        nodes = sorted([*tree.tree.leaves, *tree.splitting])
+        states = dict(zip(nodes, self._leaves.states([tree.places[node] for node in nodes]), strict=True))
+        counts = np.array([states[node].counted if node in states else 0 for node in range(len(tree.places))])
+        passed = 1 - false_positive_rates(given.leaf_bits, given.hashes, counts)
+        for node in range(1, len(passed)):  # parents come before their children
+            if tree.above[node] >= 0:
+                passed[node] *= passed[tree.above[node]]
+        is_leaf = tree.tree.fan_out == 0
+        rates = 1 - passed[is_leaf]
+        return SharedStatistics(
+            elements=int(counts.sum()) - sum(_moved(states[node]) for node in tree.splitting),
+            leaves=len(tree.tree.leaves),
+            splitting=len(tree.splitting),
+            splits=tree.tree.splits,
+            height=tree.tree.height,
+            mean_rate=float(rates @ tree.tree.share[is_leaf]),
+            worst_rate=float(rates.max()),
+            bits_bytes=len(states) * given.leaf_bits // 8,
+            log_bytes=sum(state.logged for state in states.values()) * FINGERPRINT_BYTES,
+        )
+
+    def check(self) -> None:
+        """Read all leaves and compare: the bits of each are exactly those of its log. Others may go on meanwhile.
+
+        Cost: all bits and logs come over the network, leaf by leaf. Raises: InvariantBroken, StoreUnavailable.
+        """
+        self._manifest.reload()
+        tree = self._manifest.tree
+        for node in sorted([*tree.tree.leaves, *tree.splitting]):
+            found = self._leaves.read(tree.places[node])
+            if found:
+                self._check_leaf(tree.places[node], *found)
+
+    def close(self) -> None:
+        """Disconnect from the servers, which keep the filter; a second call does nothing."""
+        self._servers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        tree = self._manifest.tree
+        state = f"{len(tree.tree.leaves)} leaves on {len(self._servers)} servers, {len(tree.splitting)} splitting"
+        return f"<SharedDsbf {self.name} {'closed' if self._servers.is_closed else state}>"
+
+    def _insert(self, keys: Sequence[bytes], logged: str) -> BoolArray:
+        elements = fingerprints(keys)
+        new: BoolArray = np.zeros(len(elements), dtype=np.bool_)
+        rest = np.flatnonzero(first_of_each(keys))
+        while len(rest):
+            step = self._step * len(self._manifest.tree.tree.leaves)
+            waiting, rest = rest[:step], rest[step:]
+            self._splitter.move(len(waiting))  # first, so that an error in it leaves nothing of the step half done
+            while len(waiting):
+                waiting = self._insert_some(elements, waiting, new, logged)
+        return new
+
+    def _insert_some(self, elements: Fingerprints, waiting: IntArray, new: BoolArray, logged: str) -> IntArray:
+        """Put in what the known tree allows, set `new`, and return the indices to try again."""
+        part = elements[waiting]
+        tree = self._manifest.tree
+        nodes = tree.descend(part)
+        answers = np.full(len(part), NEW, dtype=np.uint8)
+        rows, above = tree.splitting_above(nodes)
+        if len(rows) and logged == "new":
+            asked = self._test(above, part[rows])
+            for code in (MOVED, MISSING, KNOWN):  # to be known in one of them is enough
+                answers[rows[asked == code]] = code
+            nodes[rows[asked != NEW]] = above[asked != NEW]
+        left = answers == NEW
+        answers[left] = self._leaves.put(
+            tree.places, nodes[left], part[left], tree.limits(self._parameters.split_above), logged
+        )
+        new[waiting[answers == NEW]] = True
+        again = (answers != NEW) & (answers != KNOWN)
+        self._settle(nodes[again], answers[again])
+        left_over: IntArray = waiting[again]
+        return left_over
+
+    def _test(self, nodes: IntArray, elements: Fingerprints) -> ByteArray:
+        return self._leaves.test(self._manifest.tree.places, nodes, elements, self._manifest.tree.splitting)
+
+    def _settle(self, nodes: IntArray, answers: ByteArray) -> None:
+        if len(nodes):
+            self._splitter.settle(nodes, answers)
+
+    def _check_leaf(self, place: LeafAddress, state: LeafState, bits: ByteArray, log: Fingerprints) -> None:
+        name = f"leaf {place.path} on {self._servers.addresses[place.server]}"
+        if state.logged != len(log) or state.moved > state.logged:
+            raise InvariantBroken(f"{name} counts {state.logged} logged elements, its log has {len(log)}")
+        elements = distinct(log)
+        if state.counted > len(elements):
+            raise InvariantBroken(f"{name} counts {state.counted} elements, its log has {len(elements)}")
+        if not np.array_equal(bits, self._leaves.image(elements)):
+            raise InvariantBroken(f"{name}: its bits are not those of its log")
+        if not _leads_to(self._manifest.tree.nodes_at([place.path]), self._manifest, elements):
+            raise InvariantBroken(f"{name} holds elements of another leaf")
+        if state.stage not in {"open", "frozen"}:
+            raise StoreUnavailable(f"{name} is in the unknown state {state.stage}")
+
+
+def _moved(state: LeafState) -> int:
+    """About how many of a splitting leaf's counted elements are counted below it, too."""
+    return state.counted * state.moved // state.logged if state.logged else 0
+
+
+def _leads_to(nodes: Sequence[int], manifest: SharedManifest, elements: Fingerprints) -> bool:
+    return all(manifest.tree.tree.leads_through(node, elements).all() for node in nodes)

@@ -1,0 +1,480 @@
+"""Leaves of a DSBF on Redis servers: the Lua scripts, each atomic on its server, and `RemoteLeaves`, which calls them.
+
+Keys of a filter, all beginning with its name:
+
+- `NAME:part` (hash, one per server): the format, which server of how many this is, and `token`, the generation: a random
+  text made with the part. Each leaf of the server carries it, and each call names it. A server that was flushed has no
+  part, one that was made anew has another token; both refuse every call.
+- `NAME:manifest` (hash, first server): `revision`, a random text, and `body`, the tree as JSON (`sharedtree.py`).
+- `NAME:leaf:PATH` (hash): `token`, `stage`, `count` (elements that found a bit clear), `logged` (bytes in the log), and
+  while it splits `moved` (bytes of the log that are in the children) and `round` (how often `moved` began anew).
+- `NAME:leaf:PATH:bits`, `...:log`, `...:mover`: the bits; 16 bytes per element; who moves the elements now (a lease).
+
+A leaf's `stage` goes from open to frozen to gone and never back. Open: it answers queries and takes elements. Frozen: it
+splits; it answers queries and takes nothing. Gone: its elements are in its children, its bits and its log are removed;
+the hash stays, so that a crawler with an old tree learns of it, and the leaf is never made a second time.
+
+A reply begins with one letter: O done, M moved (the caller's tree is old), N not there, L the server lost data that
+it should have, F frozen, G gone, B busy (another crawler has the lease), D done to the end, S the same as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from anabranch.dedup.errors import StoreUnavailable
+from anabranch.dedup.keys import FINGERPRINT_BYTES, ByteArray, Fingerprints, IntArray, from_bytes, map_hashes, to_bytes
+
+if TYPE_CHECKING:
+    from anabranch.dedup.bloom.redis import RedisServers
+
+
+class Call(NamedTuple):
+    """One run of a script on one server."""
+
+    server: int
+    script: str
+    keys: tuple[str, ...]
+    arguments: tuple[str | bytes | int, ...]
+
+
+#: Begins the scripts that look at bits.
+_HASHES = """
+local elements = ARGV[#ARGV]
+local m, k = tonumber(ARGV[2]), tonumber(ARGV[3])
+local call, bits, answers = redis.call, KEYS[2], {}
+-- Of a 16-byte element: bits 0-39, and 40-79 made odd; MapHash as in dedup/keys.py.
+local function hashes(start)
+  local second, first = struct.unpack('>xxxxxxI5I5', elements, start)
+  return first % m, (second % 2 == 0 and second + 1 or second) % m
+end
+"""
+
+#: KEYS leaf, bits. ARGV token, m, k, "leaf" or "parent" (what the caller takes it for), elements. O and the answers.
+#: A parent that is open is frozen: its server forgot that when it crashed, and from now on it must not change.
+_TEST = (
+    _HASHES
+    + """
+local held = call('HMGET', KEYS[1], 'token', 'stage')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if ARGV[4] == 'leaf' and held[2] ~= 'open' or held[2] == 'gone' then return 'M' end
+if call('STRLEN', bits) * 8 ~= m then return 'L' end
+if ARGV[4] == 'parent' and held[2] == 'open' then call('HSET', KEYS[1], 'stage', 'frozen') end
+for start = 1, #elements, 16 do
+  local place, step = hashes(start)
+  local answer = '0'
+  for _ = 1, k do
+    if call('GETBIT', bits, place) == 0 then answer = '1' break end
+    place = place + step
+    if place >= m then place = place - m end
+  end
+  answers[#answers + 1] = answer
+end
+return 'O' .. table.concat(answers)
+"""
+)
+
+#: KEYS leaf, bits, log. ARGV token, m, k, most elements, "new" or "all" (what is logged), elements. O and the answers.
+#: Bits are looked at before they are set, so that elements known already cost no line in the append-only file.
+_PUT = (
+    _HASHES
+    + """
+local held = call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if held[2] ~= 'open' then return 'M' end
+local count, logged, most, logs_all = tonumber(held[3]), tonumber(held[4]), tonumber(ARGV[4]), ARGV[5] == 'all'
+if call('STRLEN', bits) * 8 ~= m or call('STRLEN', KEYS[3]) ~= logged then return 'L' end
+local log, is_whole = {}, true
+for start = 1, #elements, 16 do
+  local place, step = hashes(start)
+  local answer = '0'
+  for _ = 1, k do
+    if answer == '1' then
+      call('SETBIT', bits, place, '1')
+    elseif call('GETBIT', bits, place) == 0 then
+      if count >= most then answer = '2' break end
+      call('SETBIT', bits, place, '1')
+      count = count + 1
+      answer = '1'
+    end
+    place = place + step
+    if place >= m then place = place - m end
+  end
+  answers[#answers + 1] = answer
+  if answer == '1' or logs_all and answer == '0' then log[#log + 1] = start else is_whole = false end
+end
+if #log > 0 then
+  for i = 1, is_whole and 0 or #log do log[i] = string.sub(elements, log[i], log[i] + 15) end
+  logged = call('APPEND', KEYS[3], is_whole and elements or table.concat(log))
+  call('HSET', KEYS[1], 'count', count, 'logged', logged)
+end
+return 'O' .. table.concat(answers)
+"""
+)
+
+#: KEYS part, leaf, bits, log. ARGV token, bytes of the bits. O, also if the leaf is there already, in whatever stage.
+_CREATE = """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
+local token = redis.call('HGET', KEYS[2], 'token')
+if token then return token == ARGV[1] and 'O' or 'L' end
+if redis.call('EXISTS', KEYS[3], KEYS[4]) > 0 then return 'L' end
+redis.call('SETRANGE', KEYS[3], ARGV[2] - 1, string.char(0))
+redis.call('HSET', KEYS[2], 'token', ARGV[1], 'stage', 'open', 'count', 0, 'logged', 0, 'moved', 0, 'round', 0)
+return 'O'
+"""
+
+#: KEYS leaf. ARGV token, elements from which on it may be frozen. F, G, or O if it is open and stays so.
+_FREEZE = """
+local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if held[2] == 'gone' then return 'G' end
+if held[2] == 'open' then
+  if tonumber(held[3]) < tonumber(ARGV[2]) then return 'O' end
+  redis.call('HSET', KEYS[1], 'stage', 'frozen')
+end
+return 'F'
+"""
+
+#: KEYS leaf, log, mover. ARGV token, mover, lease in ms, most bytes, "steal" or "". Takes or renews the lease: O, a line
+#: with round and bytes moved before, and the elements that are to be moved next.
+_FETCH = """
+local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'round', 'moved', 'logged')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if held[2] == 'gone' then return 'G' end
+local mover = redis.call('GET', KEYS[3])
+if mover and mover ~= ARGV[2] and ARGV[5] ~= 'steal' then return 'B' end
+if redis.call('STRLEN', KEYS[2]) ~= tonumber(held[5]) then return 'L' end
+if held[2] == 'open' then redis.call('HSET', KEYS[1], 'stage', 'frozen') end
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
+local stop = string.format('%.0f', held[4] + ARGV[4] - 1)
+return 'O' .. held[3] .. ' ' .. held[4] .. '\\n' .. redis.call('GETRANGE', KEYS[2], held[4], stop)
+"""
+
+#: KEYS leaf. ARGV token, round, moved before, moved now. O, D at the end of the log, B if another one was faster.
+_ADVANCE = """
+local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'round', 'moved', 'logged')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if held[2] == 'gone' then return 'G' end
+if held[3] ~= ARGV[2] or held[4] ~= ARGV[3] then return 'B' end
+if ARGV[3] ~= ARGV[4] then redis.call('HSET', KEYS[1], 'moved', ARGV[4]) end
+return ARGV[4] == held[5] and 'D' or 'O'
+"""
+
+#: KEYS leaf. ARGV token. O: moving begins anew, and steps under way do not count; G.
+_REWIND = """
+local held = redis.call('HMGET', KEYS[1], 'token', 'stage')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if held[2] == 'gone' then return 'G' end
+redis.call('HINCRBY', KEYS[1], 'round', 1)
+redis.call('HSET', KEYS[1], 'moved', 0, 'stage', 'frozen')
+return 'O'
+"""
+
+#: KEYS leaf, bits, log, mover. ARGV token. Only after the manifest says that the leaf is an inner node.
+_DROP = """
+local token = redis.call('HGET', KEYS[1], 'token')
+if not token then return 'N' end
+if token ~= ARGV[1] then return 'L' end
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+redis.call('HSET', KEYS[1], 'stage', 'gone')
+return 'O'
+"""
+
+#: KEYS leaf. ARGV token. O and a line with stage, count, logged, moved.
+_STATE = """
+local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+return 'O' .. held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
+"""
+
+#: KEYS leaf, bits, log. ARGV token. O, a line as that of `state`, the bits, the log; M if it is gone.
+_READ = """
+local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved')
+if not held[1] then return 'N' end
+if held[1] ~= ARGV[1] then return 'L' end
+if held[2] == 'gone' then return 'M' end
+local bits = redis.call('GET', KEYS[2])
+if not bits then return 'L' end
+local line = held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
+return 'O' .. line .. '\\n' .. bits .. (redis.call('GET', KEYS[3]) or '')
+"""
+
+#: KEYS part. ARGV record of the format (JSON), token. Makes the part if there is none. The record, token, sealed or not.
+_FOUND = """
+if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], 'record', ARGV[1], 'token', ARGV[2]) end
+return redis.call('HMGET', KEYS[1], 'record', 'token', 'sealed')
+"""
+
+#: KEYS part. ARGV none. As `found`, but makes nothing.
+_PART = "return redis.call('HMGET', KEYS[1], 'record', 'token', 'sealed')"
+
+#: KEYS part. ARGV token. From now on the filter may hold elements: O.
+_SEAL = """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
+if not redis.call('HGET', KEYS[1], 'sealed') then redis.call('HSET', KEYS[1], 'sealed', 1) end
+return 'O'
+"""
+
+#: KEYS part, manifest. ARGV token ("" for any), revision that the caller has. S, or O, a line with the revision, and
+#: the body, both empty if it is another program's; N if there is no manifest.
+_LOAD = """
+if ARGV[1] ~= '' and redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
+local held = redis.call('HMGET', KEYS[2], 'revision', 'body')
+if not held[2] then return redis.call('EXISTS', KEYS[2]) == 0 and 'N' or 'O\\n' end
+if held[1] == ARGV[2] then return 'S' end
+return 'O' .. held[1] .. '\\n' .. held[2]
+"""
+
+#: KEYS part, manifest. ARGV token, revision that is to be replaced ("" for none), its successor, body. O, or M.
+_SWAP = """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
+local revision = redis.call('HGET', KEYS[2], 'revision')
+if (revision or '') ~= ARGV[2] then return 'M' end
+redis.call('HSET', KEYS[2], 'revision', ARGV[3], 'body', ARGV[4])
+return 'O'
+"""
+
+#: Name -> text.
+SCRIPTS = {
+    "test": _TEST,
+    "put": _PUT,
+    "create": _CREATE,
+    "freeze": _FREEZE,
+    "fetch": _FETCH,
+    "advance": _ADVANCE,
+    "rewind": _REWIND,
+    "drop": _DROP,
+    "state": _STATE,
+    "read": _READ,
+    "found": _FOUND,
+    "part": _PART,
+    "seal": _SEAL,
+    "load": _LOAD,
+    "swap": _SWAP,
+}
+
+
+#: Answers for elements: all bits set; a bit was clear; a bit is clear, and the leaf is full.
+KNOWN, NEW, NOT_TAKEN = b"012"
+#: Answers of leaves, which stand for each of their elements: the caller's tree is old; the leaf is not there.
+MOVED, MISSING = b"MN"
+#: No leaf is ever so full.
+NO_LIMIT: Final = 1 << 52
+
+_AT_ONCE = 2048  # elements of one script call, which takes some 20 ms; a server answers no other client meanwhile
+
+
+class LeafAddress(NamedTuple):
+    """Where a leaf is."""
+
+    server: int
+    path: str  #: its name, never used for another leaf
+
+
+class LeafStep(NamedTuple):
+    """What the mover of a splitting leaf has to move next."""
+
+    turn: int  #: how often moving began anew
+    before: int  #: bytes of the log that were moved before
+    elements: Fingerprints
+    is_gone: bool = False  #: the leaf is gone: nothing is left to be moved
+
+    @property
+    def stop(self) -> int:
+        """Bytes that are moved after this step."""
+        return self.before + len(self.elements) * FINGERPRINT_BYTES
+
+
+class LeafState(NamedTuple):
+    """A leaf at one moment."""
+
+    stage: str  #: open, frozen or gone
+    counted: int  #: elements that found a bit clear
+    logged: int  #: elements in the log
+    moved: int  #: of these, elements that are in the children
+
+
+class RemoteLeaves:
+    """The leaves of one filter. `tokens` are the generations of its parts, one per server; see `redis_scripts.py`.
+
+    All calls raise StoreUnavailable, StoreFull, FormatMismatch; StoreUnavailable also if a leaf is not of the token.
+    """
+
+    def __init__(self, servers: RedisServers, name: str, tokens: Sequence[str], leaf_bits: int, hashes: int) -> None:
+        self.name = name
+        self.tokens = list(tokens)
+        self._servers = servers
+        self._leaf_bits = leaf_bits
+        self._hashes = hashes
+
+    def test(
+        self, places: Sequence[LeafAddress], of: IntArray, elements: Fingerprints, splitting: Collection[int] = ()
+    ) -> ByteArray:
+        """For each element KNOWN, NEW, MOVED or MISSING in the place whose number is at the same index of `of`.
+
+        Places whose numbers are in `splitting` must be frozen, all others open.
+        """
+        return self._ask("test", places, of, elements, lambda n: ("parent" if n in splitting else "leaf",))
+
+    def put(
+        self, places: Sequence[LeafAddress], of: IntArray, elements: Fingerprints, most: Sequence[int], logged: str
+    ) -> ByteArray:
+        """Test and set. For each element KNOWN, NEW, MOVED, MISSING or NOT_TAKEN.
+
+        `most`: how many elements each place may count. `logged`: "new" elements, or "all" that are taken.
+        """
+        return self._ask("put", places, of, elements, lambda n: (most[n], logged))
+
+    def create(self, places: Sequence[LeafAddress]) -> None:
+        """Make leaves with clear bits. Those that are there stay as they are, in whatever stage."""
+        part = self.key("part")
+        calls = [
+            self._call("create", place, (self._leaf_bits // 8,), "leaf", "bits", "log")._replace(
+                keys=(part, *self._keys(place, "leaf", "bits", "log"))
+            )
+            for place in places
+        ]
+        self._run(calls, places)
+
+    def freeze(self, places: Sequence[LeafAddress], count: int) -> list[bool]:
+        """Close leaves that count so many elements for good; False where a leaf counts less and stays open."""
+        replies = self._run([self._call("freeze", place, (count,), "leaf") for place in places], places, "FGO")
+        return [reply[:1] != b"O" for reply in replies]
+
+    def fetch(
+        self, places: Sequence[LeafAddress], mover: str, lease_ms: int, most: int, *, steal: bool
+    ) -> list[LeafStep | None]:
+        """Take or renew the lease on splitting leaves and read the elements to move next, at most `most`.
+
+        None where another mover has the lease and `steal` is false; a step with `is_gone` where the leaf is gone.
+        """
+        arguments = (mover, lease_ms, most * FINGERPRINT_BYTES, "steal" if steal else "")
+        calls = [self._call("fetch", place, arguments, "leaf", "log", "mover") for place in places]
+        return [_step(reply) for reply in self._run(calls, places, "OBG")]
+
+    def advance(self, places: Sequence[LeafAddress], steps: Sequence[LeafStep]) -> list[bool]:
+        """Record that steps are done; True where that was the last one. Those that another mover did count as his."""
+        calls = [
+            self._call("advance", place, (step.turn, step.before, step.stop), "leaf")
+            for place, step in zip(places, steps, strict=True)
+        ]
+        return [reply in {b"D", b"G"} for reply in self._run(calls, places, "ODBG")]
+
+    def rewind(self, places: Sequence[LeafAddress]) -> list[bool]:
+        """Let all elements of splitting leaves be moved anew; False where the leaf is gone."""
+        calls = [self._call("rewind", place, (), "leaf") for place in places]
+        return [reply == b"O" for reply in self._run(calls, places, "OG")]
+
+    def drop(self, places: Sequence[LeafAddress]) -> None:
+        """Remove bits and logs of leaves that the manifest calls inner nodes."""
+        self._run([self._call("drop", place, (), "leaf", "bits", "log", "mover") for place in places], places)
+
+    def states(self, places: Sequence[LeafAddress]) -> list[LeafState]:
+        """Each leaf at this moment."""
+        replies = self._run([self._call("state", place, (), "leaf") for place in places], places)
+        return [_state(reply[1:]) for reply in replies]
+
+    def read(self, place: LeafAddress) -> tuple[LeafState, ByteArray, Fingerprints] | None:
+        """A leaf's state, bits and log, of one moment; None if it is gone."""
+        (reply,) = self._run([self._call("read", place, (), "leaf", "bits", "log")], [place], "OM")
+        if reply == b"M":
+            return None
+        line, _, data = reply[1:].partition(b"\n")
+        size = self._leaf_bits // 8
+        return _state(line), np.frombuffer(data[:size], dtype=np.uint8), from_bytes(data[size:])
+
+    def image(self, elements: Fingerprints) -> ByteArray:
+        """The bits of a leaf that holds exactly these elements."""
+        first, second = map_hashes(elements)
+        bits = np.zeros(self._leaf_bits, dtype=np.bool_)
+        for step in range(self._hashes):
+            bits[(first + second * step) & (self._leaf_bits - 1)] = True
+        return np.packbits(bits)
+
+    def key(self, *names: str) -> str:
+        """The name of a key of the filter."""
+        return ":".join((self.name, *names))
+
+    def lost(self, place: LeafAddress) -> StoreUnavailable:
+        """The error for a server that lost data of the filter."""
+        return StoreUnavailable(
+            f"the Redis server {self._servers.addresses[place.server]} has lost its part of the filter {self.name} "
+            f"(leaf {place.path}): it was flushed or restarted without its data, or the filter was made anew. Restore "
+            f"its data, or remove all keys {self.name}:* from all servers of the filter to begin with an empty one"
+        )
+
+    def _ask(
+        self,
+        script: str,
+        places: Sequence[LeafAddress],
+        of: IntArray,
+        elements: Fingerprints,
+        arguments: Callable[[int], tuple[str | int, ...]],
+    ) -> ByteArray:
+        order = np.argsort(of, kind="stable")
+        data, answers = to_bytes(elements[order]), np.zeros(len(of), dtype=np.uint8)
+        parts = list(_parts(of[order]))
+        names = ("leaf", "bits", "log") if script == "put" else ("leaf", "bits")
+        calls, asked = [], []
+        for start, stop in parts:
+            number = int(of[order[start]])
+            mine = data[start * FINGERPRINT_BYTES : stop * FINGERPRINT_BYTES]
+            given = (self._leaf_bits, self._hashes, *arguments(number), mine)
+            calls.append(self._call(script, places[number], given, *names))
+            asked.append(places[number])
+        for (start, stop), reply in zip(parts, self._run(calls, asked, "OMN"), strict=True):
+            is_answered = reply.startswith(b"O")
+            answers[order[start:stop]] = np.frombuffer(reply[1:], dtype=np.uint8) if is_answered else reply[0]
+        return answers
+
+    def _call(self, script: str, place: LeafAddress, arguments: tuple[str | bytes | int, ...], *names: str) -> Call:
+        keys = self._keys(place, *names)
+        return Call(place.server, script, keys, (self.tokens[place.server], *arguments))
+
+    def _keys(self, place: LeafAddress, *names: str) -> tuple[str, ...]:
+        leaf = self.key("leaf", place.path)
+        return tuple(leaf if name == "leaf" else f"{leaf}:{name}" for name in names)
+
+    def _run(self, calls: Sequence[Call], places: Sequence[LeafAddress], expected: str = "O") -> list[bytes]:
+        replies = []
+        for place, reply in zip(places, self._servers.call(calls), strict=True):
+            assert isinstance(reply, bytes)
+            if chr(reply[0]) not in expected:
+                raise self.lost(place)
+            replies.append(reply)
+        return replies
+
+
+def _parts(ranked: IntArray) -> Iterator[tuple[int, int]]:
+    """Where the runs of equal numbers begin and end, long runs in several parts."""
+    bounds = [0, *(np.flatnonzero(np.diff(ranked)) + 1).tolist(), len(ranked)]
+    for start, stop in pairwise(bounds):
+        for first in range(start, stop, _AT_ONCE):
+            yield first, min(stop, first + _AT_ONCE)
+
+
+def _step(reply: bytes) -> LeafStep | None:
+    if reply == b"B":
+        return None
+    if reply == b"G":
+        return LeafStep(0, 0, from_bytes(b""), is_gone=True)
+    line, _, data = reply[1:].partition(b"\n")
+    turn, before = map(int, line.split())
+    return LeafStep(turn, before, from_bytes(data))
+
+
+def _state(line: bytes) -> LeafState:
+    stage, *numbers = line.split()
+    count, logged, moved = map(int, numbers)
+    return LeafState(stage.decode(), count, logged // FINGERPRINT_BYTES, moved // FINGERPRINT_BYTES)

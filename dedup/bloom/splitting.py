@@ -1,0 +1,316 @@
+"""How a full leaf of a DSBF is split while it serves, a little at a time, and forgets nothing at any crash.
+
+To split a leaf is to insert its elements anew below it. Its states, and what brings the next one:
+
+    LEAF       full: its log is flushed and frozen, its children's logs are made and synced, then a manifest that
+               names the children and the split takes the old one's place. Some syncs; no element is touched.
+    SPLITTING  new elements go to its children; a query asks it too. With every call that marks keys, some elements of
+               its log are inserted anew. `moved` is the number of those done.
+    DRAINED    all are moved: its bits are dropped, queries pass it by. Nothing on the disk has changed yet.
+    INNER      at the next sync: the children's logs are durable, a manifest without the split takes the old one's
+               place, and only then is the log removed.
+
+The manifest is always true of the disk. `moved` is recorded there only up to what had been moved before a sync of all
+logs began. So after a crash at any point each synced element is in the log of a leaf, or in that of a splitting node at
+`moved` or later; elements that are moved a second time change nothing.
+
+File MANIFEST, JSON: `magic`, `version`, `parameters`, the arrays `fan_out` and `first_child` of `tree.py`, `splitting`
+(pairs: a node that is being split, and how many elements of its log are already, durably, in the logs below it; the
+oldest split first) and `image`, null or the record of `restoring.Image`. A node without children is a leaf; one with
+children is SPLITTING if it is listed there, else INNER. The file is replaced at once, so it is always one whole state.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from anabranch.dedup.bloom.formulas import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.bloom.log import LeafLogs
+from anabranch.dedup.bloom.table import LeafTable
+from anabranch.dedup.bloom.tree import Tree
+from anabranch.dedup.errors import FilterClosed, FormatMismatch
+from anabranch.dedup.files.durable import store_full_errors, swap_file, sync_folder
+from anabranch.dedup.files.formatfile import Format, read_record
+from anabranch.dedup.keys import BoolArray, Fingerprints, IntArray, as_array, distinct
+
+MANIFEST_FILE = "MANIFEST"
+_MANIFEST_MAGIC = "anabranch dsbf"
+_MANIFEST_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One durable state of a filter."""
+
+    tree: Tree
+    splitting: tuple[tuple[int, int], ...] = ()  #: node, elements of its log that are durably below it; oldest first
+    image: dict[str, object] | None = None  #: what the kept bits must agree with; None: they are not to be trusted
+
+
+def write_manifest(folder: Path, parameters: DsbfParameters, manifest: Manifest) -> None:
+    """Put this manifest in place of the old one. It lasts a power loss only after the folder is synced."""
+    tree = manifest.tree
+    state = {
+        "fan_out": tree.fan_out.tolist(),
+        "first_child": tree.first_child.tolist(),
+        "splitting": manifest.splitting,
+        "image": manifest.image,
+    }
+    with store_full_errors(folder / MANIFEST_FILE):
+        swap_file(
+            folder / MANIFEST_FILE, json.dumps(_format(parameters).record() | state).encode() + b"\n", names_first=True
+        )
+
+
+def read_manifest(folder: Path, parameters: DsbfParameters) -> Manifest | None:
+    """The folder's manifest, None if it has none. Raises: FormatMismatch if it is of another kind or damaged."""
+    path = folder / MANIFEST_FILE
+    if not path.exists():
+        return None
+    found = read_record(path)
+    _format(parameters).require(path, found)
+    try:
+        tree = Tree.checked(found.get("fan_out"), found.get("first_child"))
+        return Manifest(tree=tree, splitting=_splitting(found.get("splitting"), tree), image=_image(found.get("image")))
+    except FormatMismatch as error:
+        raise FormatMismatch(f"{path}: {error}") from error
+
+
+def _splitting(found: object, tree: Tree) -> tuple[tuple[int, int], ...]:
+    pairs = []
+    for pair in found if isinstance(found, list) else [None]:
+        match pair:
+            case [int(node), int(moved)] if 0 < node < len(tree) and tree.fan_out[node] and moved >= 0:
+                pairs.append((node, moved))
+            case _:
+                raise FormatMismatch("the list of splits is damaged: pairs of an inner node and a count are needed")
+    if len({node for node, _ in pairs}) < len(pairs):
+        raise FormatMismatch("the list of splits is damaged: it names a node twice")
+    return tuple(pairs)
+
+
+def _image(found: object) -> dict[str, object] | None:
+    if found is None or isinstance(found, dict):
+        return found
+    raise FormatMismatch("the record of the bits is damaged: it is not an object")
+
+
+def _format(parameters: DsbfParameters) -> Format:
+    return Format(magic=_MANIFEST_MAGIC, version=_MANIFEST_VERSION, parameters=asdict(parameters))
+
+
+#: Elements that are due before any is moved, unless they are a split's last: a step has a fixed cost, which to move
+#: fewer would not repay. 1 ms [measured], so calls of a few keys stay short.
+MOVE_AT_LEAST = 2048
+#: Elements that are read, descended and logged in one step; with more its arrays outgrow the processor's cache.
+_MOVE_AT_ONCE = 4096
+#: A batch is taken in steps of this part of `split_above`, so that one step never fills a leaf beyond its capacity.
+_STEPS_PER_LEAF = 40
+_SMALLEST_STEP = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Split:
+    """A node whose elements are on their way to the leaves below it."""
+
+    node: int
+    length: int  #: elements in its log, which is frozen
+    moved: int = 0  #: of these, from the first on, so many were inserted anew
+    recorded: int = 0  #: of these so many are durably in other logs
+
+    @property
+    def is_recorded(self) -> bool:
+        """True if its log is not needed any more."""
+        return self.recorded == self.length
+
+    def advance(self, count: int) -> None:
+        """So many more elements were moved."""
+        self.moved += count
+
+    def record(self, count: int) -> None:
+        """So many elements are durably in other logs."""
+        self.recorded = count
+
+
+class Splitter:
+    """Takes elements into the leaves of one filter and splits those that fill up.
+
+    `take`, `take_one` and `start` belong to one thread; `sync` may run in another one at the same time.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        parameters: DsbfParameters,
+        logs: LeafLogs,
+        table: LeafTable,
+        splits: list[Split],
+        image: dict[str, object] | None,
+    ) -> None:
+        """`splits`: those that an earlier process began; `image`: its manifest's record of the bits."""
+        self._folder = folder
+        self._parameters = parameters
+        self._logs = logs
+        self._table = table
+        self._step = max(_SMALLEST_STEP, parameters.split_above // _STEPS_PER_LEAF)
+        self._splits = list(splits)
+        self._moving = deque(split for split in splits if split.moved < split.length)  # those that are not drained
+        self._ended: list[int] = []  # nodes whose log is to be removed
+        self._credit = 0  # elements that may be moved
+        self._lock = threading.Lock()  # over the manifest and `_splits`
+        self._is_settled = True  # the folder was synced since the last rename
+        self._is_starting = False  # a split is being started, or was broken off in that: memory and disk may differ
+        self.image = image  #: the manifest's record of the kept bits, while they are true
+
+    @property
+    def splitting(self) -> int:
+        """Splits under way."""
+        return len(self._moving)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """All splits whose node still has its log, the oldest first."""
+        return tuple(self._splits)
+
+    def take(self, elements: Fingerprints, is_first: BoolArray) -> None:
+        """Set bits, count and log; start to split what is full, and move elements of what is splitting.
+
+        For n elements taken, fewer than MOVE_AT_LEAST + MOVES_PER_KEY * n are moved. Raises: OSError; `Dsbf.mark`
+        says what holds then.
+        """
+        for start in range(0, len(elements), self._step):
+            part = slice(start, start + self._step)
+            if full := self._table.full(self._insert(elements[part], is_first[part])):
+                self.start(full)
+            if self._moving:
+                self._move(len(elements[part]))
+
+    def take_one(self, element: int) -> None:
+        """`take` of one element."""
+        self._logs.make_room()
+        leaf = self._table.mark_one(element)
+        self._logs.append(np.array([leaf]), as_array(element))
+        if self._table.is_full(leaf):
+            self.start([leaf])
+        if self._moving:
+            self._move(1)
+
+    def start(self, full: list[int]) -> None:
+        """Begin to split these leaves. Raises: OSError, with the splits begun or not.
+
+        Any other exception may break it off between the manifest and the table; then all calls that write a manifest
+        raise FilterClosed, since it could leave out a log. The disk is in a true state: open the filter again.
+        """
+        if not full:
+            return
+        self._logs.flush()
+        tree = self._table.tree.split_all(full, self._parameters.split_fan_out)
+        children = list(range(len(self._table.tree), len(tree)))
+        splits = [Split(node=leaf, length=self._logs.count(leaf)) for leaf in full]
+        with self._lock:
+            self._require_whole()
+            slots = self._table.take(len(children))
+            self._is_starting = True
+            try:
+                self._logs.create(children)
+                self._replace_manifest(tree, [*self._splits, *splits])
+            except OSError:
+                self._is_starting = False
+                self._table.give_back(slots)
+                self._logs.discard(children)
+                raise
+            self._table.begin_splits(full, tree, slots)
+            self._splits += splits
+            self._moving += splits
+            self._is_starting = False
+            self._settle()
+
+    def sync(self) -> None:
+        """Make all that was taken before this call durable, and end splits whose elements are. Raises: OSError.
+
+        It may be repeated. One call at a time. Raises FilterClosed as `start` says, with all logs synced.
+        """
+        moved = [(split, split.moved) for split in self.splits]  # before the logs are flushed: see above
+        self._logs.sync()
+        with self._lock:
+            self._require_whole()
+            if any(split.recorded < count or count == split.length for split, count in moved):
+                self._record(moved)
+            self._settle()
+            self._end_recorded()
+        while self._ended:
+            self._logs.discard(self._ended[-1:])
+            self._ended.pop()
+
+    def write(self, image: dict[str, object] | None) -> None:
+        """Put a manifest with this record of the bits, or without one, durably in place. Raises: OSError."""
+        with self._lock:
+            self._require_whole()
+            before, self.image = self.image, image
+            try:
+                self._replace_manifest(self._table.tree, self._splits)
+                self._settle()
+            except BaseException:
+                self.image = before  # perhaps on the disk still: the next change takes it away again
+                raise
+
+    def _insert(self, elements: Fingerprints, is_first: BoolArray) -> IntArray:
+        """Only the log's writing can fail, and then nothing is taken. Returns the leaf of each element."""
+        self._logs.make_room()
+        leaves = self._table.mark(elements, is_first)
+        self._logs.append(leaves, elements)
+        return leaves
+
+    def _move(self, keys: int) -> None:
+        """Move what is due for so many keys, the oldest split first. What calls that failed left due does not add up."""
+        self._credit = min(self._credit, MOVE_AT_LEAST - 1) + MOVES_PER_KEY * keys
+        while self._moving and self._credit >= min(MOVE_AT_LEAST, self._moving[0].length - self._moving[0].moved):
+            self._credit -= self._move_part(self._moving[0])
+        if not self._moving:
+            self._credit = 0
+
+    def _move_part(self, split: Split) -> int:
+        """Insert the next elements of a split's log anew; returns how many. What fails may be repeated."""
+        count = min(self._credit, _MOVE_AT_ONCE, split.length - split.moved)
+        part = self._logs.read(split.node, split.moved, split.moved + count)
+        mine = distinct(part[self._table.tree.leads_through(split.node, part)])
+        leaves = self._insert(mine, np.ones(len(mine), dtype=np.bool_))
+        split.advance(count)  # after the append, so that a sync that reads it finds the elements in the logs
+        if split.moved == split.length:
+            self._moving.remove(split)
+            self._table.end_split(split.node)
+        self.start(self._table.full(leaves))
+        return count
+
+    def _require_whole(self) -> None:
+        if self._is_starting:
+            raise FilterClosed(f"{self._folder}: a call was broken off while a split began; open the filter again")
+
+    def _record(self, moved: list[tuple[Split, int]]) -> None:
+        """Record in the manifest that so many elements of each split are durably elsewhere."""
+        for split, count in moved:
+            split.record(count)
+        self._replace_manifest(self._table.tree, self._splits)
+
+    def _end_recorded(self) -> None:
+        """The manifest, which lasts, does not name these splits any more."""
+        self._ended += [split.node for split in self._splits if split.is_recorded]
+        self._splits = [split for split in self._splits if not split.is_recorded]
+
+    def _replace_manifest(self, tree: Tree, splits: list[Split]) -> None:
+        """Put the present state in the manifest's place, by a rename that `_settle` makes durable."""
+        splitting = tuple((split.node, split.recorded) for split in splits if not split.is_recorded)
+        write_manifest(self._folder, self._parameters, Manifest(tree=tree, splitting=splitting, image=self.image))
+        self._is_settled = False
+
+    def _settle(self) -> None:
+        """Make the last rename durable, if it is not."""
+        if not self._is_settled:
+            sync_folder(self._folder)
+            self._is_settled = True

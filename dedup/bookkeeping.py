@@ -1,0 +1,153 @@
+"""What a UniqFilter (`uniq.py`) records about itself: the keys it lost, by expectation, and how far it is synced.
+
+File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there; and
+`durable`: the keys that the filter counted when the last sync began, 0 if it cannot be held to them (or missing).
+
+File POSITION, JSON: `magic`, `version`, `parameters` (none), `filter`, 32 random hex digits, and `syncs`, from 1. A store
+that saves a position with the keys it marked can later tell whether a filter still has them: an older copy, a new filter
+or another one does not. The file is written after everything that it covers, so it is never ahead. Copy a filter's folder
+only while the filter is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import threading
+from pathlib import Path
+
+from anabranch.dedup.errors import FormatMismatch
+from anabranch.dedup.files.durable import replace_file, store_full_errors
+from anabranch.dedup.files.formatfile import Format, read_record
+
+_LOSSES_FORMAT = Format(magic="anabranch loss count", version=1, parameters={})
+_STEP_KEYS = 1000
+_STEP_SHARE = 64
+
+
+class LossCount:
+    """The expected number of new keys dropped so far: the integral of the odds of a false drop over the keys.
+
+    At a probability p one key of p / (1 - p) is lost for each that is found new. The odds are taken at intervals of
+    1,000 keys or 1/64 of all and joined by straight lines. The record lags behind the keys after a crash; the next
+    step closes the gap. Several processes that mark in one folder each sum up the keys of all; the last record counts.
+    """
+
+    def __init__(self, path: Path, keys: int) -> None:
+        self._path = path
+        self._keys, self._odds, self._lost = 0, 0.0, 0.0
+        #: Keys that were durable at the last sync; 0: not known.
+        self.durable = 0
+        if path.exists():
+            try:
+                self._restore(read_record(path))
+            except FormatMismatch as error:
+                raise FormatMismatch(f"{error}; remove it to count losses from 0 again") from error
+        self._keys = min(self._keys, keys)
+        self._saved = self._keys, self.durable
+        self._lock = threading.Lock()  # marking and syncing may be in two threads
+
+    def _restore(self, record: dict[str, object]) -> None:
+        _LOSSES_FORMAT.require(self._path, record)
+        match {"durable": 0} | record:
+            case {"keys": int(keys), "odds": float(odds), "lost": float(lost), "durable": int(durable)} if (
+                math.isfinite(odds + lost)
+            ):
+                self._keys, self._odds, self._lost, self.durable = keys, odds, lost, durable
+            case _:
+                raise FormatMismatch(f"{self._path} is damaged: it does not hold a sum")
+
+    def is_due(self, keys: int) -> bool:
+        """True if enough keys came since the last step."""
+        return keys - self._keys >= max(_STEP_KEYS, self._keys // _STEP_SHARE)
+
+    def step(self, keys: int, false_drop: float) -> None:
+        """Extend the integral to this number of keys; a number that another thread has passed adds nothing."""
+        with self._lock:
+            self._lost = self._sum(keys, _odds(false_drop))
+            self._keys, self._odds = max(self._keys, keys), _odds(false_drop)
+
+    def at(self, keys: int, false_drop: float) -> float:
+        """The sum as a step to this number of keys would make it; nothing is changed."""
+        with self._lock:
+            return self._sum(keys, _odds(false_drop))
+
+    def save(self, durable: int = 0) -> None:
+        """Write the sum, and how many keys are durable, durably if either moved. Raises: OSError."""
+        with self._lock:
+            keys = self._keys
+            record = _LOSSES_FORMAT.record() | {
+                "keys": keys,
+                "odds": self._odds,
+                "lost": self._lost,
+                "durable": durable,
+            }
+        if (keys, durable) != self._saved:
+            with store_full_errors(self._path):
+                replace_file(self._path, json.dumps(record).encode() + b"\n")
+            self._saved = keys, durable
+
+    def require_kept(self, keys: int, share: float, few: int) -> None:
+        """Raise `FormatMismatch` if more keys are missing of those that were durable than this share and these few."""
+        if keys < self.durable * (1 - share) - few:
+            raise FormatMismatch(
+                f"{self._path.parent} holds {keys} keys, its record says {self.durable}: a log is damaged; "
+                f"restore it from a copy, or remove {self._path} to go on without the others"
+            )
+
+    def _sum(self, keys: int, odds: float) -> float:
+        return self._lost + max(0, keys - self._keys) * (self._odds + odds) / 2
+
+
+def _odds(probability: float) -> float:
+    return probability / max(1 - probability, 1e-9)
+
+
+POSITION_FILE = "POSITION"
+
+_POSITION_FORMAT = Format(magic="anabranch filter position", version=1, parameters={})
+
+
+class Position:
+    """The position of one folder's filter. `advance` belongs to one caller at a time, in all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / POSITION_FILE
+        self._filter, self._syncs = self._read()
+
+    def __str__(self) -> str:
+        """The filter's name, a hyphen, the number of syncs; empty before the first one."""
+        return f"{self._filter}-{self._syncs}" if self._syncs else ""
+
+    def forget(self) -> None:
+        """Begin again with another name: marks that the position covered are lost. Raises: OSError."""
+        self._path.unlink(missing_ok=True)
+        self._filter, self._syncs = "", 0
+
+    def advance(self) -> None:
+        """Record durably that one more sync made marks durable. Raises: OSError, FormatMismatch."""
+        name, syncs = self._read()  # another process may have advanced it
+        name, syncs = name or secrets.token_hex(16), syncs + 1
+        with store_full_errors(self._path):
+            replace_file(
+                self._path, json.dumps(_POSITION_FORMAT.record() | {"filter": name, "syncs": syncs}).encode() + b"\n"
+            )
+        self._filter, self._syncs = name, syncs
+
+    def _read(self) -> tuple[str, int]:
+        if not self._path.exists():
+            return "", 0
+        try:
+            return _parsed(self._path)
+        except FormatMismatch as error:
+            raise FormatMismatch(f"{error}; remove it to have every key marked again") from error
+
+
+def _parsed(path: Path) -> tuple[str, int]:
+    found = read_record(path)
+    _POSITION_FORMAT.require(path, found)
+    match found:
+        case {"filter": str(name), "syncs": int(syncs)} if name and syncs > 0:
+            return name, syncs
+    raise FormatMismatch(f"{path} is damaged: it does not hold a name and a number")

@@ -1,0 +1,296 @@
+"""Files that survive a crash: what is written, in which order, and when it counts as durable.
+
+A file that changes is replaced by a temporary file, its sync, the rename and the sync of the folder, so that a crash leaves
+the old text or the new one, never a mixture. A file that grows is appended to in whole lines and cut back to the last line
+that counts. All functions raise OSError; `store_full_errors` makes the error of this room of a full disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from anabranch.dedup.errors import StoreFull
+
+#: Ending of files that are being written; such a file means nothing and may be removed.
+UNFINISHED = ".new"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextlib.contextmanager
+def store_full_errors(path: Path) -> Iterator[None]:
+    """Turn "no space left", "quota exceeded" and "file too large" into `StoreFull`; other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreFull(error.errno, "no room to write the filter; free space and repeat", str(path)) from error
+
+
+@contextlib.contextmanager
+def descriptor(path: Path, flags: int, mode: int = 0o600) -> Iterator[int]:
+    """An open file descriptor, closed at the end. New files get the mode less the umask."""
+    fd = os.open(path, flags | os.O_CLOEXEC, mode)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes, offset: int) -> None:
+    """Write all of `data` at `offset`. Raises OSError with part of it written."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def sync_file(fd: int) -> None:
+    """Return when the file's bytes and size are on the medium (macOS needs F_FULLFSYNC for that)."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def sync_path(path: Path) -> None:
+    """`sync_file` through a descriptor of its own; it covers what others wrote or changed in a map."""
+    with descriptor(path, os.O_RDONLY) as fd:
+        sync_file(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in the folder are on the medium."""
+    with descriptor(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        os.fsync(fd)
+
+
+def sync_file_system(folder: Path) -> bool:
+    """Return when all files and names of the folder's file system are on the medium (syncfs(2)); False without that call.
+
+    One call serves thousands of small files. It waits for what other programs wrote, too. Linux has it, and reports errors
+    since 5.8.
+    """
+    syncfs = getattr(_libc, "syncfs", None)
+    if syncfs is None:
+        return False
+    with descriptor(folder, os.O_RDONLY) as fd:
+        if syncfs(fd):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    return True
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write and sync a file; its name is durable only after `sync_folder`. After an error the file is gone."""
+    try:
+        with descriptor(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
+            write_all(fd, data, 0)
+            sync_file(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def swap_file(path: Path, data: bytes, *, names_first: bool = False) -> None:
+    """Replace a file's text at once; the new text survives a power loss only after `sync_folder`.
+
+    Only the owner may read the file. After an error the old text is in place, and no temporary file. With `names_first` the
+    folder is synced before the rename, so that the files that the new text names exist whenever it does.
+    """
+    unfinished = path.with_name(path.name + UNFINISHED)
+    write_file(unfinished, data)
+    try:
+        if names_first:
+            sync_folder(path.parent)
+        unfinished.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+
+
+def replace_file(path: Path, data: bytes, *, names_first: bool = False) -> None:
+    """Replace a file's text at once and durably; otherwise as `swap_file`."""
+    swap_file(path, data, names_first=names_first)
+    sync_folder(path.parent)
+
+
+#: How much is read at once while the end of the last whole line is looked for.
+_BLOCK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 20
+
+
+def checked_line(text: bytes) -> bytes:
+    """`CRC-32 in hex, a space, text` and a newline: what is changed in it later is noticed."""
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def checked_text(line: bytes) -> bytes:
+    """What such a line says. Raises: ValueError if it is not as it was written."""
+    text = line[9:-1]
+    if line != checked_line(text):
+        raise ValueError("not as it was written")
+    return text
+
+
+def checked_json(written: bytes) -> Any:
+    """What a file of one such line says in JSON; in one of an older version the line has no checksum.
+
+    Raises: ValueError, RecursionError.
+    """
+    return json.loads(written if written.startswith(b"{") else checked_text(written))
+
+
+def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
+    """Append to the file that has the name at this moment, an operator may move it at any time; `head` first in an empty one.
+
+    What was written is handed to the system, not synced.
+    """
+    with descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666) as fd:
+        rest = memoryview(data if not head or os.fstat(fd).st_size else head + data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+
+class AppendOnlyFile:
+    """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
+
+    Opening makes the file if there is none, cuts what is torn at its end and makes the file's name durable. `end_of_whole`
+    tells from a descriptor how many bytes are whole: by default those up to the last newline (nobody was told that a line
+    without one counts). Cost of an append: one sync.
+    """
+
+    def __init__(self, path: Path, end_of_whole: Callable[[int], int] | None = None) -> None:
+        self.path = path
+        self._end_of_whole = end_of_whole or end_of_last_line
+        self._fd = -1
+        self._open()
+
+    def follow(self) -> None:
+        """Go on in the file that has the name now: in another one if this one was moved or removed, and behind what is left if
+        somebody cut it. Cost: one stat. Raises: OSError.
+        """
+        try:
+            named = self.path.stat()
+        except FileNotFoundError:
+            named = None
+        if named is None or (named.st_dev, named.st_ino) != self._identity:
+            self._open()
+        elif named.st_size < self._kept_bytes:
+            self._begin_behind()
+
+    def append(self, data: bytes) -> None:
+        """Write and sync behind what is kept; nothing at all for no data. Raises: OSError, maybe with a part written."""
+        if not data:
+            return
+        self.begin()
+        self.write(data)
+        self.sync()
+
+    @property
+    def written_bytes(self) -> int:
+        """The size of the file, with what is written and does not count yet."""
+        return self._written_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much of the file counts."""
+        return self._kept_bytes
+
+    def begin(self) -> None:
+        """Cut what an earlier failure left, so that what is written now stands behind what counts. Raises: OSError."""
+        self._cut()
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
+        rest = memoryview(data)
+        while rest:  # a second time only if the disk took a part: then it says why
+            count = os.write(self._fd, rest)
+            self._written_bytes += count
+            rest = rest[count:]
+
+    def sync(self) -> None:
+        """Return when all that was written is on the medium. Raises: OSError."""
+        sync_file(self._fd)
+
+    def keep(self) -> None:
+        """All that is written counts."""
+        self._kept_bytes = self._written_bytes
+
+    def take_back(self) -> None:
+        """Cut what does not count; if the disk refuses that too, the next append or opening tries again."""
+        with contextlib.suppress(OSError):
+            self._cut()
+
+    def close(self) -> None:
+        """What counts is synced, so closing has nothing to say. A second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def _open(self) -> None:
+        """Open the file of this name in the place of the one that is open."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self.close()
+        self._fd = fd
+        try:
+            self._begin_behind()
+            sync_folder(self.path.parent)
+        except OSError:
+            self.close()
+            raise
+
+    def _begin_behind(self) -> None:
+        """What is whole in the file counts, and nothing else is in it."""
+        found = os.fstat(self._fd)
+        self._identity = found.st_dev, found.st_ino
+        self._written_bytes = found.st_size
+        self._kept_bytes = self._end_of_whole(self._fd)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Cut what was written and does not count: it is the end of the file, also if somebody cut that meanwhile."""
+        written = self._written_bytes - self._kept_bytes
+        if written > 0:
+            size = os.fstat(self._fd).st_size
+            self._kept_bytes = min(self._kept_bytes, max(size - written, 0))
+            os.ftruncate(self._fd, self._kept_bytes)
+            sync_file(self._fd)
+            self._written_bytes = self._kept_bytes
+
+
+def end_of_last_line(fd: int) -> int:
+    """Bytes up to and with the last newline. Cost: the torn line is read, backwards."""
+    end = os.fstat(fd).st_size
+    while end:
+        start = max(end - _BLOCK_BYTES, 0)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def size_and_crc(file: Path) -> tuple[int, int]:
+    """The size and the CRC-32 of a file. Raises: OSError."""
+    size = crc = 0
+    with file.open("rb", buffering=0) as chunks:
+        while chunk := chunks.read(_CHUNK_BYTES):
+            size, crc = size + len(chunk), crc32(chunk, crc)
+    return size, crc

@@ -1,0 +1,364 @@
+"""The way in: from candidates to rows. Asks the filter, assigns queue and gate, numbers, and marks what became durable.
+
+Called by `frontier.Frontier`. What is new becomes a row of the batch that `storelink` hands to the store, and gets its
+place from `scheduling.schedule`. The filter is asked here, once for each page (`Admission`), and hears here of a key only
+when its row is committed and synced (`Marking`): in between the key is in a pending set, so the filter may know less than
+the store, never more.
+
+A commit may bring thousands of keys, at some 30 µs each during the filter's warm-up. They are marked in slices, one a call of
+the Frontier, so that no call of a host's event loop pays for all. Until then they are pending.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
+from typing import Final, Protocol
+
+from anabranch.frontier.policies.assignment import Assign, PolitenessScope
+from anabranch.frontier.policies.hosts import authority
+from anabranch.frontier.policies.precedence import is_precedence
+from anabranch.frontier.records import (
+    LATER,
+    NEW,
+    SEEN,
+    Candidate,
+    GateKey,
+    QueueKey,
+    Row,
+    Verdict,
+    VerdictKind,
+    name_id,
+)
+from anabranch.frontier.scheduling.queues import QueueRules
+from anabranch.frontier.scheduling.readylist import Outbox
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.seen import SeenFilter
+
+_NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
+_NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
+_NUL = Verdict(VerdictKind.REFUSED, "it holds a NUL character")
+_KEY = Verdict(VerdictKind.REFUSED, "its key is not bytes")
+_HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
+_PAYLOAD = Verdict(VerdictKind.REFUSED, "its payload is not bytes")
+_PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number from 0 to 255")
+
+
+class Fresh:
+    """Candidates that are new, and what was found out of them on the way: their hosts and their dedup keys."""
+
+    __slots__ = ("candidates", "hosts", "keys")
+
+    def __init__(self) -> None:
+        self.candidates: list[Candidate] = []
+        self.hosts: list[str] = []
+        self.keys: list[bytes] = []
+
+    def take(self, candidate: Candidate, key: bytes) -> Verdict | None:
+        """One more, unless the answer says why it cannot be queued."""
+        if (fault := _fault(candidate)) is not None:
+            return fault
+        found = authority(candidate.url)
+        if found is None:
+            return _NO_HOST
+        self.candidates.append(candidate)
+        self.hosts.append(found.host)
+        self.keys.append(key)
+        return None
+
+
+class Elsewhere(Protocol):
+    """Takes what belongs to other shares of the crawl."""
+
+    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
+        """What is this share's own, and what is others'. Changes nothing."""
+        ...
+
+    def consign(self, others: Fresh, page: str | None) -> None:
+        """Send it to its owners. `page` is the URL it was all found on."""
+        ...
+
+    def is_owner_of(self, url: str) -> bool:
+        """The URL is this share's, or has no host and is nobody's."""
+        ...
+
+
+class Admission:
+    """Decides about candidates and adds what is new to the batch. Cost: O(1) a candidate, vectorised where it can be."""
+
+    def __init__(
+        self,
+        assign: Assign,
+        scope: PolitenessScope,
+        rules: QueueRules,
+        marking: Marking,
+        schedule: Schedule,
+        outbox: Outbox,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        """`elsewhere` takes what is not this share's; None: all is."""
+        self._assign = assign
+        self._has_gate_per_queue = scope is PolitenessScope.QUEUE
+        self._rules = rules
+        self._seen = marking.seen
+        self._schedule = schedule
+        self._outbox = outbox
+        self._plain_precedence = rules.plain_precedence
+        self.marking = marking  #: what the filter does not know yet
+        self.elsewhere = elsewhere
+
+    def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
+        """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
+        verdicts, fresh = self._judge(candidates)
+        if not fresh.candidates:
+            return verdicts
+        others = None
+        if self.elsewhere is not None:
+            fresh, others = self.elsewhere.parted(fresh)
+        queues = self.queues_of([candidate.url for candidate in fresh.candidates]) if fresh.candidates else ()
+        precedences = self._precedences(fresh.candidates, via_url)
+        if self.elsewhere is not None and others is not None:
+            self.elsewhere.consign(others, via_url)
+        if not fresh.candidates:
+            return verdicts
+        batch = self._outbox.batch
+        for candidate, host, queue, precedence in zip(fresh.candidates, fresh.hosts, queues, precedences, strict=True):
+            gate = self.gate_of(queue, host)
+            url, key, hops, payload, _, force, _ = candidate
+            queue_id, gate_id, ordinal = name_id(queue), name_id(gate), self._outbox.number()
+            row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
+            batch.new.append(row)
+            self._schedule.schedule_row(row, queue, gate)
+            if force:
+                batch.forced.add(ordinal)
+        self._remember(batch.new[-1].ordinal, fresh.keys)
+        return verdicts
+
+    def judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], list[Candidate]]:
+        """One verdict per candidate, in order, and those that are new; changes nothing."""
+        verdicts, fresh = self._judge(candidates)
+        return verdicts, fresh.candidates
+
+    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """Which of these keys may be new; changes nothing. With a filter that blocks all may be."""
+        pending = self.marking.pending
+        return [is_unseen and key not in pending for key, is_unseen in zip(keys, self._unseen(keys), strict=True)]
+
+    def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
+        """The queues that the policy assigns. Raises: PolicyError."""
+        return self._assign(urls)
+
+    def row(self, candidate: Candidate, queue_key: QueueKey, precedence: int, via: int) -> tuple[Row, GateKey]:
+        """The next row, and its gate's key."""
+        found = authority(candidate.url)
+        assert found is not None, "candidates without a host are refused before"
+        gate = self.gate_of(queue_key, found.host)
+        url, key, hops, payload, _, _, _ = candidate
+        queue_id, gate_id, ordinal = name_id(queue_key), name_id(gate), self._outbox.number()
+        return Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload), gate
+
+    def remember(self, first: int) -> None:
+        """The new rows of the batch, from this one on, are known from now on; the filter is marked when they are durable."""
+        rows = self._outbox.batch.new
+        if len(rows) > first:
+            # A filter that blocks is marked by the store, before it calls the rows durable.
+            self._remember(rows[-1].ordinal, [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]])
+
+    def gate_of(self, queue: QueueKey, host: str) -> GateKey:
+        """The gate of a URL with this queue and host."""
+        return GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
+
+    def assign(self, url: str) -> tuple[QueueKey, GateKey] | None:
+        """Where a URL would stand; None if it has no host."""
+        found = authority(url)
+        if found is None:
+            return None
+        (queue,) = self._assign([url])
+        return queue, self.gate_of(queue, found.host)
+
+    def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
+        """Most links are known, so the filter is asked first and only what is new is looked at closely."""
+        keys = _keys(candidates)
+        unseen = self._unseen(keys)
+        new = LATER if self._seen.blocks or self.marking.has_shared else NEW
+        pending = self.marking.pending
+        in_batch: set[bytes] = set()
+        verdicts: list[Verdict] = []
+        fresh = Fresh()
+        for candidate, key, is_unseen in zip(candidates, keys, unseen, strict=True):
+            verdict = SEEN
+            if not key and _key(candidate) is None:
+                verdict = _keyless(candidate)
+            elif ((is_unseen and key not in pending) or candidate.force) and key not in in_batch:
+                fault = fresh.take(candidate, key)
+                if fault is None:
+                    in_batch.add(key)
+                verdict = fault or new
+            verdicts.append(verdict)
+        return verdicts, fresh
+
+    def _unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        return [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
+
+    def _remember(self, ordinal: int, keys: list[bytes]) -> None:
+        """The rows of the batch up to this one have these keys; a filter that blocks marks them itself."""
+        self.marking.remember(self._outbox.batch.number, ordinal, [] if self._seen.blocks else keys)
+
+    def _precedences(self, fresh: list[Candidate], via_url: str | None) -> list[int]:
+        plain = self._plain_precedence
+        if plain is None:
+            return [self._rules.in_row(candidate, via_url) for candidate in fresh]
+        return [
+            plain if candidate.precedence is None and not candidate.front else self._rules.in_row(candidate, via_url)
+            for candidate in fresh
+        ]
+
+    def enqueue(self, row: Row, queue_key: QueueKey, gate_key: GateKey) -> None:
+        """Add a row to the batch, one that can be served or one that waits for a retry, and schedule it."""
+        self._outbox.batch.new.append(row)
+        self._schedule.schedule_row(row, queue_key, gate_key)
+
+
+def _keys(candidates: Sequence[Candidate]) -> list[bytes]:
+    """What the filter knows each candidate by; nothing for one whose URL cannot be kept."""
+    try:
+        return [candidate.url.encode() if candidate.key is None else _key(candidate) or b"" for candidate in candidates]
+    except (UnicodeEncodeError, AttributeError):
+        return [_key(candidate) or b"" for candidate in candidates]
+
+
+def _key(candidate: Candidate) -> bytes | None:
+    """What the filter knows the candidate by; None if its URL cannot be kept."""
+    try:
+        encoded = candidate.url.encode()
+    except (UnicodeEncodeError, AttributeError):  # no text at all, such as bytes
+        return None
+    key = candidate.key
+    if key is None:
+        return encoded
+    return key if isinstance(key, bytes) else None
+
+
+def _keyless(candidate: Candidate) -> Verdict:
+    """Why it has nothing that the filter could know it by."""
+    key: object = candidate.key
+    return _NOT_UTF8 if key is None or isinstance(key, bytes) else _KEY
+
+
+def _fault(candidate: Candidate) -> Verdict | None:
+    """Why the candidate cannot be queued, if it cannot; its host is looked at elsewhere."""
+    if "\0" in candidate.url:
+        return _NUL
+    if candidate.precedence is not None and not is_precedence(candidate.precedence):
+        return _PRECEDENCE
+    hops = candidate.hops
+    if not (isinstance(hops, str) and hops.isascii() and "\0" not in hops):
+        return _HOPS
+    payload: object = candidate.payload
+    return None if payload is None or isinstance(payload, bytes) else _PAYLOAD
+
+
+#: Keys that one call marks at most, beside as many as came in since the last one.
+SLICE: Final = 64
+
+
+class Marking:
+    """The keys that the filter does not know yet. There are never more than those of rows that a store may be behind by.
+
+    Each slice holds as many keys as came in since the last one, and more, so what is to be marked does not pile up.
+    """
+
+    def __init__(self, seen: SeenFilter, ordinal: int = 0, *, has_shared: bool = False) -> None:
+        self.seen = seen
+        self.pending: set[bytes] = set()  #: keys that are not marked
+        self.ordinal = ordinal  #: every row up to this one is known to the filter
+        self.has_shared = (
+            has_shared  #: the store asks a filter beside this one, and lets rows die that other crawls have
+        )
+        self._unsynced: deque[tuple[int, int, list[bytes]]] = deque()
+        self._due: deque[bytes] = deque()  # of rows that are durable
+        #: Rows that are durable and not known yet: (keys that must be marked of all that were ever due, up to which ordinal).
+        self.behind: deque[tuple[int, int]] = deque()
+        self._ever_due = 0
+        self._came = 0  # keys since the last slice
+        self._left = ForeignKeys()  # keys that died so
+
+    @property
+    def slices(self) -> int:
+        """How many more slices there are at most."""
+        return -(-len(self._due) // SLICE)
+
+    def remember(self, number: int, ordinal: int, keys: list[bytes]) -> None:
+        """The rows of this batch up to this one have these keys, none if the filter blocks: the store marks it then."""
+        self.pending.update(keys)
+        self._unsynced.append((number, ordinal, keys))
+        self._came += len(keys)
+
+    def synced(self, number: int, died: Sequence[Row] = ()) -> None:
+        """Batches up to `number` are durable, but for the rows that `died`: their keys are due."""
+        unsynced = self._unsynced
+        if not unsynced or unsynced[0][0] > number:
+            return
+        keys: list[bytes] = []
+        while unsynced and unsynced[0][0] <= number:
+            _, ordinal, added = unsynced.popleft()
+            keys.extend(added)
+        if died and self.has_shared:
+            keys = self._without_dead(keys, died)
+        if not self.behind:
+            self._came = 0  # nothing was due meanwhile
+        self._due.extend(keys)
+        self._ever_due += len(keys)
+        self.behind.append((self._ever_due, ordinal))
+
+    def mark_some(self) -> None:
+        """Mark the next slice. Raises: OSError of the filter."""
+        due, count = self._due, SLICE + self._came
+        self._came = 0
+        if due:
+            keys = list(islice(due, count))
+            self.seen.mark(keys)
+            for _ in keys:
+                due.popleft()
+            self.pending.difference_update(keys)
+        ends, known = self.behind, self._ever_due - len(due)
+        while ends and ends[0][0] <= known:
+            self.ordinal = ends.popleft()[1]
+
+    def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> list[bytes]:
+        own, known = self._left.sort_out(keys, died, self._under_way)
+        self.pending.difference_update(known.difference(own))
+        return own
+
+    def _under_way(self) -> chain[bytes]:
+        return chain(self._due, chain.from_iterable(added for _, _, added in self._unsynced))
+
+
+#: Keys that other crawls own that are remembered.
+REMEMBERED_KEYS = 65_536
+
+
+class ForeignKeys:
+    """They count as pending for a while, since no filter here has them: a popular link is not asked about each time."""
+
+    def __init__(self) -> None:
+        self._keys: set[bytes] = set()
+
+    def sort_out(
+        self, keys: Sequence[bytes], died: Sequence[Row], under_way: Callable[[], Iterable[bytes]]
+    ) -> tuple[list[bytes], set[bytes]]:
+        """Of the keys of rows that were synced, those that are this crawl's; and which are pending no more.
+
+        A row that died costs its key once: a forced row may have the same, and lives. Once there are too many, those left
+        before are forgotten, apart from those that are `under_way` again, with a row that was forced. Cost: O(keys).
+        """
+        dead = Counter(row.dedup_key() for row in died)
+        own = list((Counter(keys) - dead).elements())
+        left = dead.keys() - own
+        self._keys.difference_update(own)
+        if len(self._keys) + len(left) <= REMEMBERED_KEYS:
+            self._keys |= left
+            return own, set(own)
+        before, self._keys = self._keys, left
+        return own, before.difference(left, under_way()).union(own)

@@ -1,0 +1,348 @@
+"""The leases that are out. They live in memory only: a process that dies leaves its URLs queued."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from anabranch.frontier.errors import LeaseLost, PolicyError
+from anabranch.frontier.policies.budgets import NOTHING_MORE
+from anabranch.frontier.records import ENDING, WAITING, Head, HostTrouble, Lease, Outcome, OutcomeKind, Row
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.scheduling.queues import Charge, Lane, QueueRules, WorkQueue
+from anabranch.frontier.scheduling.readylist import Outbox, ReadyList
+from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.stores.contract import Ended, Moved
+
+_FOREVER: Final = math.inf
+
+
+#: Pages that sent links ahead of their end and are remembered: those of the last minutes.
+MAX_PAGES = 1000
+
+#: What the Frontier keeps of a lease beside what the host got. A plain tuple, because one is made for every page.
+Held = tuple[Lease, Lane, Head]
+
+
+class LeaseElsewhere(NamedTuple):
+    """A lease of the process whose state this one has a copy of."""
+
+    ordinal: int
+    queue: int
+    gate: int
+    since_s: float
+
+
+class Board(Protocol):
+    """Where other processes see what is leased here. Neither verb waits or raises."""
+
+    def out(self, ordinal: int, queue: int, gate: int, since_s: float) -> None:
+        """A lease is handed out."""
+        ...
+
+    def back(self, ordinal: int, gate: int, opens_s: float, now_s: float) -> None:
+        """It has ended, and its gate lets nothing through before `opens_s` (infinity: as long as others are out)."""
+        ...
+
+
+class Leases:
+    """Leases by the ordinal of their URL. Every operation is O(1), with an expiry O(log leases).
+
+    Without `lease_s` a lease ends only with its process: the owner is the one who fetches. With it a lease that is neither
+    ended nor renewed for so long is lost: its URL can be leased again.
+    """
+
+    def __init__(self, lease_s: float | None = None, board: Board | None = None) -> None:
+        self._lease_s = lease_s
+        self.may_expire = lease_s is not None  #: leases are lost when their time is over
+        self._held: dict[int, Held] = {}
+        self._expiries: list[tuple[float, int]] = []  #: heap; may hold stale entries
+        self._pages: dict[int, str] = {}  #: URLs of pages whose links may be read before their end is written
+        self.lost = 0  #: leases that expired
+        self._board = board
+        self.elsewhere: Mapping[int, LeaseElsewhere] = MappingProxyType({})  #: by ordinal; only looked at
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self.elsewhere)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
+
+    def ordinals(self) -> set[int]:
+        """The URLs that are leased."""
+        return {*self._held, *self.elsewhere}
+
+    def since_s(self, ordinal: int) -> float | None:
+        """When this URL was leased, if it is out."""
+        held = self._held.get(ordinal) or self.elsewhere.get(ordinal)
+        if held is None:
+            return None
+        return held.since_s if isinstance(held, LeaseElsewhere) else held[0].since_s
+
+    def show_elsewhere(self, leases: Iterable[LeaseElsewhere]) -> None:
+        """Count these leases of the process whose state this is a copy of."""
+        self.elsewhere = {lease.ordinal: lease for lease in leases}
+
+    def remember(self, page: Lease) -> None:
+        """Some links of this page go ahead of its end: until that is written, the store does not know the page's URL."""
+        self._pages[page.ordinal] = page.url
+        if len(self._pages) > MAX_PAGES:
+            del self._pages[next(iter(self._pages))]
+
+    def hand_out(self, lane: Lane, head: Head, now_s: float) -> Lease:
+        """Make the lease of a head that was taken from its lane."""
+        row, via = head
+        _, _, _, ordinal, url, key, hops, page, attempts, _, payload = row
+        if via is None and page:
+            via = self._pages.get(page)
+        if key is None:
+            key = url.encode()
+        until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s
+        gate = lane.line.gate.key
+        lease = Lease(ordinal, url, key, hops, via, attempts, payload, lane.queue.key, gate, now_s, until_s)
+        self._held[ordinal] = (lease, lane, head)
+        if self._board is not None:
+            self._board.out(ordinal, row.queue, row.gate, now_s)
+        if self._lease_s is not None:
+            heappush(self._expiries, (until_s, ordinal))
+        return lease
+
+    def find(self, lease: Lease) -> Held:
+        """What is kept of a lease. Raises: LeaseLost if it is not out."""
+        held = self._held.get(lease.ordinal)
+        # One that was renewed differs in its end only.
+        if held is None or not (held[0] is lease or held[0]._replace(until_s=lease.until_s) == lease):
+            raise LeaseLost(f"the lease of {lease.url} is not out")
+        return held
+
+    def take_back(self, lease: Lease) -> Held:
+        """End a lease. Raises: LeaseLost if it is not out."""
+        held = self.find(lease)
+        del self._held[lease.ordinal]
+        return held
+
+    def drop(self, held: Held) -> None:
+        """End a lease that was found out just now."""
+        del self._held[held[0].ordinal]
+
+    def renew(self, lease: Lease, now_s: float) -> Lease:
+        """Keep it for as long again from now on; answers the lease with its new end. Raises: LeaseLost."""
+        held, lane, head = self.take_back(lease)
+        until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s
+        renewed = held._replace(until_s=until_s)
+        self._held[lease.ordinal] = renewed, lane, head
+        if self._lease_s is not None:
+            heappush(self._expiries, (until_s, lease.ordinal))
+        return renewed
+
+    def next_expiry(self) -> float | None:
+        """When the next lease is lost; None if none can be."""
+        while self._expiries and not self._is_valid(self._expiries[0]):
+            heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def take_expired(self, now_s: float) -> Iterator[Held]:
+        """Take every lease whose time is over."""
+        while (at_s := self.next_expiry()) is not None and at_s <= now_s:
+            _, ordinal = heappop(self._expiries)
+            self.lost += 1
+            yield self._held.pop(ordinal)
+
+    def _is_valid(self, expiry: tuple[float, int]) -> bool:
+        held = self._held.get(expiry[1])
+        return held is not None and held[0].until_s == expiry[0]
+
+
+#: Leases of a queue without total budget that may end before its row is written: what a crash may leave uncounted.
+UNSAVED: Final = 16
+
+# By these names, because reading a member of an Enum's class costs as much as a call.
+_DONE: Final = OutcomeKind.DONE
+_RETRY: Final = OutcomeKind.RETRY
+_DEFERRED: Final = OutcomeKind.DEFERRED
+_RETIRE: Final = OutcomeKind.RETIRE
+_NO_TROUBLE: Final = HostTrouble.NONE
+_INFINITY: Final = math.inf
+_NUMBER: Final = (float, int)
+#: A status is a signed integer of 64 bits, as SQL's.
+_MOST: Final = 1 << 63
+
+
+class Completion:
+    """Takes leases back. Every operation costs O(log active)."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        schedule: Schedule,
+        retries: Retries,
+        rules: QueueRules,
+        waiting: int = 0,
+        board: Board | None = None,
+    ) -> None:
+        self._outbox = outbox
+        self._schedule = schedule
+        self._retries = retries
+        self._rules = rules
+        self.waiting = waiting  #: rows that wait for a retry
+        self._board = board
+
+    def end(self, held: Held, outcome: Outcome, charge: Charge, now_s: float) -> None:
+        """A lease ends with this outcome; everything that changes is in the batch."""
+        _, lane, head = held
+        kind = outcome.kind
+        self._end_slot(lane.line, outcome, now_s)
+        self._end_row(lane.queue, head.row, outcome, now_s)
+        queue = lane.queue
+        queue.pay(kind, charge[0])
+        if kind is _RETIRE and not queue.standing:
+            queue.set_budget(NOTHING_MORE, NOTHING_MORE)
+        if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
+            self._schedule.index.save(queue)
+            if self._rules.is_over_total(queue) and not queue.standing:
+                self._schedule.suspension.retire(queue)
+        self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
+        self._show(lane.line.gate, head.row, now_s)
+
+    def release(self, held: Held, now_s: float) -> None:
+        """The URL is first again, the slot does not rest."""
+        _, lane, head = held
+        line = lane.line
+        line.gate.give_back(now_s)
+        if line.group is not None:
+            line.group.gate.give_back(now_s)
+        self._schedule.come_back(lane, head, FREE, now_s, keep=True)
+        self._show(line.gate, head.row, now_s)
+
+    def expire(self, held: Held, now_s: float) -> None:
+        """A lease is lost: its fetch may be going on up to now, so the slot rests; the URL is first again."""
+        self.end(held, Outcome(OutcomeKind.DEFERRED, 0, held[0].since_s, now_s), FREE, now_s)
+
+    def wake_retries(self, now_s: float) -> None:
+        """Rows whose time has come go back to their place among those that can be served."""
+        for row in self._retries.take_due(now_s):
+            back = row._replace(precedence=row.precedence % WAITING, due_s=None)
+            self._outbox.batch.moved.append(Moved(row, back))
+            self.waiting -= 1
+            self._schedule.schedule_row(back)
+
+    def count_waiting(self, change: int) -> None:
+        """So many rows began to wait for a retry, or wait no more."""
+        self.waiting += change
+
+    def _show(self, gate: Gate, row: Row, now_s: float) -> None:
+        if self._board is not None:
+            self._board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
+
+    def _end_slot(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
+        """The slots rest if something was fetched; the host's gate closes if there was trouble."""
+        _, _, start_s, end_s, _, trouble, retry_after_s = outcome
+        gate, group = line.gate, line.group
+        if start_s is None or end_s is None:
+            gate.give_back(now_s)
+            if group is not None:
+                group.gate.give_back(now_s)
+        else:
+            if gate.troubles and _is_well(outcome):
+                gate.well(now_s)
+            gate.rest(start_s, end_s, now_s)
+            if group is not None:
+                group.gate.rest(start_s, end_s, now_s)
+                if group.gate.must_be_written:
+                    self._outbox.batch.gates.append(group.gate.row())
+        if trouble is not _NO_TROUBLE or retry_after_s > 0:
+            gate.trouble(trouble, retry_after_s, now_s)
+        if gate.must_be_written:
+            self._outbox.batch.gates.append(gate.row())
+
+    def _end_row(self, queue: WorkQueue, row: Row, outcome: Outcome, now_s: float) -> None:
+        """The row ends, waits for a retry behind its lane, or stays where it is."""
+        kind = outcome.kind
+        if kind is _DONE or kind in ENDING:
+            self._outbox.batch.ended.append(Ended(row, outcome.status, kind))
+        elif kind is _RETRY:
+            waits = row._replace(
+                precedence=row.precedence % WAITING + WAITING,
+                attempts=row.attempts + 1,
+                due_s=now_s + outcome.after_s,
+            )
+            self._outbox.batch.moved.append(Moved(row, waits))
+            self._retries.add(waits)
+            self.waiting += 1
+            queue.retry_later()
+
+
+def check_outcome(lease: Lease, outcome: Outcome) -> None:
+    """Raises: PolicyError for what no gate could keep to and no store can hold: a row that is never due would end no crawl."""
+    kind, status, start_s, end_s, after_s, trouble, retry_after_s = outcome
+    if not (isinstance(kind, OutcomeKind) and isinstance(trouble, HostTrouble)):
+        raise PolicyError(f"{lease.url}: it ended as {kind!r} with {trouble!r}: give an OutcomeKind and a HostTrouble")
+    if not isinstance(status, int) or not -_MOST <= status < _MOST:
+        raise PolicyError(f"{lease.url}: status {status!r}: give a whole number of 64 bits")
+    if not ((start_s is None or _is_finite(start_s)) and (end_s is None or _is_finite(end_s))):
+        raise PolicyError(f"{lease.url}: fetched from {start_s!r} to {end_s!r}: give times in epoch seconds, or None")
+    if not _is_finite(after_s):
+        raise PolicyError(f"{lease.url}: a retry after {after_s!r} s: give a finite number")
+    # A host may ask for any time; its backoff cuts what is too long.
+    if not isinstance(retry_after_s, _NUMBER) or math.isnan(retry_after_s):
+        raise PolicyError(f"{lease.url}: its host asks for {retry_after_s!r} s: give a number, 0 for none")
+
+
+def _is_finite(number: float) -> bool:
+    return isinstance(number, _NUMBER) and -_INFINITY < number < _INFINITY
+
+
+def _is_well(outcome: Outcome) -> bool:
+    """The host has answered without trouble; a lease that was lost, or a name that was not found, proves nothing."""
+    has_answered = outcome.kind is OutcomeKind.DONE or outcome.status > 0
+    return has_answered and outcome.trouble is HostTrouble.NONE
+
+
+#: What the end of a lease costs that tried nothing.
+FREE: Final[Charge] = (0, 0)
+
+
+#: Status -> what it tells of the host.
+HOST_BUSY: Mapping[int, HostTrouble] = MappingProxyType({429: HostTrouble.THROTTLED, 503: HostTrouble.UNAVAILABLE})
+
+#: Retry-After is defined for redirects and errors (RFC 9110 section 10.2.3); below, it says nothing of the host.
+_FIRST_REDIRECT = 300
+_FIRST_ERROR = 400
+
+
+def told_by(status: int, retry_after: str, now_s: float) -> tuple[HostTrouble, float]:
+    """What an answer with this status and Retry-After tells of its host, and the seconds it asks for (0 = for none).
+
+    429 is THROTTLED; 503, and any error with a Retry-After, is UNAVAILABLE. A redirect's Retry-After counts, but is no trouble.
+    `now_s` is epoch seconds.
+    """
+    asked_s = asked_rest_s(retry_after, now_s) if status >= _FIRST_REDIRECT else 0.0
+    trouble = HOST_BUSY.get(status, HostTrouble.NONE)
+    if trouble is HostTrouble.NONE and asked_s and status >= _FIRST_ERROR:
+        trouble = HostTrouble.UNAVAILABLE
+    return trouble, asked_s
+
+
+def asked_rest_s(retry_after: str, now_s: float) -> float:
+    """Seconds that the text of a `Retry-After` asks for, however many; 0 if it is empty, unreadable or has passed.
+
+    It is a number of seconds or an HTTP date (RFC 9110 section 10.2.3).
+    """
+    return max(_asked_s(retry_after.strip(), now_s), 0.0)
+
+
+def _asked_s(text: str, now_s: float) -> float:
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return 0.0
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (at - datetime.fromtimestamp(now_s, UTC)).total_seconds()

@@ -1,0 +1,288 @@
+"""The Frontier: which URL may be fetched next, and when.
+
+A synchronous core that waits for no store and no time: it reads one injected clock, keeps decisions in memory and says
+every change to its store as one batch per call. What the store answers is drained at the start of each call; of what became
+durable each marks a slice in the filter, which writes to its buffers and mapped files (and splits a full leaf) there and
+then. All other I/O is in the methods whose docstring says that they block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from anabranch.frontier.checkpoints import Checkpoints
+from anabranch.frontier.completion import check_outcome
+from anabranch.frontier.errors import PolicyError, unwritable
+from anabranch.frontier.inspect.operations import Operations
+from anabranch.frontier.inspect.statistics import FrontierCounts, count
+from anabranch.frontier.parts import Advancing, Parts
+from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome, Verdict, Wake, name_id
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.steps import flushed, run
+from anabranch.frontier.stores.contract import FrontierStore
+
+if TYPE_CHECKING:
+    from anabranch.frontier.division.exchange import LinkExchange
+
+#: More fetches at once than any host is sent.
+_MOST_SLOTS = 1_000_000
+
+
+class Frontier:
+    """Work queues behind gates, over a store and a filter. Not thread-safe; many may live in one process.
+
+    schedule, unseen, lease, wake, finish, release, renew, block, unblock, set_delay, set_slots and the counts never wait for
+    the store; `operations` has what an operator does, which may. Errors: after the store or the filter failed, every call but
+    `close` raises what it failed with (`StoreUnavailable`).
+    """
+
+    def __init__(
+        self,
+        *,
+        store: FrontierStore,
+        seen: SeenFilter,
+        parts: Parts,
+        checkpoints: Checkpoints,
+        clock: Callable[[], float],
+        exchange: LinkExchange | None = None,
+    ) -> None:
+        self._store = store
+        self._seen = seen
+        self._parts = parts
+        self._store_link = parts.store_link
+        self._schedule = parts.schedule
+        self._leases = parts.leases
+        self._completion = parts.completion
+        self._admission = parts.admission
+        self._rules = parts.rules
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._is_closed = False
+        self.operations = Operations(
+            store, seen, parts, checkpoints, clock, exchange
+        )  #: what an operator asks and orders
+        self.advancing = Advancing(store, parts)  #: what is queued, to the front of its queue
+        self.exchange = exchange  #: with the other shares of the crawl; None: this is all of it
+
+    def __enter__(self) -> Frontier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Frontier {self.pending} pending, {self.in_flight} in flight>"
+
+    # URLs in
+
+    def schedule(self, candidates: Sequence[Candidate], found_on: Lease | None = None) -> list[Verdict]:
+        """Enqueue what is new; one verdict per candidate, in order. BUSY for all while the store is behind.
+
+        `found_on` is the page of very many links, of which some are sent before its end.
+        """
+        self._store_link.drain()
+        if self._store_link.unacknowledged.is_full:
+            return [BUSY] * len(candidates)
+        if found_on is None:
+            verdicts = self._admission.accept(candidates, 0)
+        else:
+            self._leases.remember(found_on)
+            verdicts = self._admission.accept(candidates, found_on.ordinal, found_on.url)
+        self._store_link.say()
+        return verdicts
+
+    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """For each dedup key, whether `schedule` may call its URL new; changes nothing. With a filter that blocks: True."""
+        self._store_link.drain()
+        return self._admission.unseen(keys)
+
+    # URLs out
+
+    def lease(self) -> Lease | None:
+        """The next URL that may be fetched now, or None; `wake()` says when to ask again."""
+        self._store_link.drain()
+        if self._store_link.unacknowledged.is_full:
+            self._store.hurry()
+            return None
+        while True:
+            now_s = self._clock()
+            if self._completion.waiting or self._leases.may_expire:
+                self._parts.wake_up(now_s)
+            served = self._schedule.lease(now_s)
+            if served is not None:
+                lane, head = served
+                if self._parts.outbox.has_questions():
+                    self._store_link.ask()
+                return self._leases.hand_out(lane, head, now_s)
+            self._store_link.say()  # such as that a queue was over its budget, with which the crawl may end
+            if not self._store_link.drain():
+                # What was asked is wanted now, and so is what a crawl without leases may end with.
+                wanted = self._schedule.placement.loading or self._store_link.asked
+                if wanted or not (self._leases or self._store_link.unacknowledged.is_empty):
+                    self._store.hurry()
+                return None
+
+    def wake(self) -> Wake:
+        """When `lease()` may have an answer, and what it waits for."""
+        self._store_link.drain()
+        return self._parts.wake(self._clock())
+
+    def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
+        """Give a lease back with its outcome and the page's outlinks, as one transaction.
+
+        Never refused for being busy. Raises, before any change: LeaseLost; PolicyError for times that are no numbers, an
+        `after_s` without end, a status that no store can hold, and of a user's own functions.
+        """
+        check_outcome(lease, outcome)
+        self._store_link.drain()
+        held = self._leases.find(lease)
+        charge = self._rules.charge(held[1].queue, held[2], outcome.kind)
+        verdicts = self._admission.accept(discovered, lease.ordinal, lease.url) if discovered else []
+        self._leases.drop(held)
+        self._completion.end(held, outcome, charge, self._clock())
+        self._store_link.say(1)
+        return verdicts
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back unprocessed: the URL is first again and the slot does not rest. Raises: LeaseLost."""
+        held = self._leases.take_back(lease)
+        self._completion.release(held, self._clock())
+        self._store_link.drain()
+        self._store_link.say()
+
+    def renew(self, lease: Lease) -> Lease:
+        """Keep a lease for as long again; the answer takes its place. Raises: LeaseLost."""
+        return self._leases.renew(lease, self._clock())
+
+    # Gates
+
+    def set_delay(self, gate: GateKey, delay_s: float) -> None:
+        """Start fetches of this gate at least so far apart (a robots Crawl-delay); 0 takes it back. Raises: PolicyError."""
+        if not math.isfinite(delay_s):
+            raise PolicyError(f"a delay of {delay_s} s for {gate}: give a finite number")
+        self._change_gate(gate, lambda changed: changed.set_spacing(max(delay_s, 0.0)))
+
+    def set_slots(self, gate: GateKey, slots: int | None) -> None:
+        """Let so many fetches of this gate run at once; None = as many as the order says. Raises: PolicyError."""
+        if slots is not None and not (type(slots) is int and 1 <= slots <= _MOST_SLOTS):
+            raise PolicyError(f"{slots} slots for {gate}: give a whole number from 1 to {_MOST_SLOTS}, or None")
+        self._change_gate(gate, lambda changed: changed.set_slots(slots))
+
+    def block(self, gate: GateKey, until_s: float) -> None:
+        """Let nothing through this gate before `until_s`; infinity = until it is unblocked. Raises: PolicyError."""
+        if math.isnan(until_s):
+            raise PolicyError(f"{gate} blocked until {until_s}: give a time in epoch seconds, or infinity")
+        self._change_gate(gate, lambda changed: changed.block(until_s))
+
+    def unblock(self, gate: GateKey) -> None:
+        """Take a block back; slots that rest go on resting."""
+        self._change_gate(gate, lambda changed: changed.unblock())
+
+    # Counts
+
+    def now_s(self) -> float:
+        """The injected clock's time; all times of this Frontier are its."""
+        return self._clock()
+
+    @property
+    def pending(self) -> int:
+        """URLs queued and not leased, those of retired queues left out."""
+        return self._parts.pending
+
+    @property
+    def in_flight(self) -> int:
+        """Leases out."""
+        return len(self._leases)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is leased, and nothing is queued that may be leased (queues that are retired keep theirs)."""
+        return self._parts.is_done
+
+    def can_lease(self) -> bool:
+        """Whether `lease()` may have an answer now; it may still be None, as heads can be on their way."""
+        self._store_link.drain()
+        return not self._store_link.unacknowledged.is_full and self._parts.can_lease(self._clock())
+
+    @property
+    def said(self) -> int:
+        """The number of the last call that changed anything; it is acknowledged when `durable` has reached it."""
+        return self._store_link.unacknowledged.said
+
+    @property
+    def durable(self) -> int:
+        """The number of the last call whose changes are committed and synced."""
+        return self._store_link.unacknowledged.durable
+
+    def on_trouble(self, report: Callable[[str], None]) -> None:
+        """Call `report` with the reason when the store or the filter cannot write and tries again, with "" when it can."""
+        self._store_link.on_trouble(report)
+
+    def hurry(self) -> int:
+        """Have what was said durable soon, as somebody waits for it: the store gathers no longer. Answers `said`."""
+        self._store.hurry()
+        return self.said
+
+    def take_answers(self) -> None:
+        """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
+        self._store_link.drain()
+
+    def counts(self) -> FrontierCounts:
+        """How much of what there is, O(1): for displays that are renewed often."""
+        self._store_link.drain()
+        return count(self._parts, self._clock())
+
+    # Blocking
+
+    def wait_until_durable(self) -> None:
+        """Return when the store has all that was said (blocks; may be called from any thread)."""
+        self._store.flush()
+
+    def flush(self) -> None:
+        """Return when all that was said is durable (blocks). Raises: StoreUnavailable."""
+        self._store_link.drain()
+        run(flushed(self._parts, self._store))
+
+    def close(self) -> None:
+        """Write all, sync the filter, mark the state clean, let go (blocks). A second call is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        link, clean = self._store_link, False
+        try:
+            with ExitStack() as open_ones:
+                open_ones.callback(self._seen.close)
+                open_ones.callback(lambda: self._checkpoints.close(final=link.failure is None))
+                if link.failure is None:
+                    self._write_all(self._clock())
+            clean = link.failure is None
+        except OSError as error:
+            raise unwritable("the filter", error) from error
+        finally:
+            self._store.close(clean=clean)
+
+    # Inside
+
+    def _write_all(self, now_s: float) -> None:
+        """Leases that are still out end as if lost, gates become rows, and everything is durable."""
+        for held in list(self._leases):
+            self._leases.drop(held)
+            self._completion.expire(held, now_s)
+        run(flushed(self._parts, self._store))
+        self._schedule.window.leave_all(now_s)
+        run(flushed(self._parts, self._store))
+
+    def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
+        self._store_link.drain()
+        listed = self._schedule.window.named(name_id(key), key)
+        if listed.is_loading:
+            listed.later.append(change)
+        else:
+            change(listed.gate)
+            self._parts.outbox.batch.gates.append(listed.gate.row())
+            listed.enlist()
+        self._store_link.say()

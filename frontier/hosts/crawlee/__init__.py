@@ -1,0 +1,21 @@
+"""Crawlee's requests in a Frontier: the extra `crawlee`, for Crawlee >= 1.11.
+
+    manager = await FrontierRequestManager.open(Path("job"), policy="bkdr:64", min_delay=0.5)
+    crawler = HttpCrawler(request_manager=manager)
+
+A request goes in as a candidate whose key is its `unique_key` and whose payload is its JSON; a lease comes out as that
+request again, and ends when Crawlee has handled it. A request that Crawlee reclaims has changed (its retry_count, its
+user_data): its row ends, and a new row replaces it in the same transaction, so `kill -9` loses neither.
+
+    requests  requests as candidates, and back; the run that has a request
+    hosts     what Crawlee reports of hosts: 429, Retry-After, Crawl-delay
+    queue     FrontierQueue: requests in, requests out, how they end
+    storage   FrontierStorageClient: queues as Crawlee's storages, by name; FrontierRequestQueueClient: one of them
+    manager   FrontierRequestManager: what a crawler is given; only a manager learns of 429 and of Crawl-delay
+"""
+
+from anabranch.frontier.hosts.crawlee.manager import FrontierRequestManager
+from anabranch.frontier.hosts.crawlee.queue import FrontierQueue
+from anabranch.frontier.hosts.crawlee.storage import FrontierRequestQueueClient, FrontierStorageClient
+
+__all__ = ["FrontierQueue", "FrontierRequestManager", "FrontierRequestQueueClient", "FrontierStorageClient"]

@@ -1,0 +1,98 @@
+"""Scrapy's engine as the scheduler needs it: wakes it at a time, and finds out what it still works on.
+
+The engine asks for requests after each event and every five seconds. The opening of a gate is no event of the engine, so it
+must be woken. The attributes that do this (`_slot.nextcall`) and that list the requests in progress (`_slot.inprogress`) are
+private to Scrapy; only this module uses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+from scrapy.utils.asyncio import call_later, is_asyncio_available
+from scrapy.utils.defer import deferred_from_coro
+
+from anabranch.frontier.frontier import Frontier
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+
+class Engine:
+    """The engine of one running crawl. Belongs to the thread of its loop, but for `wake_from_thread`."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._engine: Any = crawler.engine
+        self._soon: Callable[[Callable[[], None]], object] = _soon_from_thread()
+        self._timer: Any = None
+        self._timer_s = 0.0
+
+    def wake(self) -> None:
+        """Make it ask for requests soon."""
+        slot = getattr(self._engine, "_slot", None)
+        if slot is not None:
+            slot.nextcall.schedule()
+
+    def wake_from_thread(self) -> None:
+        """The same, from any thread."""
+        try:
+            self._soon(self.wake)
+        except RuntimeError:
+            return  # the loop is closed
+
+    def wake_at(self, frontier: Frontier) -> None:
+        """Wake it when the Frontier may have a request, if a time will help. At most one timer is armed."""
+        at_s = frontier.wake().at_s
+        if at_s is None or (self._timer is not None and self._timer_s == at_s):
+            return
+        self.sleep()
+        self._timer_s = at_s
+        self._timer = call_later(max(at_s - frontier.now_s(), 0.0), self._rung)
+
+    def sleep(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close_spider(self, reason: str) -> None:
+        """End the crawl, as CloseSpider does."""
+        deferred_from_coro(self._engine.close_spider_async(reason=reason))
+
+    def is_done_with(self, request: Request) -> bool | None:
+        """Whether a request's callback or errback has ended and its items are stored; None if Scrapy does not tell."""
+        inprogress = getattr(getattr(self._engine, "_slot", None), "inprogress", None)
+        return None if inprogress is None else request not in inprogress
+
+    def is_under_way(self, request: Request) -> bool:
+        """Whether it is in the downloader or its middlewares, or its callback or errback runs."""
+        slot = getattr(getattr(self._engine, "scraper", None), "slot", None)
+        return request in self._engine.downloader.active or request in getattr(slot, "active", ())
+
+    def _rung(self) -> None:
+        self._timer = None
+        self.wake()
+
+
+def scheduler_of(crawler: Crawler) -> Any:
+    """The scheduler of a running crawl, None before it has one. Public since Scrapy 2.19, which raises without an engine."""
+    try:
+        engine: Any = crawler.engine
+    except RuntimeError:
+        return None
+    if hasattr(engine, "scheduler"):
+        return engine.scheduler
+    return getattr(getattr(engine, "_slot", None), "scheduler", None)
+
+
+def _soon_from_thread() -> Callable[[Callable[[], None]], object]:
+    """The function by which another thread calls into the engine's thread."""
+    if is_asyncio_available():
+        return asyncio.get_event_loop().call_soon_threadsafe
+    from twisted.internet import reactor  # noqa: PLC0415 - installs one where there is none
+
+    call: Callable[[Callable[[], None]], object] = reactor.callFromThread
+    return call

@@ -1,0 +1,99 @@
+"""What must be true at any moment: I1, I2 and I6 of `docs/reference/invariants.md`, as far as memory and store show them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from anabranch.frontier.errors import InvariantBroken
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.scheduling.lifecycle import RESTS_IN
+from anabranch.frontier.scheduling.queues import Lane, LanePlace, WorkQueue
+from anabranch.frontier.scheduling.readylist import ReadyList
+from anabranch.frontier.stores.contract import Counters, FrontierStore
+
+
+def audit(parts: Parts, store: FrontierStore) -> None:
+    """Recount memory, then compare it with the store, whose rows are recounted too (blocks). Raises: InvariantBroken."""
+    check_memory(parts)
+    check_counters(store.counters(), parts.store_link.counters())
+
+
+def check_memory(parts: Parts) -> None:
+    """Recount everything from the lanes up. Cost: one pass over what is in memory. Raises: InvariantBroken."""
+    out_by_gate: defaultdict[int, int] = defaultdict(int)
+    leased: set[int] = set()
+    for line in parts.schedule.window:
+        for lane in line.lanes.values():
+            out_by_gate[line.gate.id] += len(lane.leased)
+            if line.group is not None:
+                out_by_gate[line.group.gate.id] += len(lane.leased)
+            leased |= lane.leased
+            _check_lane(lane)
+        _check_line(line)
+    if leased != parts.leases.ordinals():
+        raise InvariantBroken(f"lanes and leases disagree about {leased ^ parts.leases.ordinals()}")
+    for queue in parts.schedule.index:
+        _check_queue(queue)
+    for gated in (*parts.schedule.window, *parts.schedule.window.groups):
+        if gated.gate.out != out_by_gate[gated.gate.id]:
+            raise InvariantBroken(f"{gated.gate} should have {out_by_gate[gated.gate.id]} leases out")
+    _check_asked(parts)
+
+
+def check_counters(kept: Counters, here: Counters) -> None:
+    """Compare the store's totals with those in memory. Raises: InvariantBroken."""
+    # A number may have been given to a duplicate that died, or to a turn that was never said.
+    if kept._replace(last_ordinal=0) != here._replace(last_ordinal=0):
+        raise InvariantBroken(f"the store counts {kept}, the Frontier {here}")
+
+
+def _check_asked(parts: Parts) -> None:
+    """What was asked of the store, as it is counted."""
+    loading = sum(lane.place is LanePlace.LOADING for line in parts.schedule.window for lane in line.lanes.values())
+    if parts.schedule.placement.loading != loading:
+        raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are said to be loading, and {loading} are")
+    if parts.schedule.asked != sum(queue.asked for queue in parts.schedule.index):
+        raise InvariantBroken(f"{parts.schedule.asked} lanes are said to be asked for")
+
+
+def _check_line(line: ReadyList) -> None:
+    active = sum(lane.place in (LanePlace.READY, LanePlace.LOADING) for lane in line.lanes.values())
+    if active != line.active:
+        raise InvariantBroken(f"{line} has {active} active lanes")
+    for queue_id, lane in line.lanes.items():
+        waits = queue_id in line.waiting
+        if waits != (lane.place is LanePlace.STORED) and (waits or line.waiting.is_complete):
+            raise InvariantBroken(f"{lane} waits in its line, or not, against its place")
+
+
+def _check_lane(lane: Lane) -> None:
+    ordinals = [head.row.ordinal for head in lane.window]
+    if len(set(ordinals)) != len(ordinals) or lane.leased.intersection(ordinals):
+        raise InvariantBroken(f"{lane} holds a URL twice")
+    if lane.place is LanePlace.READY and not lane.window:
+        raise InvariantBroken(f"{lane} is ready with nothing to serve")
+    if lane.place is LanePlace.NOWHERE and _may_be_served(lane):
+        raise InvariantBroken(f"{lane} has URLs and stands in no line")
+    if lane.is_dropped or lane not in lane.queue.lanes:
+        raise InvariantBroken(f"{lane} left memory, and its line keeps it")
+
+
+def _may_be_served(lane: Lane) -> bool:
+    return not (lane.queue.is_busy or lane.queue.standing) and bool(lane.window or lane.more)
+
+
+def _check_queue(queue: WorkQueue) -> None:
+    sums = {
+        "out": sum(len(lane.leased) for lane in queue.lanes),
+        "heads": sum(len(lane.window) for lane in queue.lanes),
+        "asked": sum(lane.is_asked for lane in queue.lanes),
+    }
+    for name, value in sums.items():
+        if getattr(queue, name) != value:
+            raise InvariantBroken(f"{queue} counts {getattr(queue, name)} {name}, its lanes {value}")
+    if queue.out > queue.per_queue:
+        raise InvariantBroken(f"{queue} has {queue.out} leases out")
+    if queue.state is not RESTS_IN[queue.holds()]:
+        raise InvariantBroken(f"{queue} holds {queue.holds().value}")
+    if not queue.lanes and not queue.out:
+        raise InvariantBroken(f"{queue} has nothing active")

@@ -1,0 +1,351 @@
+"""The dump: everything a Frontier holds as text, one JSON object per line; written by `dump_lines`, read by `Dump`.
+
+    {"anabranch": "frontier", "version": 1, "policy": "bkdr:997", …}                              the header
+    {"url": …, "status": 200, "outcome": "done", "attempts": 0}                                    a URL that has ended
+    {"url": …, "hops": "LLE", "via": …, "attempts": 1, "due_s": …, "precedence": 769, "queue": …}  a queued URL
+    {"url": …, "hops": "L", "via": …, "share": 1}                                                  a URL on its way to a share
+    {"end": true, "ended": 2, "queued": 1}                                                         the dump is complete
+
+Ended URLs come first, so a reader that goes line by line knows them before anything is queued. A URL that ended and was
+queued again appears only as queued, and so does a leased one. Queued lines omit fields that are empty, 0 or None. "key" (the
+dedup key, if it is not the URL) and "payload" are base64; "due_s" is in epoch seconds; "precedence" is
+directive << 8 | URI precedence, as in Heritrix; "queue" is for people: a loading Frontier asks its own policy. The text is
+ASCII: other characters use JSON escapes. A line written by hand may also have "force": true, which queues a URL that is
+already known.
+
+In a crawl divided into shares, some URLs are on their way to the share that the line names. A share that does not own such a
+URL sends it on again when it loads the dump; any other Frontier queues it. "front" marks a URL without a "precedence" that is
+served first.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from anabranch.frontier.division.parcels import Consigned
+from anabranch.frontier.errors import FormatMismatch, FrontierError
+from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
+from anabranch.frontier.records import ENDING, FRONT, NORMAL, WAITING, Candidate, Head, QueueKey
+from anabranch.frontier.stores.contract import EndedRecord, FrontierStore
+
+#: The header's first key and its value: says that a file is a dump.
+MAGIC = ("anabranch", "frontier")
+VERSION = 1
+
+#: The part of a row's precedence that is not the directive.
+URI_PRECEDENCE = 0xFF
+
+#: Rows that are read at a time, and queues.
+PAGE = 500
+
+_encoded: Callable[[object], str] = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def dump_lines(
+    store: FrontierStore,
+    facts: Mapping[str, str | float] | None = None,
+    *,
+    with_ended: bool = True,
+    under_way: Iterable[tuple[int, Consigned]] = (),
+    page: int = PAGE,
+) -> Iterator[str]:
+    """The lines of a dump, each with its newline; `facts` go into the header. Blocks at each page.
+
+    `under_way` is what the store keeps for other shares of the crawl, and for which.
+
+    Streams: holds one page of rows and one of queues. Cost: two seeks more per ended URL. The store must stand still until the
+    last line: rows that move meanwhile may be missing or come twice. Errors: what the store raises (StoreUnavailable).
+    """
+    yield _line({MAGIC[0]: MAGIC[1], "version": VERSION, **(facts or {})})
+    ended = queued = sent = 0
+    if with_ended:
+        for record in _ended(store, page):
+            ended += 1
+            yield _line(_ended_fields(record))
+    names = _QueueNames(store, page)
+    for head in _queued(store, page):
+        queued += 1
+        yield _line(_queued_fields(head, names.key(head.row.queue)))
+    for share, consigned in under_way:
+        for candidate in consigned.candidates:
+            sent += 1
+            yield _line(_sent_fields(share, consigned.page, candidate))
+    yield _line({"end": True, "ended": ended, "queued": queued, **({"under_way": sent} if sent else {})})
+
+
+class _QueueNames:
+    """The keys of the queues whose rows go by: both come by id, so one pass over the queues goes along."""
+
+    def __init__(self, store: FrontierStore, page: int) -> None:
+        self._store = store
+        self._page = page
+        self._names: dict[int, QueueKey] = {}
+        self._last: int | None = None
+        self._is_over = False
+
+    def key(self, queue: int) -> QueueKey | None:
+        """The key of this queue; None if the store does not list it."""
+        while queue not in self._names and not self._is_over and (self._last is None or self._last < queue):
+            facts = self._store.queues(None, self._last, self._page)
+            self._names = {each.row.id: each.row.key for each in facts}
+            self._is_over = not facts
+            self._last = facts[-1].row.id if facts else self._last
+        return self._names.get(queue)
+
+
+def _ended(store: FrontierStore, page: int) -> Iterator[EndedRecord]:
+    """Ended rows, but for those whose URL was queued again after they ended."""
+    after = 0
+    while records := store.ended_after(after, page):
+        last = store.ended([_key(record) for record in records])
+        for record in records:
+            known = last.get(_key(record))
+            if known is not None and known.ordinal == record.ordinal:
+                yield record
+        after = records[-1].ordinal
+
+
+def _queued(store: FrontierStore, page: int) -> Iterator[Head]:
+    after = None
+    while heads := store.queued(after, page):
+        yield from heads
+        last = heads[-1].row
+        after = (last.queue, last.gate, last.precedence, last.ordinal)
+
+
+def _key(record: EndedRecord) -> bytes:
+    return record.url.encode() if record.key is None else record.key
+
+
+def _ended_fields(record: EndedRecord) -> dict[str, object]:
+    fields: dict[str, object] = {"url": record.url}
+    if record.key is not None:
+        fields["key"] = _base64(record.key)
+    return {**fields, "status": record.status, "outcome": record.outcome.value, "attempts": record.attempts}
+
+
+def _queued_fields(head: Head, queue: QueueKey | None) -> dict[str, object]:
+    row = head.row
+    fields: dict[str, object | None] = {
+        "url": row.url,
+        "key": _base64(row.key),
+        "hops": row.hops or None,
+        "via": head.via,
+        "attempts": row.attempts or None,
+        "due_s": row.due_s,
+        "precedence": row.precedence % WAITING,
+        "payload": _base64(row.payload),
+        "queue": queue,
+    }
+    return _said(fields)
+
+
+def _sent_fields(share: int, page: str | None, candidate: Candidate) -> dict[str, object]:
+    url, key, hops, payload, front, force, precedence = candidate
+    directive = (FRONT if front else NORMAL) & ~URI_PRECEDENCE
+    fields: dict[str, object | None] = {
+        "url": url,
+        "key": _base64(key),
+        "hops": hops or None,
+        "via": page,
+        "precedence": None if precedence is None else directive | precedence,
+        "payload": _base64(payload),
+        "front": (front and precedence is None) or None,
+        "force": force or None,
+        "share": share,
+    }
+    return _said(fields)
+
+
+def _said(fields: Mapping[str, object | None]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode("ascii")
+
+
+def _line(fields: Mapping[str, object]) -> str:
+    return _encoded(fields) + "\n"
+
+
+_OUTCOMES = {kind.value: kind for kind in ENDING}
+#: Greater numbers are no counts, and no store holds them.
+_MOST = 1 << 31
+#: Later times are slips of the pen (it is the year 9999).
+_LATEST_S = 253_402_300_799
+
+
+class DumpDamaged(FrontierError):
+    """A line of a dump, not its last, cannot be read; what stands before it has been loaded."""
+
+
+class Dump:
+    """The entries of a dump, once, in their order; then `cut` says whether its end is missing.
+
+    A last line that cannot be read, or none that says "end", means that the writer was interrupted: all before it is good,
+    and `cut` tells it. Raises on the way: FormatMismatch for what is no dump or one of another version, DumpDamaged naming
+    the line.
+    """
+
+    def __init__(self, lines: Iterable[str | bytes], name: str = "dump") -> None:
+        self.facts: Mapping[str, object] = {}  #: the header, once a line was read
+        self.cut = ""  #: in words where the dump ends too early; empty while it has not, or does not
+        self._lines = lines
+        self._name = name
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Read it. Cost: O(1) a line, one line in memory."""
+        read, is_whole = 0, False
+        for number, fields in self._objects():
+            if is_whole:
+                raise self._damaged(number, "it stands behind the end")
+            read = number
+            if number == 1:
+                self.facts = self._header(fields)
+            elif fields.get("end") is True:
+                is_whole = True
+            else:
+                yield self._entry(number, fields)
+        if not read:
+            raise self._no_dump()
+        if not is_whole:
+            self.cut = f"{self._name}: cut after line {read}; what stood behind it is missing"
+
+    def _objects(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        """Each line's object; one that cannot be read is an error as soon as another follows."""
+        torn = None
+        for number, line in enumerate(self._lines, start=1):
+            if torn is not None:
+                raise torn
+            try:
+                fields = json.loads(line)
+            except (ValueError, RecursionError):
+                fields = None
+            if isinstance(fields, dict):
+                yield number, fields
+            elif number == 1:
+                raise self._no_dump()
+            else:
+                torn = self._damaged(number, "it is no JSON object")
+
+    def _damaged(self, number: int, words: object) -> DumpDamaged:
+        return DumpDamaged(f"{self._name}:{number}: {words}; mend or remove the line and load the dump again")
+
+    def _no_dump(self) -> FormatMismatch:
+        return FormatMismatch(
+            f"{self._name}:1: no dump of a Frontier; its first line would hold {json.dumps(MAGIC[0])}"
+        )
+
+    def _header(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        if fields.get(MAGIC[0]) != MAGIC[1]:
+            raise self._no_dump()
+        version = fields.get("version")
+        if version != VERSION:
+            raise FormatMismatch(
+                f"{self._name}:1: a dump of version {version!r}, and this program reads version {VERSION}; "
+                "load it with the release that wrote it"
+            )
+        return fields
+
+    def _entry(self, number: int, fields: Mapping[str, object]) -> Entry:
+        place = f"{self._name}:{number}"
+        try:
+            return _ended_entry(place, fields) if "outcome" in fields else _queued_entry(place, fields)
+        except ValueError as error:
+            raise self._damaged(number, error) from error
+
+
+def load_dump(
+    lines: Iterable[str | bytes], target: LoadTarget, *, name: str = "dump", batch: int = BATCH
+) -> LoadReport:
+    """Load a dump (blocks). Raises: as `Dump` and `load`."""
+    dump = Dump(lines, name)
+    report = load(dump, target, batch=batch)
+    if dump.cut:
+        report.cuts.append(dump.cut)
+    return report
+
+
+def _ended_entry(place: str, fields: Mapping[str, object]) -> Known:
+    outcome = fields["outcome"]
+    if not isinstance(outcome, str) or outcome not in _OUTCOMES:
+        raise ValueError(f'"outcome" must be one of {", ".join(sorted(_OUTCOMES))}')
+    return Known(
+        place=place,
+        url=_url(fields),
+        key=_bytes(fields, "key"),
+        status=_whole(fields, "status", -_MOST, _MOST) or 0,
+        outcome=_OUTCOMES[outcome],
+        attempts=_whole(fields, "attempts", 0, _MOST) or 0,
+    )
+
+
+def _queued_entry(place: str, fields: Mapping[str, object]) -> Queued:
+    precedence = _whole(fields, "precedence", 0, WAITING)
+    candidate = Candidate(
+        url=_url(fields),
+        key=_bytes(fields, "key"),
+        hops=_text(fields, "hops") or "",
+        payload=_bytes(fields, "payload"),
+        front=_switch(fields, "front") or (precedence is not None and precedence <= FRONT | URI_PRECEDENCE),
+        force=_switch(fields, "force"),
+        precedence=None if precedence is None else precedence & URI_PRECEDENCE,
+    )
+    return Queued(
+        place=place,
+        candidate=candidate,
+        via=_text(fields, "via"),
+        attempts=_whole(fields, "attempts", 0, _MOST) or 0,
+        due_s=_time(fields, "due_s"),
+        share=_whole(fields, "share", 0, _MOST),
+    )
+
+
+def _url(fields: Mapping[str, object]) -> str:
+    url = _text(fields, "url")
+    if not url:
+        raise ValueError('"url" is missing')
+    return url
+
+
+def _text(fields: Mapping[str, object], name: str) -> str | None:
+    value = fields.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f'"{name}" must be text')
+
+
+def _bytes(fields: Mapping[str, object], name: str) -> bytes | None:
+    text = _text(fields, name)
+    if text is None:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError(f'"{name}" must be base64') from None
+
+
+def _whole(fields: Mapping[str, object], name: str, least: int, most: int) -> int | None:
+    value = fields.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and least <= value < most):
+        return value
+    raise ValueError(f'"{name}" must be a whole number from {least} to {most - 1}')
+
+
+def _time(fields: Mapping[str, object], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LATEST_S:
+        return float(value)
+    raise ValueError(f'"{name}" must be a time in epoch seconds')
+
+
+def _switch(fields: Mapping[str, object], name: str) -> bool:
+    value = fields.get(name, False)
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f'"{name}" must be true or false')

@@ -1,0 +1,373 @@
+"""Loads URLs that another Frontier knew: queued URLs are scheduled, ended URLs are never fetched again.
+
+A source (a dump or a Heritrix recovery journal) is an iterator of entries. `load` passes them on in batches and repeats
+those that the target was too busy to take. `Loading` turns entries into rows, through the same filter and the same transaction
+as any new URL. Loading may be interrupted and repeated at any time: known URLs stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import NamedTuple, Protocol, TypeVar
+
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.records import (
+    BUSY,
+    ENDING,
+    NORMAL,
+    WAITING,
+    Candidate,
+    GateKey,
+    OutcomeKind,
+    QueueKey,
+    Row,
+    Verdict,
+    VerdictKind,
+)
+from anabranch.frontier.steps import flushed, run
+from anabranch.frontier.stores.contract import FrontierStore
+
+#: Entries that go to the target at a time, and about how many bytes of them (a payload may be large).
+BATCH = 1_000
+BATCH_BYTES = 8 << 20
+#: Refused entries that the report names; the others are counted.
+NAMED = 20
+#: What is said of an entry that another share of the crawl takes; such entries may be most of a source.
+FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
+#: What is said of one that was under way to such a share, and is again: that share will decide.
+SENT = Verdict(VerdictKind.LATER, "it goes to the share of the crawl that its host belongs to")
+
+
+class Queued(NamedTuple):
+    """A URL that was queued there and shall be queued here."""
+
+    place: str  #: where it stood, as in `backup.jsonl:17`
+    candidate: Candidate
+    via: str | None = None  #: the page it was found on
+    attempts: int = 0  #: tries that counted so far
+    due_s: float | None = None  #: earliest time of the next try, epoch seconds
+    share: int | None = None  #: it was under way to this share of the crawl
+
+
+class Known(NamedTuple):
+    """A URL that ended there and shall not be fetched here."""
+
+    place: str  #: where it stood
+    url: str
+    key: bytes | None = None  #: what dedup sees; the URL in UTF-8 if None
+    status: int = 0  #: 0 = the source does not tell
+    outcome: OutcomeKind = OutcomeKind.DONE
+    attempts: int = 0
+
+
+Entry = Queued | Known
+
+
+class LoadTarget(Protocol):
+    """What takes the entries. A batch is one transaction; one verdict per entry, in order; BUSY = send it again later."""
+
+    def schedule_loaded(self, queued: Sequence[Queued]) -> Sequence[Verdict]:
+        """Enqueue what is new, with its attempts and its time."""
+        ...
+
+    def note_ended(self, ended: Sequence[Known]) -> Sequence[Verdict]:
+        """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known, queued or ended."""
+        ...
+
+    def wait_until_durable(self) -> None:
+        """Return when the store has all that was said (blocks). Raises: StoreUnavailable."""
+        ...
+
+
+class Refusal(NamedTuple):
+    """An entry that could not be taken."""
+
+    place: str
+    url: str
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadReport:
+    """What became of the entries."""
+
+    queued: int = 0  #: are queued now
+    known: int = 0  #: will not be fetched: they had ended
+    seen: int = 0  #: were known here before
+    later: int = 0  #: the filter will decide
+    sent: int = 0  #: are under way to the share of the crawl that they belong to
+    refused: int = 0  #: cannot be taken
+    refusals: list[Refusal] = field(default_factory=list)  #: the first `NAMED` of these
+    foreign: int = 0  #: belong to another share of the crawl
+    first_foreign: Refusal | None = None  #: the first of these
+    skipped: int = 0  #: the source has them, but they are no URLs to fetch
+    unknown: int = 0  #: lines of the source that nobody understands
+    cuts: list[str] = field(default_factory=list)  #: where the source ends too early, in words
+
+    def taken(self, *, known: int, queued: int) -> None:
+        """So many entries were new."""
+        self.known += known
+        self.queued += queued
+
+    def not_taken(self, entry: Entry, verdict: Verdict) -> None:
+        """An entry was seen, will be decided later, or was refused."""
+        if verdict.kind is VerdictKind.SEEN:
+            self.seen += 1
+        elif verdict.kind is VerdictKind.LATER:
+            is_sent = verdict.reason == SENT.reason
+            self.sent += is_sent
+            self.later += not is_sent
+        else:
+            url = entry.url if isinstance(entry, Known) else entry.candidate.url
+            refusal = Refusal(entry.place, url, verdict.reason)
+            if verdict.reason == FOREIGN.reason:
+                self.foreign += 1
+                self.first_foreign = self.first_foreign or refusal
+            else:
+                self.refused += 1
+                if len(self.refusals) < NAMED:
+                    self.refusals.append(refusal)
+
+    def left_out(self, *, skipped: int, unknown: int, cuts: Iterable[str]) -> None:
+        """The source has so many lines that are no entries, and these cuts."""
+        self.skipped += skipped
+        self.unknown += unknown
+        self.cuts.extend(cuts)
+
+
+def load(entries: Iterable[Entry], target: LoadTarget, *, batch: int = BATCH) -> LoadReport:
+    """Hand over all entries, `batch` at a time (blocks). What ended goes first, within a batch too.
+
+    Memory: one batch. Errors: those of the source, whose place they name, and of the target; what was handed over before
+    stays, and loading again goes on behind it.
+    """
+    loader = _Loader(target)
+    for entry in entries:
+        loader.take(entry)
+        if loader.count >= batch or loader.size_bytes >= BATCH_BYTES:
+            loader.hand_over()
+    loader.hand_over()
+    target.wait_until_durable()
+    return loader.report
+
+
+_E = TypeVar("_E", Queued, Known)
+
+
+class _Loader:
+    """One batch that grows, and the report."""
+
+    def __init__(self, target: LoadTarget) -> None:
+        self.report = LoadReport()
+        self.size_bytes = 0
+        self._target = target
+        self._known: list[Known] = []
+        self._queued: list[Queued] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._known) + len(self._queued)
+
+    def take(self, entry: Entry) -> None:
+        if isinstance(entry, Known):
+            self._known.append(entry)
+            self.size_bytes += len(entry.url) + len(entry.key or b"")
+        else:
+            self._queued.append(entry)
+            url, key, _, payload, *_ = entry.candidate
+            self.size_bytes += len(url) + len(key or b"") + len(payload or b"")
+
+    def hand_over(self) -> None:
+        known, queued = self._known, self._queued
+        self._known, self._queued, self.size_bytes = [], [], 0
+        ended = self._say(self._target.note_ended, known)
+        self.report.taken(known=ended, queued=self._say(self._target.schedule_loaded, queued))
+
+    def _say(self, say: Callable[[Sequence[_E]], Sequence[Verdict]], entries: list[_E]) -> int:
+        """Say all of them, the busy ones again when the store has caught up; how many were new."""
+        new = 0
+        while entries:
+            verdicts = say(entries)
+            busy = []
+            for entry, verdict in zip(entries, verdicts, strict=True):
+                if verdict.kind is VerdictKind.NEW:
+                    new += 1
+                elif verdict.kind is VerdictKind.BUSY:
+                    busy.append(entry)
+                else:
+                    self.report.not_taken(entry, verdict)
+            entries = busy
+            if entries:
+                self._target.wait_until_durable()
+        return new
+
+
+_HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
+#: What a store's whole numbers stay below.
+_MOST = 1 << 63
+_IS_NEW = frozenset({VerdictKind.NEW, VerdictKind.LATER})
+
+
+class Loading:
+    """A `LoadTarget` over the parts of one Frontier. All of it blocks on the store; call it as the core, from one thread."""
+
+    def __init__(self, store: FrontierStore, parts: Parts, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._parts = parts
+        self._clock = clock
+
+    def schedule_loaded(self, queued: Sequence[Queued]) -> list[Verdict]:
+        """Enqueue what is new, with its attempts and its time; the page it was found on is kept if that page has ended.
+
+        One question to the store for those pages. Raises: PolicyError and TypeError, before any change; StoreUnavailable.
+        """
+        for entry in queued:
+            _check_queued(entry)
+        if self._is_busy():
+            return [BUSY] * len(queued)
+        verdicts = self._judge([entry.candidate for entry in queued])
+        fresh = list(compress(queued, [verdict.kind in _IS_NEW for verdict in verdicts]))
+        if fresh:
+            self._enqueue(fresh)
+        return self._sent(queued, verdicts)
+
+    def note_ended(self, ended: Sequence[Known]) -> list[Verdict]:
+        """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known.
+
+        Raises: TypeError, before any change; StoreUnavailable.
+        """
+        for entry in ended:
+            _check_known(entry)
+        if self._is_busy():
+            return [BUSY] * len(ended)
+        verdicts = self._judge([Candidate(entry.url, entry.key) for entry in ended])
+        fresh = list(compress(ended, [verdict.kind in _IS_NEW for verdict in verdicts]))
+        if fresh:
+            self._settle(fresh)
+        return verdicts
+
+    def wait_until_durable(self) -> None:
+        """Return when the store has all that was said, and take its answers (blocks). Raises: StoreUnavailable."""
+        run(flushed(self._parts, self._store))
+
+    # Inside
+
+    def _is_busy(self) -> bool:
+        self._parts.store_link.drain()
+        return self._parts.store_link.unacknowledged.is_full
+
+    def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """One verdict per candidate, in order; texts that no store can hold are refused whoever wrote them."""
+        verdicts, _ = self._parts.admission.judge(candidates)
+        return [
+            self._refusal(candidate) or verdict if verdict.kind in _IS_NEW else verdict
+            for candidate, verdict in zip(candidates, verdicts, strict=True)
+        ]
+
+    def _refusal(self, candidate: Candidate) -> Verdict | None:
+        """Why what is new cannot be loaded here, if it cannot. A host of another share would have two gates."""
+        elsewhere = self._parts.admission.elsewhere
+        if elsewhere is not None and not elsewhere.is_owner_of(candidate.url):
+            return FOREIGN
+        return None if _is_plain(candidate.hops) else _HOPS
+
+    def _enqueue(self, fresh: Sequence[Queued]) -> None:
+        """One batch. Rows whose time is still to come wait, and are known to wait when they are durable."""
+        admission, store_link, batch = self._parts.admission, self._parts.store_link, self._parts.outbox.batch
+        queues = admission.queues_of([entry.candidate.url for entry in fresh])
+        precedences = [self._parts.rules.in_row(entry.candidate, entry.via) for entry in fresh]
+        pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
+        now_s, first = self._clock(), len(batch.new)
+        for entry, queue, precedence in zip(fresh, queues, precedences, strict=True):
+            row, gate = admission.row(entry.candidate, queue, precedence, pages.get(entry.via, 0))
+            self._add(row._replace(attempts=entry.attempts), entry, (queue, gate), now_s)
+        admission.remember(first)
+        waiting = [row for row in batch.new[first:] if row.due_s is not None]
+        if waiting:
+            store_link.await_loaded(waiting)
+        store_link.say()
+        if waiting:  # none of them may come due before it is known that it lives
+            run(flushed(self._parts, self._store))
+
+    def _add(self, row: Row, entry: Queued, place: tuple[QueueKey, GateKey], now_s: float) -> None:
+        """One row of the batch."""
+        if entry.candidate.force:
+            self._parts.outbox.batch.forced.add(row.ordinal)
+        if entry.due_s is not None and entry.due_s > now_s:
+            waits = row._replace(due_s=entry.due_s, precedence=row.precedence + WAITING)
+            self._parts.admission.enqueue(waits, *place)
+        else:
+            self._parts.admission.enqueue(row, *place)
+
+    def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """What was under way to other shares is so again, by the pages that it was found on; the verdicts say so then."""
+        judged = zip(queued, verdicts, strict=True)
+        is_owed = [verdict is FOREIGN and entry.share is not None for entry, verdict in judged]
+        found: dict[str | None, list[Candidate]] = {}
+        for entry in compress(queued, is_owed):
+            found.setdefault(entry.via, []).append(entry.candidate)
+        for page, candidates in found.items():
+            self._parts.admission.accept(candidates, 0, page)
+        self._parts.store_link.say()
+        return [SENT if owed else verdict for owed, verdict in zip(is_owed, verdicts, strict=True)]
+
+    def _settle(self, fresh: Sequence[Known]) -> None:
+        """One batch of rows that stand in no queue."""
+        outbox, store_link = self._parts.outbox, self._parts.store_link
+        batch = outbox.batch
+        first = len(batch.new)
+        for url, key, status, outcome, attempts in (entry[1:] for entry in fresh):
+            ordinal = outbox.number()
+            batch.new.append(Row(0, 0, NORMAL, ordinal, url, key, "", 0, attempts, None, None))
+            batch.settled[ordinal] = status, outcome
+        self._parts.admission.remember(first)
+        store_link.await_loaded(())
+        store_link.say()
+
+    def _ordinals(self, urls: Sequence[str]) -> dict[str | None, int]:
+        """The numbers of those of these pages that have ended; a page that has a dedup key of its own is not found."""
+        keys = {key: url for url in urls if (key := _key(url)) is not None}
+        if not keys:
+            return {}
+        return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()}
+
+
+def _check_queued(entry: Queued) -> None:
+    """What the entry says is kept as it is, so it must make sense. Raises: TypeError, which names its place."""
+    _check(entry, "candidate", isinstance(entry.candidate, Candidate))
+    _check(entry, "attempts", _is_count(entry.attempts))
+    _check(entry, "due_s", entry.due_s is None or (isinstance(entry.due_s, float | int) and math.isfinite(entry.due_s)))
+    _check(entry, "via", isinstance(entry.via, str | None))
+    _check(entry, "share", entry.share is None or _is_count(entry.share))
+
+
+def _check_known(entry: Known) -> None:
+    """The same for one that ended."""
+    _check(entry, "attempts", _is_count(entry.attempts))
+    _check(entry, "status", isinstance(entry.status, int) and abs(entry.status) < _MOST)
+    _check(entry, "outcome", isinstance(entry.outcome, OutcomeKind) and entry.outcome in ENDING)
+
+
+def _check(entry: Entry, name: str, is_good: bool) -> None:
+    if not is_good:
+        raise TypeError(
+            f"{entry.place}: {name} {getattr(entry, name)!r}: see {type(entry).__name__} for what it may be"
+        )
+
+
+def _is_count(number: int) -> bool:
+    return isinstance(number, int) and 0 <= number < _MOST
+
+
+def _is_plain(text: str) -> bool:
+    return isinstance(text, str) and text.isascii() and "\0" not in text
+
+
+def _key(url: str) -> bytes | None:
+    try:
+        return url.encode()
+    except UnicodeEncodeError:
+        return None

@@ -1,0 +1,278 @@
+"""What an operator asks and orders: queues to pause, retire, budget and look at, URLs to remove, reasons for everything.
+
+All of it may block. A crawl that runs looks by `looking`, which lets it go on; an order takes some milliseconds, in which it
+stands still. Orders are said as batches and are durable when the call returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from anabranch.frontier.checkpoints import Checkpoints
+from anabranch.frontier.division.exchange import LinkExchange
+from anabranch.frontier.inspect.audit import audit
+from anabranch.frontier.inspect.dump import dump_lines
+from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView
+from anabranch.frontier.inspect.load import Entry, Loading, LoadReport, load
+from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.inspect.views import PAGE, Looking
+from anabranch.frontier.parts import Parts
+from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
+from anabranch.frontier.records import GateKey, Head, OutcomeKind, QueueKey, UrlRecord, name_id
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.steps import flushed, run
+from anabranch.frontier.stores.contract import Ended, FrontierStore, LaneRow, Place, QueueFacts, Standing
+
+#: Heritrix's status of a URL that the operator removed.
+DELETED_BY_USER = -6000
+
+
+class Operations:
+    """The operator's verbs. Errors: UnknownQueue; StoreUnavailable as everywhere."""
+
+    def __init__(
+        self,
+        store: FrontierStore,
+        seen: SeenFilter,
+        parts: Parts,
+        checkpoints: Checkpoints,
+        clock: Callable[[], float],
+        exchange: LinkExchange | None = None,
+    ) -> None:
+        self._store = store
+        self._parts = parts
+        self._checkpoints = checkpoints
+        self._exchange = exchange
+        #: The same looks in steps, for a crawl that goes on meanwhile.
+        self.looking = Looking(store, seen, parts, clock)
+        self.loading = Loading(store, parts, clock)  #: what a dump or a journal is loaded into
+
+    # Looking
+
+    def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
+        """Queues that have rows or are held back, of one state if given, by id behind one. Costs their number at worst."""
+        return run(self.looking.queues(state, after, limit))
+
+    def longest(self, limit: int = 20) -> list[QueueView]:
+        """The queues with most URLs, longest first. Costs a look at every lane."""
+        return run(self.looking.longest(limit))
+
+    def view(self, queue: QueueKey) -> QueueView:
+        """One queue, with the first of its gates. Raises: UnknownQueue."""
+        return run(self.looking.view(queue))
+
+    def gate(self, gate: GateKey) -> GateView:
+        """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
+        return run(self.looking.gate(gate))
+
+    def explain(self, subject: str, key: bytes | None = None) -> Explanation:
+        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue.
+
+        `key` is what dedup knows the URL by; the URL in UTF-8 if None, as in a `Candidate`.
+        """
+        return run(self.looking.explain(subject, key))
+
+    def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
+        """How many URLs `remove` would end. Costs a look at every queued row, or at those of the queue."""
+        self._flush()
+        leases = self._parts.leases.ordinals()
+        pages = self._pages(None if queue is None else name_id(queue))
+        return sum(matches(head.row.url) and head.row.ordinal not in leases for page in pages for head in page)
+
+    def statistics(self) -> FrontierStatistics:
+        """The counts and more, with the reason if nothing runs. Costs a look at every lane and gate."""
+        return run(self.looking.statistics())
+
+    def opens_s(self, gate: GateKey) -> float | None:
+        """When a gate opens (epoch seconds), or since when it is open; infinity if time alone does not open it.
+
+        None if it is not in memory. O(1), never blocks.
+        """
+        line = self._parts.schedule.window.get(name_id(gate))
+        return None if line is None else line.opens_s()
+
+    def get(self, key: bytes) -> UrlRecord | None:
+        """The record of the URL with this dedup key. For a queued one it costs a scan. Any thread."""
+        _check_key(key)
+        return self._store.look_up(key)
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """The records of those of these URLs that have ended, by dedup key. Any thread."""
+        for key in keys:
+            _check_key(key)
+        return self._store.ended(keys)
+
+    def check(self) -> None:
+        """Recount what is in memory, and compare the totals with the store's, whose rows are recounted too. Costs a scan.
+
+        Raises: InvariantBroken, which names the first difference.
+        """
+        self._flush()
+        audit(self._parts, self._store)
+
+    # Copies
+
+    def dump(self, facts: Mapping[str, str | float] | None = None, *, with_ended: bool = True) -> Iterator[str]:
+        """The lines of a dump, see `frontier.inspect.dump`. Call nothing else until the last line."""
+        self._flush()
+        under_way = () if self._exchange is None else self._exchange.under_way()
+        return dump_lines(self._store, facts, with_ended=with_ended, under_way=under_way)
+
+    def load(self, entries: Iterable[Entry]) -> LoadReport:
+        """Take over what another Frontier knew, see `frontier.inspect.load`."""
+        return load(entries, self.loading)
+
+    def checkpoint(self) -> None:
+        """Make the filter durable up to what is marked, so that an unclean end costs less. Any thread."""
+        self._checkpoints.now()
+
+    # Orders
+
+    def pause(self, queue: QueueKey) -> None:
+        """Serve nothing more of this queue until it is resumed; its leases may end. One that was retired is paused instead."""
+        self._stand(self._without_retirement(queue), Standing.PAUSED)
+
+    def resume(self, queue: QueueKey) -> None:
+        """Serve a queue again that was paused or retired by the operator; one over its total budget stays retired."""
+        facts = self._without_retirement(queue)
+        self._stand(facts, self._open_or_retired(facts))
+
+    def retire(self, queue: QueueKey) -> None:
+        """Put a queue aside, its URLs are kept: its total budget becomes `NOTHING_MORE`. A pause ends by it."""
+        self._set_budget(self._facts(queue), NOTHING_MORE)
+        self._stand(self._facts(queue), Standing.RETIRED)
+
+    def set_budget(self, queue: QueueKey, units: int | None) -> None:
+        """Give a queue a total budget of its own (-1 = without end, None = the order's); wakes or retires it.
+
+        Raises: PolicyError.
+        """
+        facts = self._facts(queue)
+        self._set_budget(facts, units if units is None else checked_total(units))
+        facts = self._facts(queue)
+        if facts.row.standing is not Standing.PAUSED:
+            self._stand(facts, self._open_or_retired(facts))
+
+    def remove(
+        self,
+        matches: Callable[[str], bool],
+        queue: QueueKey | None = None,
+        note: Callable[[Sequence[Head]], object] = lambda _: None,
+    ) -> int:
+        """End every queued URL that matches and is not leased, as disregarded with status -6000; answers how many.
+
+        `note` is given some of them at a time, before these are ended.
+        """
+        self._flush()
+        removed = 0
+        for heads in self._pages(None if queue is None else name_id(queue)):
+            removed += self._remove([head for head in heads if matches(head.row.url)], note)
+        return removed
+
+    def wake_by_budget(self) -> int:
+        """Open every retired queue that is not over its total budget any more, as after the order raised it."""
+        woken, after = 0, None
+        while page := self._store.queues(Standing.RETIRED, after, PAGE):
+            after = page[-1].row.id
+            for facts in page:
+                if self._open_or_retired(facts) is Standing.OPEN:
+                    self._stand(facts, Standing.OPEN)
+                    woken += 1
+        return woken
+
+    # Inside
+
+    def _flush(self) -> None:
+        run(flushed(self._parts, self._store))
+
+    def _facts(self, queue: QueueKey) -> QueueFacts:
+        return run(self.looking.facts(queue))
+
+    def _without_retirement(self, queue: QueueKey) -> QueueFacts:
+        """The queue, its retirement taken back if it was somebody's order; a budget that it has used up stays."""
+        facts = self._facts(queue)
+        if facts.row.budget == NOTHING_MORE:
+            self._set_budget(facts, None)
+            facts = self._facts(queue)
+        return facts
+
+    def _open_or_retired(self, facts: QueueFacts) -> Standing:
+        row = facts.row
+        total = self._parts.rules.total_budget(row.key, row.budget)
+        return Standing.RETIRED if is_over_total(row.spent, total) else Standing.OPEN
+
+    def _set_budget(self, facts: QueueFacts, units: int | None) -> None:
+        queue = self._parts.schedule.index.get(facts.row.id)
+        if queue is not None and queue.is_known:
+            queue.set_budget(units, self._parts.rules.total_budget(queue.key, units))
+            row = queue.row()
+        else:
+            row = facts.row._replace(budget=units)
+        self._parts.outbox.batch.queues.append(row)
+        self._flush()
+
+    def _stand(self, facts: QueueFacts, standing: Standing) -> None:
+        if facts.row.standing is standing:
+            return
+        schedule = self._parts.schedule
+        queue = schedule.index.get(facts.row.id)
+        if queue is not None:
+            if standing is Standing.OPEN:
+                schedule.suspension.reopen(queue)
+            else:
+                schedule.suspension.halt(queue, standing)
+        self._parts.outbox.batch.standings.append((facts.row.id, standing))
+        self._flush()
+        if standing is Standing.OPEN:
+            self._line_up(facts.row.id)
+
+    def _line_up(self, queue: int) -> None:
+        """The lanes of a queue that was opened wait at the gates in memory again; the store has told the other gates."""
+        schedule = self._parts.schedule
+        for lane in self._lanes(queue):
+            line = schedule.window.get(lane.gate)
+            if line is not None and lane.count > lane.waiting:
+                schedule.lane_waits(line, queue, lane.turn)
+        schedule.window.stored.note_woken()
+
+    def _lanes(self, queue: int) -> Iterator[LaneRow]:
+        after: int | None = None
+        while page := self._store.lanes(queue, after, PAGE):
+            yield from page
+            after = page[-1].gate
+
+    def _pages(self, queue: int | None) -> Iterator[list[Head]]:
+        """Queued rows by place, all or those of one queue."""
+        after: Place | None = None if queue is None else (queue, -(1 << 63), -1, 0)
+        while page := self._store.queued(after, PAGE):
+            kept = [head for head in page if queue is None or head.row.queue == queue]
+            if kept:
+                yield kept
+            if len(kept) < len(page):
+                return
+            after = page[-1].row[:4]
+
+    def _remove(self, heads: list[Head], note: Callable[[Sequence[Head]], object]) -> int:
+        leases = self._parts.leases.ordinals()
+        heads = [head for head in heads if head.row.ordinal not in leases]
+        if not heads:
+            return 0
+        note(heads)
+        rows = [head.row for head in heads]
+        schedule = self._parts.schedule
+        ordinals = {row.ordinal for row in rows}
+        for line in {row.gate: schedule.window.get(row.gate) for row in rows}.values():
+            if line is not None:
+                schedule.placement.drop_rows(line, ordinals)
+        self._parts.retries.remove(ordinals)
+        self._parts.completion.count_waiting(-sum(row.due_s is not None for row in rows))
+        self._parts.outbox.batch.ended.extend(Ended(row, DELETED_BY_USER, OutcomeKind.DISREGARDED) for row in rows)
+        self._flush()
+        return len(rows)
+
+
+def _check_key(key: bytes) -> None:
+    """Raises: TypeError. A store that is asked for anything else fails, and all with it."""
+    if not isinstance(key, bytes):
+        raise TypeError(f"a dedup key is bytes, such as url.encode(); not {key!r}")

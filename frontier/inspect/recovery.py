@@ -1,0 +1,153 @@
+"""Heritrix's recovery journal, `frontier.recover.gz`, as a source to load.
+
+Source of the format: Heritrix 3, `FrontierJournal` and `CrawlURI.fromHopsViaString`. A line is a tag of three characters, then
+fields with white space between them:
+
+    F+ uri hops via    it was queued            Fs uri hops via    it succeeded         Fd uri    it was disregarded
+    Fe uri             it was given to a worker  Ff uri hops via    it failed            Fr uri    it was put back
+    Fi uri             it was imported as known  T …, E …           times and errors
+
+Other lines are damage, or of a version that this one does not know: they are counted and left out.
+
+Two passes, as there: first what is known (Fs and Fi; Ff and Fd if asked), then what was queued (F+). The journal is never
+flushed, so after a crash its end is missing and the gzip stream is torn: all whole lines before are good.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO
+
+from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
+from anabranch.frontier.records import Candidate, OutcomeKind
+
+_GZIP = b"\x1f\x8b"
+_TAG_BYTES = 3
+_QUEUED = b"F+ "
+_INCLUDED = (b"Fs ", b"Fi ")
+_FAILED = b"Ff "
+_DISREGARDED = b"Fd "
+#: What stands at the beginning of each line that Heritrix writes.
+_WRITTEN = (_QUEUED, *_INCLUDED, _FAILED, _DISREGARDED, b"Fe ", b"Fr ", b"T ", b"E ")
+_OUTCOMES = {_FAILED: OutcomeKind.FAILED, _DISREGARDED: OutcomeKind.DISREGARDED}
+#: A path of more than 50 hops: how many are not shown, then the last ones.
+_LONG_HOPS = re.compile(r"([0-9]{1,4})\+(.*)", re.DOTALL)
+_CUT = "cut after line {read}, as a killed writer leaves it; what stood behind it is missing"
+#: The checksum of a gzip stream stands at its end: where it went wrong nobody can tell.
+_DAMAGED = "damaged, after line {read} at the latest; what stood behind it is missing, lines before it may be wrong"
+#: What stands for a hop that is not shown: a link, as most are.
+_LINK = "L"
+#: The last hop of DNS look-ups, robots.txt and log-ins, which a crawler makes anew where it needs them.
+_PREREQUISITE = "P"
+
+
+class RecoveryJournal:
+    """The entries of one journal; a journal of several files (Heritrix begins a new one at a checkpoint) is read as one.
+
+    `failures` and `disregarded`: these, too, are known and not tried again. `canonical` is what URLs are changed by before
+    they are compared with others; None from it means that the URL cannot be fetched: it is skipped. `key` is what dedup knows
+    the result by, None = the URL itself.
+    Memory: one line. Errors: OSError for a file that cannot be read.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        failures: bool = False,
+        disregarded: bool = False,
+        canonical: Callable[[str], str | None] = lambda url: url,
+        key: Callable[[str], bytes | None] = lambda _: None,
+    ) -> None:
+        self.cuts: dict[Path, str] = {}  #: where a file ends too early, in words; complete after a pass
+        self.skipped = 0  #: queued lines of the last pass whose URL is not to be fetched
+        self.unknown = 0  #: lines of the last pass that begin as no line of a journal does
+        self._paths = tuple(paths)
+        self._canonical = canonical
+        self._key = key
+        self._known_tags = {*_INCLUDED}
+        if failures:
+            self._known_tags.add(_FAILED)
+        if disregarded:
+            self._known_tags.add(_DISREGARDED)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Both passes: every known URL, then every queued one."""
+        yield from self.known()
+        yield from self.queued()
+
+    def known(self) -> Iterator[Known]:
+        """The first pass: URLs that are not to be fetched again. The journal tells no status, so it is 0."""
+        for place, tag, fields in self._lines(self._known_tags):
+            url = self._url(fields)
+            if url is not None:
+                yield Known(place, url, self._key(url), outcome=_OUTCOMES.get(tag, OutcomeKind.DONE))
+
+    def queued(self) -> Iterator[Queued]:
+        """The second pass: URLs that were queued, known ones among them."""
+        self.skipped = 0
+        for place, _, fields in self._lines({_QUEUED}):
+            hops = _hops(fields[1]) if len(fields) > 1 else ""
+            url = None if hops.endswith(_PREREQUISITE) else self._url(fields)
+            if url is None:
+                self.skipped += 1
+            else:
+                via = fields[2] if len(fields) > 2 and len(fields[2]) > 1 else None
+                yield Queued(place, Candidate(url, self._key(url), hops), via)
+
+    def _url(self, fields: list[str]) -> str | None:
+        return self._canonical(fields[0]) if "://" in fields[0] else None
+
+    def _lines(self, tags: set[bytes]) -> Iterator[tuple[str, bytes, list[str]]]:
+        """Place, tag and fields of each line with one of the tags and at least one field."""
+        self.unknown = 0
+        for path in self._paths:
+            for number, line in enumerate(self._whole_lines(path), start=1):
+                self.unknown += not line.startswith(_WRITTEN) and not line.isspace()
+                if line[:_TAG_BYTES] in tags:
+                    fields = line[_TAG_BYTES:].decode(errors="surrogateescape").split()
+                    if fields:
+                        yield f"{path.name}:{number}", line[:_TAG_BYTES], fields
+
+    def _whole_lines(self, path: Path) -> Iterator[bytes]:
+        """The file's lines up to the last one that ends; notes the cut if more stands behind it, or should."""
+        read = 0
+        words = ""
+        with closing(_opened(path)) as lines:
+            try:
+                for line in lines:
+                    if line.endswith(b"\n"):
+                        read += 1
+                        yield line
+                    else:
+                        words = _CUT
+            except EOFError:
+                words = _CUT
+            except (zlib.error, gzip.BadGzipFile):
+                words = _DAMAGED
+        if words:
+            self.cuts[path] = f"{path.name}: {words.format(read=read)}"
+
+
+def load_journal(journal: RecoveryJournal, target: LoadTarget, *, batch: int = BATCH) -> LoadReport:
+    """Load a journal, both passes (blocks). Raises: as `RecoveryJournal` and `load`."""
+    report = load(journal, target, batch=batch)
+    report.left_out(skipped=journal.skipped, unknown=journal.unknown, cuts=journal.cuts.values())
+    return report
+
+
+def _opened(path: Path) -> BinaryIO | gzip.GzipFile:
+    with path.open("rb") as file:
+        is_gzip = file.read(len(_GZIP)) == _GZIP
+    return gzip.open(path) if is_gzip else path.open("rb")
+
+
+def _hops(text: str) -> str:
+    """One letter a hop, also for a long path: `2+LLE` are five hops."""
+    long = _LONG_HOPS.fullmatch(text)
+    return _LINK * int(long[1]) + long[2] if long else text

@@ -1,0 +1,100 @@
+"""The folder of a job, as far as its Frontier is concerned: its format mark and its lock.
+
+    FOLDER/order.toml    FOLDER/state/{format.json, lock, frontier.db, seen/, leases}
+
+`format.json` marks a job that a host program made (`hosts.embedding`): it has no seeds and no scope, and only that program can
+continue it. One process at a time holds a job, by a lock on a file (`dedup.files.locks`). A crawl never removes that file; a
+host program may remove its job with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from anabranch.dedup.files.durable import UNFINISHED
+from anabranch.dedup.files.locks import lock_file
+
+FORMAT = "anabranch job"
+#: Raised with every change of a folder that an older program would misread. Folders of older versions are migrated.
+VERSION = 2
+
+#: The order with which the job was run last, in its folder; the other files are in its state folder.
+ORDER_FILE = "order.toml"
+STATE = "state"
+FORMAT_FILE = "format.json"
+LOCK_FILE = "lock"
+#: The lease board of a running host program.
+LEASES_FILE = "leases"
+
+_EMBEDDED = "embedded"  # in the format file
+
+
+def is_job(directory: Path) -> bool:
+    """Whether the folder has the mark of a job. False for a path that no file can have."""
+    try:
+        return (directory / STATE / FORMAT_FILE).is_file()
+    except OSError:
+        return False
+
+
+def is_embedded(directory: Path) -> bool:
+    """Whether the mark says that the job is a host program's. False if it cannot be read."""
+    return _said(directory).get(_EMBEDDED) is True
+
+
+def is_readable(directory: Path) -> bool:
+    """Whether the job has the format of this program, or an older one."""
+    said = _said(directory)
+    version = said.get("version")
+    return said.get("format") == FORMAT and isinstance(version, int) and 1 <= version <= VERSION
+
+
+def is_being_made(state: Path) -> bool:
+    """Whether this is the state of a job that is being made, or was when its process ended: it has little but its lock.
+
+    Raises: OSError.
+    """
+    names = {entry.name for entry in state.iterdir()} if state.is_dir() else {""}
+    return names <= {LOCK_FILE, FORMAT_FILE, FORMAT_FILE + UNFINISHED}
+
+
+def format_text(*, embedded: bool = False) -> bytes:
+    """The content of the format file of a new job; `embedded`: it is a host program's."""
+    said = {"format": FORMAT, "version": VERSION, **({_EMBEDDED: True} if embedded else {})}
+    return f"{json.dumps(said)}\n".encode()
+
+
+def make_folders(directory: Path) -> None:
+    """Make the job's folder and its state, for their owner alone; those above as usual. One that exists keeps its mode."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (directory, directory / STATE):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def missing_folders(directory: Path) -> list[Path]:
+    """The folders that making a job here will make, its state first, then outwards. Raises: OSError."""
+    return [folder for folder in (directory / STATE, directory, *directory.parents) if not folder.exists()]
+
+
+def remove_made(made: Sequence[Path]) -> None:
+    """Remove the folders that a failed start made, the innermost first; one that is not empty stays, with those around it."""
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def take_lock(directory: Path) -> int:
+    """Take the job's lock; it is held until the descriptor is closed. Raises: LockHeld, OSError."""
+    return lock_file(directory / STATE / LOCK_FILE)
+
+
+def _said(directory: Path) -> dict[str, object]:
+    """The content of the format file; empty if it cannot be read."""
+    try:
+        said = json.loads((directory / STATE / FORMAT_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,113 @@
+"""Functions of the operator's own, named `package.module:function` in the order; also for those that the crawler calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from anabranch.frontier.errors import PolicyError
+
+#: Gives the function of such a name. Raises: PolicyError, if it cannot be imported.
+Import = Callable[[str], Callable[..., Any]]
+
+_SHOWN = 200
+
+
+def is_user_function(name: str) -> bool:
+    """The name is written like that of a function."""
+    module, colon, function = name.partition(":")
+    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def user_function(name: str, what: str, imported: Import | None, arguments: str = "url") -> Callable[..., Any]:
+    """The function of that name, checked. Raises: PolicyError, as `checked` does, and if nothing can be imported here."""
+    if imported is None:
+        raise PolicyError(f"{what} {name}: functions cannot be imported here; pass `imported`, which does it")
+    return checked(imported(name), name, what, arguments)
+
+
+def checked(function: Callable[..., Any], name: str, what: str, arguments: str) -> Callable[..., Any]:
+    """The function. Raises: PolicyError, which says that it is this `what` ("policy", "group").
+
+    It must answer at once, so one that is async is refused, and so is one that cannot be called with these `arguments`
+    ("url, via, hops").
+    """
+    if answers_later(function):
+        raise PolicyError(f"{what} {name} is async, and must answer at once; write a plain `def`")
+    if not accepts(function, len(arguments.split(","))):
+        written = f"def {name.rpartition(':')[2]}({arguments})"
+        raise PolicyError(f"{what} {name} cannot be called with what it will be given; write `{written}`")
+    return function
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Its answer is to be awaited: an `async def`, a partial of one, or an object whose `__call__` is one."""
+    return _is_kind(inspect.iscoroutinefunction, function)
+
+
+def answers_later(function: Callable[..., Any]) -> bool:
+    """It does not answer at once: it is async, or gives its answers one by one to an `async for`."""
+    return is_async(function) or _is_kind(inspect.isasyncgenfunction, function)
+
+
+def _is_kind(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    # What runs when it is called stands in its class; that of a class makes an instance, whatever those do.
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+def accepts(function: Callable[..., Any], count: int) -> bool:
+    """Whether it can be called with so many arguments, by place; True of what does not tell, as some built-in functions."""
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def call_own(function: Callable[..., Any], argument: object, whose: str) -> Any:
+    """What the function answers. Raises: PolicyError that begins with `whose` and says in one line what was raised."""
+    try:
+        return function(argument)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # nobody but the function can have raised it here, SystemExit and the like included
+        raise PolicyError(f"{whose} failed: {words_of(error)}") from error
+
+
+def words_of(error: BaseException) -> str:
+    """The error's kind and text as one line, not longer than some."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - the error's class may be the operator's, too
+        text = "its text cannot be had"
+    return ": ".join(filter(None, [type(error).__name__, shown(text)]))
+
+
+def shown(text: str) -> str:
+    """The text for an error message, not longer than some lines."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+MOST_CHARS = 10_000
+
+
+def check_name(name: object, whose: str) -> str:
+    """The name, if it is one: text of 1 to 10,000 printable characters that UTF-8 can hold.
+
+    Raises: PolicyError, which begins with `whose` ("policy my.module:key for http://a.test/").
+    """
+    if not isinstance(name, str):
+        raise PolicyError(f"{whose} gave {type(name).__name__}; text is needed")
+    if not 1 <= len(name) <= MOST_CHARS:
+        raise PolicyError(f"{whose} gave {len(name)} characters; 1 to {MOST_CHARS} are allowed")
+    if not name.isprintable():
+        raise PolicyError(f"{whose} gave {name[:100]!r}, which has characters that cannot be printed")
+    return name

@@ -1,0 +1,248 @@
+"""The records that pass through the Frontier's face and between its parts, the ids of queues and gates, and their order.
+
+Times are epoch seconds, durations end in `_s`. A `Row` has the columns of the table `url` in their order, so that a
+store can write it as it is.
+
+A turn orders the lanes of a gate, and the gates that are not in memory. It is one 64-bit integer, so that it can be compared,
+indexed and stored: the queue's precedence (smaller is served first), then the arrival. Arrivals and ordinals are numbers of one
+rising sequence, so no two are equal, and lanes of equal precedence are served first come, first served.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from enum import Enum, Flag, auto
+from functools import lru_cache
+from typing import Final, NamedTuple, NewType
+
+import xxhash
+
+QueueKey = NewType("QueueKey", str)  # what an assignment policy answers: the name of a work queue
+GateKey = NewType("GateKey", str)  # whom politeness is owed: mostly a host
+
+#: Precedence of a URL when nothing else is said; smaller is served first (Heritrix: NORMAL, cost 1).
+NORMAL: Final = 3 << 8 | 1
+#: Precedence of a URL scheduled with `front`.
+FRONT: Final = 1 << 8 | 1
+#: Added to the precedence of a row that waits for its retry, so that it sorts behind all that can be served.
+WAITING: Final = 1 << 20
+
+
+class Candidate(NamedTuple):
+    """A URL that someone would like to have fetched. A tuple, because every link of every page becomes one."""
+
+    url: str  #: absolute and canonical; the Frontier does not change it
+    key: bytes | None = None  #: what dedup sees; the URL in UTF-8 if None
+    hops: str = ""  #: the path from the seed, one letter a hop
+    payload: bytes | None = None  #: opaque to the Frontier; comes back in the lease
+    front: bool = False  #: serve before URLs of normal precedence
+    force: bool = False  #: enqueue though seen
+    precedence: int | None = None  #: the URI precedence, 0 to 255, smaller first; None = as the order's policy says
+
+    def dedup_key(self) -> bytes:
+        """The bytes by which two candidates are the same URL."""
+        return self.url.encode() if self.key is None else self.key
+
+
+class VerdictKind(Enum):
+    """What became of a candidate."""
+
+    NEW = "new"  #: it is queued (or will be, when the store has it)
+    SEEN = "seen"  #: it was queued before
+    REFUSED = "refused"  #: it cannot be queued, see the reason; do not send it again
+    BUSY = "busy"  #: the store is behind; send it again later
+    LATER = "later"  #: a filter that may block will decide in the store thread
+
+
+class Verdict(NamedTuple):
+    """The answer for one candidate, in the order of the batch."""
+
+    kind: VerdictKind
+    reason: str = ""  #: why it is refused, in words
+
+
+NEW: Final = Verdict(VerdictKind.NEW)
+SEEN: Final = Verdict(VerdictKind.SEEN)
+BUSY: Final = Verdict(VerdictKind.BUSY)
+LATER: Final = Verdict(VerdictKind.LATER)
+
+
+class OutcomeKind(Enum):
+    """How a lease ended; the value is what the store's table `done` keeps."""
+
+    DONE = "done"  #: fetched, whatever the HTTP status
+    FAILED = "failed"  #: given up
+    DISREGARDED = "disregarded"  #: deliberately not fetched (robots, scope, operator)
+    RETRY = "retry"  #: to be tried again after `after_s`; counts as an attempt
+    DEFERRED = "deferred"  #: back to its old place, no attempt counted; the slot rests if something was fetched
+    RETIRE = "retire"  #: as DEFERRED, and its queue is retired (Heritrix's retire directive)
+
+    # Members are single objects; Enum's own hash is a Python call, and outcomes are counted at every finish.
+    __hash__ = object.__hash__
+
+
+#: The kinds that end a URL: it leaves its queue for the table `done`.
+ENDING: Final = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED})
+
+
+class HostTrouble(Enum):
+    """What a fetch told of its host: why its gate closes for longer than the usual rest."""
+
+    NONE = "none"
+    THROTTLED = "throttled"  #: 429: fewer requests are wanted
+    UNAVAILABLE = "unavailable"  #: 503, or another answer with Retry-After
+    UNREACHABLE = "unreachable"  #: refused connections, time-outs, lost connections
+
+
+class Outcome(NamedTuple):
+    """What the crawler says of a lease when it gives it back. A tuple, because every page makes one."""
+
+    kind: OutcomeKind
+    status: int = 0  #: the fetch status code (HTTP, or Heritrix's negative codes)
+    start_s: float | None = None  #: when the fetch began; None = nothing was fetched, the slot does not rest
+    end_s: float | None = None  #: when it ended; rests are counted from here
+    after_s: float = 0.0  #: RETRY: earliest next try, counted from now
+    trouble: HostTrouble = HostTrouble.NONE  #: closes the host's gate, for longer with each time in a row
+    retry_after_s: float = 0.0  #: what the host asked for by Retry-After, counted from now; 0 = nothing
+
+
+class Row(NamedTuple):
+    """One queued URL, as the store keeps it. (queue, gate, precedence, ordinal) is its place."""
+
+    queue: int  #: id of the work queue
+    gate: int  #: id of the gate
+    precedence: int  #: smaller first
+    ordinal: int  #: the global order of acceptance, from 1
+    url: str
+    key: bytes | None  #: None = the URL in UTF-8
+    hops: str
+    via: int  #: ordinal of the page it was found on, 0 = none
+    attempts: int  #: tries that counted so far
+    due_s: float | None  #: earliest time of the next try
+    payload: bytes | None
+
+    def dedup_key(self) -> bytes:
+        """The bytes that the filter knows this row by."""
+        return self.url.encode() if self.key is None else self.key
+
+
+class Head(NamedTuple):
+    """A row that was read for its lane's window, with what a lease needs beside it."""
+
+    row: Row
+    via: str | None  #: the URL of the page it was found on
+
+
+class Lease(NamedTuple):
+    """The right to fetch one URL now; it holds a slot of its gate until it is finished or released."""
+
+    ordinal: int  #: the URL's number; names the lease
+    url: str
+    key: bytes  #: what dedup knows it by
+    hops: str  #: the path from the seed
+    via: str | None  #: the page it was found on
+    attempts: int  #: tries that counted before this one
+    payload: bytes | None
+    queue: QueueKey
+    gate: GateKey
+    since_s: float  #: when it was handed out
+    until_s: float = math.inf  #: when it is lost unless it is renewed
+
+
+class WaitsFor(Flag):
+    """What must happen before `lease()` can answer."""
+
+    NOTHING = 0
+    TIME = auto()  #: a gate opens or a retry comes due at `Wake.at_s`
+    STORE = auto()  #: rows were asked for, or too much is not durable yet
+    URLS = auto()  #: nothing is queued
+    FINISH = auto()  #: a lease must come back first
+    OPERATOR = auto()  #: all that is left stands in queues that are paused
+
+
+class Wake(NamedTuple):
+    """When to ask `lease()` again, and what it waits for."""
+
+    at_s: float | None  #: None = no time will help
+    waits_for: WaitsFor
+
+
+class UrlState(Enum):
+    """Where a URL is."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class UrlRecord(NamedTuple):
+    """What the store knows of one URL."""
+
+    url: str
+    state: UrlState
+    status: int  #: the last fetch status; 0 while it is queued
+    outcome: str  #: an `OutcomeKind` value; empty while it is queued
+    attempts: int
+    ordinal: int
+    queue: int = 0  #: id of its work queue, while it is queued
+    gate: int = 0  #: id of its gate, while it is queued
+    due_s: float | None = None  #: the earliest next try of one that waits
+    hops: str | None = None  #: the path from the seed, while it is queued; None = not kept
+    payload: bytes | None = None  #: while it is queued
+    precedence: int = 0  #: of its row, while it is queued
+    via: int = 0  #: ordinal of the page it was found on, while it is queued; 0 = none
+
+
+#: precedence << 48 | arrival
+Turn = NewType("Turn", int)
+
+_ARRIVAL_BITS: Final = 48
+
+
+def turn_of(precedence: int, arrival: int) -> Turn:
+    """The turn of a lane of a queue of this precedence that came with this number of the sequence."""
+    return Turn(precedence << _ARRIVAL_BITS | arrival)
+
+
+def precedence_of(turn: Turn) -> int:
+    """The queue precedence in a turn."""
+    return turn >> _ARRIVAL_BITS
+
+
+def with_precedence(turn: Turn, precedence: int) -> Turn:
+    """The same arrival at another precedence."""
+    return turn_of(precedence, turn & ((1 << _ARRIVAL_BITS) - 1))
+
+
+_SIGN = 1 << 63
+_RANGE = 1 << 64
+
+
+def seen_fingerprint(key: bytes) -> int:
+    """The low 64 bits of the key's XXH3-128, as a signed integer.
+
+    Two different keys share one with probability 2**-64: at 10 million URLs one in 370,000 crawls loses one URL.
+    """
+    return _signed(xxhash.xxh3_128_intdigest(key) & (_RANGE - 1))
+
+
+def seen_fingerprints(keys: Sequence[bytes]) -> list[int]:
+    """The fingerprint of each key; half the price of one by one."""
+    digest = xxhash.xxh3_128_digest  # big-endian: the low 64 bits are the last 8 bytes
+    return list(struct.unpack(">" + "8xq" * len(keys), b"".join([digest(key) for key in keys])))
+
+
+@lru_cache(65_536)  # a hit costs a fifth of the hash, and a crawl asks for few names often
+def name_id(name: str) -> int:
+    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer. Raises: TypeError if it is no such text."""
+    try:
+        encoded = name.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise TypeError(f"the key of a queue or gate is text that UTF-8 can hold; not {name!r}") from None
+    return _signed(xxhash.xxh3_64_intdigest(encoded))
+
+
+def _signed(value: int) -> int:
+    return value - _RANGE if value >= _SIGN else value

@@ -1,0 +1,527 @@
+"""Work queues and their lanes, as far as they are in memory.
+
+A work queue is the unit of order and parallelism: `per_queue` of its URLs are leased at a time. It holds one lane per gate
+that its URLs pass. Only what is active has an object: a lane whose heads are in memory, on their way, or leased, and its
+queue. A lane keeps a window, the first few of its rows, read from the store before the last one is leased; it does not
+count its rows, the store does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from anabranch.frontier.policies.budgets import UNIT, Budgets, Cost, is_over_total, spend, total_budget
+from anabranch.frontier.policies.precedence import (
+    QueueHistory,
+    QueuePrecedence,
+    UriPrecedence,
+    parse_queue_precedence,
+    parse_uri_precedence,
+)
+from anabranch.frontier.policies.sheets import NOTHING, Settings, Sheets
+from anabranch.frontier.records import WAITING, Candidate, Head, OutcomeKind, QueueKey, Row, Turn
+from anabranch.frontier.scheduling.lifecycle import RESTS_IN, STEPS, Holds, QueueState, next_state
+from anabranch.frontier.stores.contract import LaneId, QueueRow, Standing
+
+if TYPE_CHECKING:
+    from anabranch.frontier.scheduling.readylist import ReadyList
+
+
+#: Rows that are read at a time for a lane's window.
+WINDOW = 16
+#: A window this short is refilled while it is still in use.
+LOW_WINDOW = 4
+
+# By these names, because reading a member of an Enum's class costs as much as a call.
+_PAUSED: Final = Standing.PAUSED
+_OPEN: Final = Standing.OPEN
+_DONE: Final = OutcomeKind.DONE
+_FAILED: Final = OutcomeKind.FAILED
+_HOLDS_LEASES: Final = Holds.LEASES
+_HOLDS_HEADS: Final = Holds.HEADS
+_HOLDS_ASKED: Final = Holds.ASKED
+_HOLDS_ROWS: Final = Holds.ROWS
+
+
+class WorkQueue:
+    """One queue that has something active."""
+
+    __slots__ = (
+        "asked",
+        "base_precedence",
+        "budget",
+        "errors",
+        "heads",
+        "id",
+        "is_known",
+        "key",
+        "lanes",
+        "out",
+        "parked",
+        "per_queue",
+        "precedence",
+        "spent",
+        "standing",
+        "state",
+        "successes",
+        "total_budget",
+        "unsaved",
+        "waits",
+    )
+
+    def __init__(self, queue_id: int, per_queue: int) -> None:
+        self.id = queue_id
+        self.per_queue = per_queue
+        self.key = QueueKey("")
+        self.is_known = False  #: its row has been read
+        self.standing = _OPEN
+        self.precedence = 0  #: smaller is served first
+        self.spent = 0
+        self.budget: int | None = None  #: its own total budget; None = the order's
+        self.total_budget = -1  #: the one that counts; -1 = without end
+        self.base_precedence = 0  #: what the order or a sheet says of it
+        self.successes = 0
+        self.errors = 0
+        self.state = QueueState.INACTIVE
+        self.lanes: set[Lane] = set()  #: those in memory
+        self.out = 0  #: leased rows
+        self.heads = 0  #: rows in the windows of its lanes
+        self.asked = 0  #: lanes whose heads are on their way
+        self.unsaved = 0  #: leases that ended since its row was written
+        self.waits = 0  #: rows that went to wait for a retry since it is in memory
+        self.parked: list[Lane] = []  #: lanes that a gate would have served, had the queue been free
+
+    def __repr__(self) -> str:
+        return f"<WorkQueue {self.key or self.id} {self.state.value}, {self.out} leased, {self.heads} heads>"
+
+    @property
+    def is_busy(self) -> bool:
+        """As many of its URLs are leased as may be."""
+        return self.out >= self.per_queue
+
+    # What is known of it
+
+    def learn(self, row: QueueRow) -> None:
+        """Take over what the store knows of it."""
+        self.is_known = True
+        _, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors = row
+
+    def set_budget(self, budget: int | None, total_budget: int) -> None:
+        """Set its own total budget (None = the order's) and the one that counts."""
+        self.budget = budget
+        self.total_budget = total_budget
+
+    def set_base_precedence(self, precedence: int) -> None:
+        """Set the precedence that the order or a sheet gives it."""
+        self.base_precedence = precedence
+
+    def set_precedence(self, precedence: int) -> None:
+        """Change its precedence; its row may have been written before."""
+        if self.precedence != precedence:
+            self.precedence = precedence
+            self.unsaved += 1
+
+    def set_standing(self, standing: Standing) -> None:
+        """Open, pause or retire it."""
+        self.standing = standing
+
+    def enter(self, state: QueueState) -> None:
+        """Go to another state of `lifecycle`."""
+        self.state = state
+
+    def pay(self, kind: OutcomeKind, cost: int) -> None:
+        """Record how a lease ended and what it cost."""
+        self.spent += cost
+        self.unsaved += 1
+        if kind is _DONE:
+            self.successes += 1
+        elif kind is _FAILED:
+            self.errors += 1
+
+    def take_unsaved(self) -> bool:
+        """Whether anything was spent since its row was written; the caller writes it now."""
+        has_unsaved, self.unsaved = bool(self.unsaved), 0
+        return has_unsaved
+
+    # What it has in memory
+
+    def count_heads(self, change: int) -> None:
+        """So many rows came into the windows of its lanes, or left them."""
+        self.heads += change
+
+    def count_asked(self, change: int) -> None:
+        """So many lanes began to wait for their heads, or stopped."""
+        self.asked += change
+
+    def lease_head(self) -> None:
+        """One of its heads is leased."""
+        self.heads -= 1
+        self.out += 1
+
+    def end_lease(self) -> None:
+        """A leased row came back."""
+        self.out -= 1
+
+    def retry_later(self) -> None:
+        """One of its rows waits for a retry."""
+        self.waits += 1
+
+    def row(self) -> QueueRow:
+        """What must survive a restart."""
+        return QueueRow(
+            self.id, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors,
+        )  # fmt: skip
+
+    def holds(self) -> Holds:
+        """The strongest fact about it."""
+        if self.standing:
+            return Holds.PAUSED if self.standing is _PAUSED else Holds.RETIRED
+        if self.out >= self.per_queue:
+            return _HOLDS_LEASES
+        if self.heads:
+            return _HOLDS_HEADS
+        if self.asked:
+            return _HOLDS_ASKED
+        if any(lane.more for lane in self.lanes):
+            return _HOLDS_ROWS
+        if self.out:
+            return _HOLDS_LEASES
+        return Holds.RETRIES if self.waits else Holds.NOTHING
+
+
+class LanePlace(Enum):
+    """Where a lane stands in its gate's line."""
+
+    NOWHERE = auto()  #: it has nothing to serve, or was dropped
+    STORED = auto()  #: it has rows, none of them in memory: its id waits in the line
+    LOADING = auto()  #: its first heads are on their way
+    READY = auto()  #: its head can be leased
+    PARKED = auto()  #: the same, but its queue is busy
+
+
+# By these names, because reading a member of an Enum's class costs as much as a call.
+NOWHERE: Final = LanePlace.NOWHERE
+STORED: Final = LanePlace.STORED
+LOADING: Final = LanePlace.LOADING
+READY: Final = LanePlace.READY
+PARKED: Final = LanePlace.PARKED
+
+
+class Lane:
+    """The URLs of one queue that pass one gate."""
+
+    __slots__ = (
+        "_answers_due",
+        "_excluded",
+        "balance",
+        "is_dropped",
+        "leased",
+        "limit",
+        "line",
+        "more",
+        "place",
+        "queue",
+        "stamp",
+        "turn",
+        "window",
+    )
+
+    def __init__(self, queue: WorkQueue, line: ReadyList, turn: Turn, balance: int) -> None:
+        self.queue = queue
+        self.line = line
+        self.turn = turn  #: as the store has it
+        self.balance = balance  #: cost units that are left of its session
+        self.place: LanePlace = NOWHERE
+        self.stamp = 0  #: its one valid entry in the line's heap of ready lanes; rises, so equals take turns
+        self.more = True  #: rows that could be served may be in the store beside those in the window
+        self.limit = 0  #: how many rows the last question asked for
+        self.leased: set[int] = set()  #: ordinals
+        self.window: deque[Head] = deque()
+        self.is_dropped = False  #: it left memory; answers that are still due are not for it
+        self._excluded: set[int] | None = None  #: rows that the answer under way may hold but that are known
+        self._answers_due = 0  #: answers under way, forgotten ones included
+
+    def __repr__(self) -> str:
+        more = " and more" if self.more else ""
+        return (
+            f"<Lane {self.queue.key} at {self.line.gate.key} {self.place.name.lower()}, {len(self.window)} heads{more}>"
+        )
+
+    @property
+    def id(self) -> LaneId:
+        """(queue id, gate id)."""
+        return self.queue.id, self.line.gate.id
+
+    @property
+    def is_asked(self) -> bool:
+        """An answer of the store is under way."""
+        return self._excluded is not None
+
+    def belongs(self) -> LanePlace:
+        """Where it should stand. A parked lane stays parked until its queue comes back."""
+        if self.queue.standing:
+            return NOWHERE
+        if self.window:
+            return PARKED if self.place is PARKED else READY
+        if self._excluded is not None:
+            return LOADING
+        return STORED if self.more else NOWHERE
+
+    def wants_heads(self) -> bool:
+        """Whether its window should be refilled while it is still in use."""
+        if not self.more or self._excluded is not None:
+            return False
+        window = len(self.window)
+        return window <= LOW_WINDOW and window < self.balance
+
+    def ask(self) -> int:
+        """Note that heads are asked for; answers how many rows to read.
+
+        The read begins at the lane's first row, so it meets those that are leased or in the window already: they
+        are counted in, and left out when the answer comes, even if they are finished by then.
+        """
+        self._excluded = self.leased.union([head.row.ordinal for head in self.window])
+        self._answers_due += 1
+        self.queue.count_asked(1)
+        self.more = False  # rows that come from now on set it again
+        self.limit = min(WINDOW, max(self.balance, 1)) + len(self._excluded)
+        return self.limit
+
+    def answer(self, heads: list[Head]) -> bool:
+        """Take the oldest answer under way; False if it had been forgotten.
+
+        Answers come in the order of the questions, so the last one under way belongs to the last question.
+        """
+        self._answers_due -= 1
+        assert self._answers_due >= 0, "heads arrive that nobody asked for"
+        if self._excluded is None or self._answers_due:
+            return False
+        known, self._excluded = self._excluded, None
+        self.queue.count_asked(-1)
+        self.more = self.more or len(heads) >= self.limit
+        fresh = [head for head in heads if head.row.ordinal not in known] if known else heads
+        self.window.extend(fresh)
+        self.queue.count_heads(len(fresh))
+        return True
+
+    def forget_answer(self) -> bool:
+        """Do not wait for the answer under way; True if there was one."""
+        if self._excluded is None:
+            return False
+        self._excluded = None
+        self.queue.count_asked(-1)
+        self.more = True
+        return True
+
+    def put_first(self, head: Head) -> None:
+        """A head comes back: it is next."""
+        self.window.appendleft(head)
+        self.queue.count_heads(1)
+
+    def take(self) -> Head:
+        """Lease the first head."""
+        head = self.window.popleft()
+        self.leased.add(head.row.ordinal)
+        self.queue.lease_head()
+        return head
+
+    def end_lease(self, ordinal: int, cost: int) -> None:
+        """One of its leases ended, and took so much of its session."""
+        self.leased.discard(ordinal)
+        self.balance -= cost
+        self.queue.end_lease()
+
+    def begin_session(self, turn: Turn, balance: int) -> None:
+        """Take this turn, and so many cost units."""
+        self.turn = turn
+        self.balance = balance
+
+    def set_turn(self, turn: Turn) -> None:
+        """Take another turn."""
+        self.turn = turn
+
+    def stand(self, place: LanePlace, stamp: int = 0) -> None:
+        """Note its place; `stamp` names its entry among the ready lanes."""
+        self.place = place
+        self.stamp = stamp
+
+    def park(self) -> None:
+        """Wait at its queue, which is busy."""
+        self.stand(PARKED)
+        self.queue.parked.append(self)
+
+    def note_more(self) -> None:
+        """Rows that could be served are in the store."""
+        self.more = True
+
+    def leave(self) -> None:
+        """It leaves memory: answers that are still due are not for it."""
+        self.is_dropped = True
+
+    def drop_behind(self, row: Row) -> bool:
+        """A row was stored that may belong before heads in the window: these leave it, to be read again."""
+        place = row.precedence, row.ordinal
+        dropped = False
+        while self.window and place < self.window[-1].row[2:4]:
+            self.window.pop()
+            self.queue.count_heads(-1)
+            self.more = dropped = True
+        return dropped
+
+    def drop_all(self) -> None:
+        """All heads leave the window; they are in the store."""
+        if self.window:
+            self.queue.count_heads(-len(self.window))
+            self.window.clear()
+            self.more = True
+
+    def drop(self, ordinals: set[int]) -> None:
+        """These rows are no more."""
+        kept = [head for head in self.window if head.row.ordinal not in ordinals]
+        self.queue.count_heads(len(kept) - len(self.window))
+        self.window = deque(kept)
+
+
+#: Places of a row that waits sort behind all that can be served.
+assert WAITING > 255 << 8 | 255
+
+
+class QueueIndex:
+    """The queues in memory, by id."""
+
+    def __init__(self, per_queue: int, save: Callable[[WorkQueue], None]) -> None:
+        """`save` gets a queue whose row must be written before it leaves memory."""
+        self.queues: dict[int, WorkQueue] = {}
+        self._per_queue = per_queue
+        self._save = save
+        self.states = dict.fromkeys(QueueState, 0)  #: queues in memory by state
+
+    def __len__(self) -> int:
+        return len(self.queues)
+
+    def __iter__(self) -> Iterator[WorkQueue]:
+        return iter(self.queues.values())
+
+    def get(self, queue_id: int) -> WorkQueue | None:
+        """The queue, if it is in memory."""
+        return self.queues.get(queue_id)
+
+    def take_up(self, queue_id: int) -> WorkQueue:
+        """The queue; made if it is not in memory."""
+        queue = self.queues.get(queue_id)
+        if queue is None:
+            queue = self.queues[queue_id] = WorkQueue(queue_id, self._per_queue)
+            self.states[queue.state] += 1
+        return queue
+
+    def settle(self, queue: WorkQueue) -> None:
+        """Bring the queue's state in line with what it holds, by the table of `lifecycle`; let go of an idle one."""
+        before, holds = queue.state, queue.holds()
+        state = RESTS_IN[holds]
+        if state is not before:
+            if holds not in STEPS[before]:  # a call for what never happens would cost half of this one
+                next_state(before, holds)
+            states = self.states
+            states[before] -= 1
+            states[state] += 1
+            queue.enter(state)
+        if not (queue.lanes or queue.out) and self.queues.get(queue.id) is queue:
+            self.states[state] -= 1
+            del self.queues[queue.id]
+            self.save(queue)
+
+    def save(self, queue: WorkQueue) -> None:
+        """Write what was spent since it was written last, if anything was."""
+        if queue.take_unsaved():
+            self._save(queue)
+
+    def save_all(self) -> None:
+        """Write what all queues in memory spent since they were written."""
+        for queue in self.queues.values():
+            self.save(queue)
+
+
+#: What the end of a lease costs, worked out before anything is changed: the units that the queue spends, and its precedence,
+#: should its session end with it. A plain tuple, because one is made for every page.
+Charge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """How queues are served. Every answer is O(1)."""
+
+    per_queue: int = 1  #: URLs of one queue that may be leased at a time
+    budgets: Budgets = field(default_factory=Budgets)
+    cost: Cost = UNIT
+    uris: UriPrecedence = field(default_factory=lambda: parse_uri_precedence("cost"))
+    queues: QueuePrecedence = field(default_factory=lambda: parse_queue_precedence("base"))
+    sheets: Sheets = field(default_factory=Sheets)
+    host_of: Callable[[QueueKey], str] | None = None  #: a queue's host, where the policy gives each host its own queues
+
+    @property
+    def floor(self) -> int:
+        """A queue at this precedence or above never runs."""
+        return self.queues.floor
+
+    def charge(self, queue: WorkQueue, head: Head, kind: OutcomeKind) -> Charge:
+        """The price of a lease that ends so. Raises: PolicyError."""
+        cost = self.cost.constant
+        if cost is None:
+            row, via = head
+            cost = self.cost.of(row.url, via, row.hops)
+        paid = cost if kind is _DONE else spend(kind, cost, self.budgets.error_penalty)
+        return paid, queue.base_precedence if self.queues.rule is None else self.precedence(queue, kind, paid)
+
+    def precedence(self, queue: WorkQueue, kind: OutcomeKind, paid: int) -> int:
+        """The queue's precedence once it has paid for a lease that ends so. Raises: PolicyError."""
+        if self.queues.is_constant:
+            return queue.base_precedence
+        successes = queue.successes + (kind is OutcomeKind.DONE)
+        errors = queue.errors + (kind is OutcomeKind.FAILED)
+        return self.queues.of(QueueHistory(queue.key, queue.base_precedence, queue.spent + paid, successes, errors))
+
+    def first_precedence(self, queue: QueueKey) -> int:
+        """The precedence of a queue of which nothing is known but what the order says."""
+        base = self._settings(queue).queue_precedence
+        return self.queues.base if base is None else base
+
+    def in_row(self, candidate: Candidate, via: str | None) -> int:
+        """The row precedence of a candidate that was found on the page `via`. Raises: PolicyError."""
+        sheet = self.sheets.for_url(candidate.url).uri_precedence if self.sheets.has_uri_precedence else None
+        return self.uris.in_row(candidate, via, sheet)
+
+    @property
+    def plain_precedence(self) -> int | None:
+        """The row precedence of every candidate that says nothing of its own, if there is one."""
+        return None if self.sheets.has_uri_precedence else self.uris.plain
+
+    def meet(self, queue: WorkQueue) -> None:
+        """Work out what counts for a queue whose row was read."""
+        queue.set_budget(queue.budget, self.total_budget(queue.key, queue.budget))
+        queue.set_base_precedence(self.first_precedence(queue.key))
+
+    def total_budget(self, queue: QueueKey, own: int | None) -> int:
+        """The total budget of a queue, -1 = without end; `own` is what the operator gave it."""
+        return total_budget(own, self._settings(queue).total_budget, self.budgets.total_budget)
+
+    def session_budget(self, queue: QueueKey) -> int:
+        """Cost units of a session."""
+        own = self._settings(queue).session_budget
+        return self.budgets.balance_replenish if own is None else own
+
+    def is_over_total(self, queue: WorkQueue) -> bool:
+        """It has spent all that it may."""
+        return is_over_total(queue.spent, queue.total_budget)
+
+    def _settings(self, queue: QueueKey) -> Settings:
+        sheets = self.sheets
+        if sheets.is_empty:
+            return NOTHING
+        by_key = sheets.for_key(queue)
+        if by_key is not None:
+            return by_key
+        return NOTHING if self.host_of is None else sheets.for_host(self.host_of(queue))

@@ -1,0 +1,480 @@
+"""The first part of an ordered set whose rest is in the store: what keeps memory small where there are many.
+
+The lanes that wait at a gate, and the rows that wait for a retry, can be millions. Memory has the first of them, up to
+a *horizon*; what lies behind is rows, read when few remain. What arrives behind the horizon is not taken in, since a
+read will bring it. What arrives while a read is under way is remembered, since that read was written before it came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush, nsmallest
+from typing import Final, Generic, Literal, TypeVar
+
+from anabranch.frontier.records import Turn
+from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.scheduling.queues import NOWHERE, Lane
+from anabranch.frontier.stores.contract import Batch
+
+K = TypeVar("K", Turn, tuple[float, int])
+
+
+class Prefix(Generic[K]):
+    """Members (whole numbers) by key, the smallest first; every operation costs O(log members)."""
+
+    __slots__ = ("_gone", "_heap", "_horizon", "_keys", "_meanwhile", "_most", "is_asked", "is_complete")
+
+    def __init__(self, most: int, *, is_complete: bool) -> None:
+        self._most = most  #: members that are kept in memory, twice as many for a moment
+        self._heap: list[tuple[K, int]] = []
+        self._keys: dict[int, K] = {}
+        self.is_complete = is_complete  #: nothing lies behind the horizon
+        self._horizon: K | None = None  #: the last key that was read; None = none was
+        self._gone: set[int] = set()  #: what was discarded while a read was under way, which may bring it
+        self._meanwhile: dict[int, K] = {}  #: what came behind the horizon while a read was under way
+        self.is_asked = False
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, member: int) -> bool:
+        return member in self._keys
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._keys)
+
+    @property
+    def may_have_any(self) -> bool:
+        """Something is in memory, or may be in the store."""
+        return bool(self._keys) or not self.is_complete
+
+    @property
+    def wants_more(self) -> bool:
+        """Few remain, the store may have more, and nobody has asked yet."""
+        return not (self.is_complete or self.is_asked) and len(self._keys) <= self._most >> 2
+
+    def offer(self, key: K, member: int) -> None:
+        """The member stands at this key now; it is kept here unless that lies behind the horizon."""
+        self._keys.pop(member, None)
+        if self.is_complete or (self._horizon is not None and key <= self._horizon):
+            self._keys[member] = key
+            heappush(self._heap, (key, member))
+        if not self.is_asked:
+            self._limit()
+        else:
+            # A key that is too small costs a look in vain, one that is too large loses the member.
+            self._gone.discard(member)
+            self._meanwhile[member] = min(key, self._meanwhile.get(member, key))
+
+    def discard(self, member: int) -> None:
+        """The member stands nowhere any more."""
+        self._keys.pop(member, None)
+        if self.is_asked:
+            self._meanwhile.pop(member, None)
+            self._gone.add(member)
+
+    def first_key(self) -> K | None:
+        """The smallest key in memory, else the horizon; None if there is neither."""
+        while self._heap and self._keys.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else self._horizon
+
+    def first(self) -> tuple[K, int] | None:
+        """The first member with its key; None if none is in memory."""
+        self.first_key()
+        return self._heap[0] if self._heap else None
+
+    def pop(self) -> tuple[K, int] | None:
+        """Take the first member out."""
+        entry = self.first()
+        if entry is not None:
+            heappop(self._heap)
+            self.discard(entry[1])
+        return entry
+
+    def ask(self) -> K | None:
+        """Note that the store is asked; answers the key behind which to read."""
+        self.is_asked = True
+        return self._horizon
+
+    def answer(self, entries: list[tuple[K, int]], limit: int) -> None:
+        """Take what was read, in order; fewer than the limit means that there is no more."""
+        self.is_asked = False
+        self.is_complete = len(entries) < limit
+        if entries:
+            self._horizon = entries[-1][0]
+        meanwhile, self._meanwhile = self._meanwhile, {}
+        gone, self._gone = self._gone, set()
+        for key, member in entries:
+            if member in gone:
+                continue
+            # One that came meanwhile had its place in the store already: what was read is where it stands.
+            meanwhile.pop(member, None)
+            if member not in self._keys:
+                self._keys[member] = key
+                heappush(self._heap, (key, member))
+        for member, key in meanwhile.items():
+            self.offer(key, member)
+
+    def _limit(self) -> None:
+        """Keep the first ones if there are too many; the others are rows.
+
+        Not while a read is under way: it began behind the old horizon, and would pass over what is given up before it.
+        """
+        if len(self._keys) <= 2 * self._most:
+            return
+        kept = nsmallest(self._most, ((key, member) for member, key in self._keys.items()))
+        self._keys = {member: key for key, member in kept}
+        self._heap = kept
+        heapify(self._heap)
+        self._horizon = kept[-1][0]
+        self.is_complete = False
+
+
+Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
+
+#: Turns in a group's heap begin here: a host that joins one leaves an entry in the outer heap, which must not be taken for its
+#: new one.
+_IN_GROUP = 1 << 48
+#: Lanes of one gate whose ids are in memory.
+LANES = 1000
+
+_NEVER: Final = math.inf
+
+
+class Listed:
+    """What can stand in a heap of gates: the lanes of one host (`ReadyList`), or the hosts of one group (`Group`)."""
+
+    __slots__ = ("entry", "gate", "is_loading", "later", "outer", "turn")
+
+    def __init__(self, gate: Gate, outer: GateHeap) -> None:
+        self.gate = gate
+        self.outer = outer  #: the heap it stands in, unless it is a host of a group
+        self.entry: tuple[float, int] | None = None  #: its valid entry in its heap
+        self.turn: tuple[float, int] | None = None  #: the latest one: listed again for the same time it keeps its turn
+        self.is_loading = True  #: its row has not been read yet: nothing may pass
+        self.later: list[Callable[[Gate], None]] = []  #: changes of the gate that wait until its row is read
+
+    def list_at(self, entry: tuple[float, int]) -> None:
+        """Note its entry in its heap, which is its turn."""
+        self.entry = self.turn = entry
+
+    def unlist(self) -> None:
+        """Its entry in its heap is valid no more; it keeps its turn."""
+        self.entry = None
+
+    def lose_turn(self) -> None:
+        """Its entry is valid no more, and its turn is used up."""
+        self.entry = self.turn = None
+
+    def restored(self) -> list[Callable[[Gate], None]]:
+        """Its row was read: it may serve. The changes that waited for that are the caller's to make."""
+        self.is_loading = False
+        changes, self.later = self.later, []
+        return changes
+
+    def serves_s(self) -> float:
+        """When it may serve something at the earliest; infinity if nothing stands at it or no slot will open by itself."""
+        raise NotImplementedError
+
+    def open_line(self, now_s: float) -> ReadyList | None:
+        """The line that is served first, if any gate it has to pass is open."""
+        raise NotImplementedError
+
+    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
+        """All lines of which that is true, in no order."""
+        raise NotImplementedError
+
+
+class GateHeap:
+    """Gates that have something to serve and a slot, by opening time. Every operation costs O(log gates)."""
+
+    def __init__(self, turns_from: int = 0) -> None:
+        self._heap: list[tuple[float, int, Listed]] = []
+        self._turn = turns_from  #: breaks ties: first come, first served
+        self.latest_s = -math.inf  #: no gate that may be listed opens later, those left out all of whose slots are out
+
+    def enlist(self, listed: Listed) -> None:
+        """Give it its place, if it has anything to serve and a slot; it keeps its turn if nothing changed."""
+        at_s = listed.serves_s()
+        if at_s == _NEVER:
+            listed.unlist()
+            if listed.gate.blocked_until_s == _NEVER:
+                self.latest_s = _NEVER
+            return
+        entry = listed.entry
+        if entry is not None and entry[0] == at_s:
+            return
+        turn = listed.turn
+        if turn is None or turn[0] != at_s:
+            self._turn += 1
+            turn = at_s, self._turn
+        listed.list_at(turn)
+        self.latest_s = max(self.latest_s, at_s)
+        heappush(self._heap, (at_s, turn[1], listed))
+
+    def forget_left(self, listed: Iterable[Listed]) -> None:
+        """Gates have left: these are all that may be listed. Costs a look at each."""
+        self.latest_s = max((one.entry[0] for one in listed if one.entry), default=-math.inf)
+
+    def first_open(self, now_s: float) -> ReadyList | None:
+        """The line that has been open for longest; it keeps its place."""
+        heap = self._heap
+        while (at_s := self.next_time()) is not None and at_s <= now_s:
+            listed = heap[0][2]
+            line = listed.open_line(now_s)
+            if line is not None:
+                return line
+            heappop(heap)
+            listed.unlist()
+            self.enlist(listed)
+            if listed.serves_s() <= now_s:
+                return None  # it says so, but has no line: another look will tell
+        return None
+
+    def next_time(self) -> float | None:
+        """When the first gate opens; None if none will by itself."""
+        heap = self._heap
+        while heap:
+            at_s, number, listed = heap[0]
+            entry = listed.entry
+            if entry is not None and entry[1] == number:  # a number stands for one time
+                return at_s
+            heappop(heap)
+        return None
+
+    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
+        """All lines that have something to serve and may, in no order, some twice. Costs their number."""
+        heap = self._heap
+        places = [0]
+        while places:
+            place = places.pop()
+            if place >= len(heap) or heap[place][0] > now_s:
+                continue  # nor does what stands below it open before
+            _, number, listed = heap[place]
+            if listed.entry is not None and listed.entry[1] == number:
+                yield from listed.open_lines(now_s)
+            places += (2 * place + 1, 2 * place + 2)
+
+
+class Group(Listed):
+    """A second gate that several hosts pass, and the heap of those that have something to serve."""
+
+    __slots__ = ("asked", "heap", "lines")
+
+    def __init__(self, gate: Gate, outer: GateHeap) -> None:
+        super().__init__(gate, outer)
+        self.heap = GateHeap(_IN_GROUP)
+        self.lines = 0  #: hosts of it that are in memory
+        self.asked = 0  #: lanes of these whose heads are on their way
+
+    def take_in(self, line: ReadyList) -> None:
+        """A host of it came into memory; its leases that are out come back through both gates."""
+        self.lines += 1
+        self.asked += sum(lane.is_asked for lane in line.lanes.values())
+        self.gate.add_out(line.gate.out)
+
+    def let_out(self) -> bool:
+        """A host of it left memory; True if the group has nothing more to do there."""
+        self.lines -= 1
+        return not (self.lines or self.gate.out or self.is_loading)
+
+    def count_asked(self, change: int) -> None:
+        """So many lanes of its hosts began to wait for their heads, or stopped."""
+        self.asked += change
+
+    def replace(self, named: ReadyList) -> None:
+        """An operator has named it before any of its hosts came: take over the changes that wait."""
+        self.later = named.later
+        named.unlist()
+
+    def enlist(self) -> None:
+        """Give it its place."""
+        self.outer.enlist(self)
+
+    @property
+    def has_enough(self) -> bool:
+        """Heads are on their way for as many of its hosts as it could let through soon."""
+        return self.asked >= _wanted(self.gate)
+
+    def serves_s(self) -> float:
+        """When it is open and one of its hosts, too."""
+        member_s = self.heap.next_time()
+        if member_s is None or self.is_loading:
+            return math.inf
+        return max(member_s, self.gate.opens_s(), self.gate.served_s)
+
+    def open_line(self, now_s: float) -> ReadyList | None:
+        """The host of it that has been open for longest."""
+        return self.heap.first_open(now_s) if self.gate.opens_s() <= now_s else None
+
+    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
+        """All of its hosts that are open."""
+        return self.heap.open_lines(now_s) if self.gate.opens_s() <= now_s else iter(())
+
+
+class ReadyList(Listed):
+    """The lanes that wait at one host's gate."""
+
+    __slots__ = ("active", "group", "is_leaving", "lanes", "ready", "waiting")
+
+    def __init__(self, gate: Gate, outer: GateHeap) -> None:
+        super().__init__(gate, outer)
+        self.group: Group | None = None
+        self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
+        self.waiting: Prefix[Turn] = Prefix(LANES, is_complete=False)  #: ids of queues whose lanes are rows
+        self.lanes: dict[int, Lane] = {}  #: lanes in memory, by queue
+        self.active = 0  #: lanes that are READY or LOADING
+        self.is_leaving = False  #: it serves nothing more until it has left memory
+
+    def __repr__(self) -> str:
+        return f"<Line {self.gate.key}: {self.active} active, {len(self.waiting)} waiting>"
+
+    def join(self, group: Group) -> None:
+        """Its host belongs to this group: it stands in the group's heap from now on."""
+        self.group = group
+        self.gate.join(group.gate)
+        group.take_in(self)
+        self.lose_turn()
+
+    def leave(self) -> None:
+        """Serve nothing more; memory has it until its leases have ended."""
+        self.is_leaving = True
+
+    def push_ready(self, lane: Lane) -> None:
+        """A lane has heads: it may be served."""
+        self.active += 1
+        heappush(self.ready, (lane.queue.precedence, lane.stamp, lane))
+
+    def count_active(self, change: int) -> None:
+        """A lane became READY or LOADING, or is so no more."""
+        self.active += change
+
+    def count_asked(self, change: int) -> None:
+        """Lanes of it began to wait for their heads, or stopped: the group counts them."""
+        if self.group is not None:
+            self.group.count_asked(change)
+
+    def serves_s(self) -> float:
+        """When its gate is open, if there is anything to serve."""
+        if self.is_loading or self.is_leaving or not (self.ready or self.waiting.may_have_any):
+            return _NEVER
+        gate = self.gate
+        opens_s, served_s = gate.opens_s(), gate.served_s
+        return opens_s if opens_s > served_s else served_s  # noqa: FURB136 - a call costs four times as much
+
+    def opens_s(self) -> float:
+        """When its gate and its group's are open at the earliest; infinity while all slots of one are out."""
+        opens_s = self.gate.opens_s()
+        return opens_s if self.group is None else max(opens_s, self.group.gate.opens_s())
+
+    def open_line(self, now_s: float) -> ReadyList | None:
+        """Itself, if its gate is open."""
+        return self if self.gate.opens_s() <= now_s else None
+
+    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
+        """Itself, if its gate is open."""
+        return iter((self,) if self.gate.opens_s() <= now_s else ())
+
+    def enlist(self) -> None:
+        """Give it its place in the heap it stands in, and its group in the outer one."""
+        group = self.group
+        if group is None:
+            self.outer.enlist(self)
+        else:
+            group.heap.enlist(self)
+            group.outer.enlist(group)
+
+    def delist(self) -> None:
+        """It has nothing to serve until something changes."""
+        self.entry = None
+        if self.group is not None:
+            self.group.outer.enlist(self.group)
+
+    def best(self) -> Lane | None:
+        """Take the best ready lane whose queue is free; park those whose queue is busy."""
+        ready = self.ready
+        while ready:
+            _, stamp, lane = heappop(ready)
+            if lane.stamp != stamp:
+                continue
+            queue = lane.queue
+            if queue.out < queue.per_queue:
+                return lane
+            lane.park()
+            self.active -= 1
+        return None
+
+    def wanted(self) -> int:
+        """How many lanes should be ready or loading: as many as could be served soon, at most 2 × those served."""
+        return _wanted(self.gate)
+
+    @property
+    def has_work(self) -> bool:
+        """Something stands here, or may stand in the store."""
+        return bool(self.lanes) or self.waiting.may_have_any
+
+    def first_turn(self) -> Turn | None:
+        """The smallest turn of all that it could serve; None if there is nothing."""
+        turns = [lane.turn for lane in self.lanes.values() if lane.place is not NOWHERE]
+        if self.waiting.may_have_any:
+            turns.append(self.waiting.first_key() or Turn(0))
+        return min(turns, default=None)
+
+
+def _wanted(gate: Gate) -> int:
+    out = gate.out
+    return min(2 * out or 2, max(1, gate.slots - out + 1))
+
+
+#: Lanes that a gate brings along when it is read.
+LANES_AT_ONCE = 16
+#: Waiting rows that are read at a time.
+RETRIES_AT_ONCE = 2500
+
+
+class Outbox:
+    """The batch of this call, the questions of this call, and the one sequence that ordinals and turns come from."""
+
+    def __init__(self, last_number: int) -> None:
+        self.batch = Batch(1)
+        self.last_number = last_number  #: the latest of the sequence
+        self.heads: list[Lane] = []  #: lanes whose heads are asked for
+        self.lanes: list[
+            tuple[ReadyList, Turn | None]
+        ] = []  #: lines whose next lanes are asked for, and behind which turn
+        self.gates: list[ReadyList | Group] = []  #: gates that are asked for by name
+        self.next_gates = 0  #: how many gates are asked for by turn; 0 = none
+        self.retries: tuple[float, int] | Literal[False] | None = (
+            False  #: the place behind which waiting rows are asked for
+        )
+
+    def number(self) -> int:
+        """The next number of the sequence."""
+        self.last_number += 1
+        return self.last_number
+
+    def take_batch(self, now_s: float) -> Batch | None:
+        """The batch of this call, complete; None if it is empty. The next call has another."""
+        if self.batch.is_empty:
+            return None
+        batch, self.batch = self.batch, Batch(self.batch.number + 1)
+        batch.seal(self.last_number, now_s)
+        return batch
+
+    def ask_gates(self, count: int) -> None:
+        """Ask for so many gates by turn."""
+        self.next_gates = count
+
+    def ask_retries(self, after: tuple[float, int] | None) -> None:
+        """Ask for waiting rows behind this place."""
+        self.retries = after
+
+    def has_questions(self) -> bool:
+        """Something is asked."""
+        return bool(self.heads or self.next_gates or self.lanes or self.gates) or self.retries is not False
+
+    def questions_asked(self) -> None:
+        """The store has them all."""
+        self.heads, self.lanes, self.gates, self.next_gates, self.retries = [], [], [], 0, False

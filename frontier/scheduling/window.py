@@ -1,0 +1,375 @@
+"""The gates that are in memory: those that serve, rest or soon will. The others are rows with a turn.
+
+A crawl of a million hosts has a million gates; at most `GATES` of them are here. When there is room, those that come next
+by turn are read. When there is none and nothing here is open, those that open last make room: what is closed for long
+need not be in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+from anabranch.frontier.records import GateKey, Turn, name_id
+from anabranch.frontier.scheduling.gates import GateMaker
+from anabranch.frontier.scheduling.queues import Lane
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, GateHeap, Group, Outbox, ReadyList
+from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate
+
+#: Gates that may be in memory.
+GATES = 10_000
+#: A gate that is closed for longer is better a row: Heritrix's longest rest.
+LONG_S = 30.0
+#: Gates that are read at a time.
+GATES_AT_ONCE = 1000
+
+
+class StateAtOpening(NamedTuple):
+    """What a store held when it was opened."""
+
+    may_have_gates: bool = True  #: gates that could serve may be rows
+    died_s: float = (
+        0.0  #: an earlier owner died: a fetch may have been under way at every gate until then; 0 = none did
+    )
+
+
+class GateWindow:
+    """Lines and groups by the id of their gate."""
+
+    def __init__(
+        self, maker: GateMaker, outbox: Outbox, drop_lane: Callable[[Lane], None], most: int, found: StateAtOpening
+    ) -> None:
+        self.maker = maker
+        self._outbox = outbox
+        self._drop_lane = drop_lane
+        self._most = most
+        self.lines: dict[int, ReadyList] = {}
+        self.idle: dict[int, ReadyList] = {}  #: lines with nothing to serve, in the order in which they became idle
+        self.heap = GateHeap()
+        self.groups = Groups(maker, outbox, self.heap)
+        self.stored = StoredGates(more=found.may_have_gates)  #: what is known of the others
+        self._died_s = found.died_s
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[ReadyList]:
+        return iter(self.lines.values())
+
+    def get(self, gate_id: int) -> ReadyList | None:
+        """The line of this gate, if it is in memory."""
+        return self.lines.get(gate_id)
+
+    def named(self, gate_id: int, key: GateKey) -> ReadyList | Group:
+        """The gate that somebody names, a host's or a group's; asked for if it is not in memory."""
+        return self.groups.get(gate_id) or self.lines.get(gate_id) or self.load(gate_id, key)
+
+    # Coming in
+
+    def admit(self, gate_id: int, key: GateKey | None, turn: Turn | None, queue_id: int) -> ReadyList | None:
+        """The line of a gate that got something to serve, a lane of this queue; None if the gate stays a row.
+
+        It is loaded if there is room and no other gate waits for it; without a key it is not. A gate that is not in memory, or
+        is on its way (a death may lose the question), gets its turn in the store; without a turn only its name.
+        """
+        line = self.lines.get(gate_id)
+        if line is None and key is not None and turn is not None and not self.stored.more and self._makes_room():
+            line = self.load(gate_id, key)
+        if line is None or line.is_loading:
+            batch = self._outbox.batch
+            if key is not None:
+                batch.gate_names.append((gate_id, key))
+            if turn is not None:
+                batch.woken.append((gate_id, turn))
+                if line is None:
+                    self.stored.woken(gate_id, turn, queue_id)
+        return line
+
+    def load(self, gate_id: int, key: GateKey) -> ReadyList:
+        """Ask the store for this gate; its line takes lanes from now on, and serves when the answer is there."""
+        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap)
+        line.waiting.ask()
+        self._outbox.gates.append(line)
+        return line
+
+    def refill(self, now_s: float) -> None:
+        """Ask for gates by turn if some may wait in the store and there is room for a tenth of the window."""
+        if self.stored.is_asked or not self.stored.may_serve(now_s):
+            return
+        if self._room * 10 >= self._most:
+            self._ask()
+
+    def gates_read(self, answer: GatesRead, now_s: float) -> None:
+        """Take in what was read."""
+        missed = self.stored.answered(answer)
+        for read in answer.gates:
+            self._take_up(read, now_s)
+            self._catch_up(read.row.id, missed.get(read.row.id, ()))
+        while len(self.lines) > self._most and self.idle:
+            self._leave(next(iter(self.idle.values())), now_s)
+
+    def join_group(self, line: ReadyList) -> None:
+        """Look again for the group that the line's host belongs to: its address may be known by now."""
+        self.groups.join(line, self._take_out)
+
+    # Staying
+
+    def busy(self, line: ReadyList) -> None:
+        """The line has something to serve, or a lease out."""
+        self.idle.pop(line.gate.id, None)
+
+    def rest(self, line: ReadyList, now_s: float) -> None:
+        """Nothing is left to serve at the line, for now; or it was leaving and its last lease has come back."""
+        if line.gate.out or line.is_loading:
+            return
+        if line.is_leaving:
+            self._leave(line, now_s)
+        else:
+            self.note_idle(line)
+
+    def note_idle(self, line: ReadyList) -> None:
+        """If nothing is left to serve at the line and no lease is out, its place may be had by another."""
+        if not (line.gate.out or line.is_loading or line.is_leaving or line.has_work):
+            self.idle[line.gate.id] = line
+
+    # Leaving
+
+    @property
+    def is_full(self) -> bool:
+        """Gates that could serve wait in the store, and there is no room."""
+        return self.stored.more and self._room <= 0
+
+    def let_go(self, line: ReadyList, now_s: float) -> None:
+        """Its turn is over: as soon as it has no lease out it makes room for another gate."""
+        line.leave()
+        line.enlist()
+        self.rest(line, now_s)
+
+    def make_room(self, now_s: float) -> None:
+        """Nothing here is open, and gates in the store may be: of those closed for long the last to open leave.
+
+        Up to a tenth of the window. A gate that only rests stays: to read it again would cost more than its few seconds.
+        """
+        if self.stored.is_asked or not self.stored.may_serve(now_s):
+            return
+        # What is closed with its group is in no list; else the list knows whether a look at each gate is worth its price.
+        if self._room <= 0 and (self.groups.exist or self.heap.latest_s > now_s + LONG_S):
+            for line in _closed_for_long(self.lines.values(), max(self._most // 10, 1), now_s):
+                self._leave(line, now_s)
+            self.heap.forget_left(self.lines.values())
+        if self._room > 0:
+            self._ask()
+        else:
+            self.stored.stuck(now_s)
+
+    def leave_all(self, now_s: float) -> None:
+        """Everything becomes rows: the crawl ends."""
+        for line in list(self.lines.values()):
+            if not line.is_loading:
+                self._leave(line, now_s)
+
+    # Inside
+
+    @property
+    def _room(self) -> int:
+        """Gates that can be taken in; idle ones give way to them."""
+        return self._most - len(self.lines) + len(self.idle)
+
+    def _ask(self) -> None:
+        self._outbox.ask_gates(self.stored.ask(min(self._room, GATES_AT_ONCE)))
+
+    def _makes_room(self) -> bool:
+        if len(self.lines) < self._most:
+            return True
+        if not self.idle:
+            return False
+        self._leave(next(iter(self.idle.values())), math.inf)
+        return True
+
+    def _take_up(self, read: GateRead, now_s: float) -> None:
+        gate_id = read.row.id
+        group = self.groups.get(gate_id)
+        if group is not None:
+            if group.is_loading:
+                self._restore(group, read, now_s)
+                group.enlist()
+            return
+        line = self.lines.get(gate_id)
+        if line is None:
+            line = self.lines[gate_id] = ReadyList(self.maker.host_gate(read.row.key), self.heap)
+        elif not line.is_loading:
+            return  # a woken row that was in memory by then
+        self._restore(line, read, now_s)
+        line.waiting.answer([(lane.turn, lane.queue) for lane in read.lanes], LANES_AT_ONCE)
+        self.groups.join(line, self._take_out)
+        line.enlist()
+        self.rest(line, now_s)
+
+    def _catch_up(self, gate_id: int, missed: Iterable[tuple[Turn, int]]) -> None:
+        """Lanes that came while the gate was being read."""
+        line = self.lines.get(gate_id)
+        for turn, queue_id in missed:
+            if line is not None and not (queue_id in line.waiting or queue_id in line.lanes):
+                line.waiting.offer(turn, queue_id)
+                self.busy(line)
+                line.enlist()
+
+    def _restore(self, listed: ReadyList | Group, read: GateRead, now_s: float) -> None:
+        """Its row was read: take it up, then the changes that have waited for it."""
+        gate = listed.gate
+        gate.restore(read.row, now_s, clean=not self._died_s, opened_s=self._died_s or None)
+        for change in listed.restored():
+            change(gate)
+            self._outbox.batch.gates.append(gate.row())
+
+    def _take_out(self, gate_id: int) -> ReadyList | None:
+        self.idle.pop(gate_id, None)
+        return self.lines.pop(gate_id, None)
+
+    def _leave(self, line: ReadyList, now_s: float) -> None:
+        """The gate becomes a row."""
+        turn = line.first_turn()
+        wakes_s = None if turn is None else _wakes_s(line, now_s)
+        self._outbox.batch.gates.append(line.gate.row())
+        self._outbox.batch.left.append(LeftGate(line.gate.id, turn, wakes_s))
+        for lane in list(line.lanes.values()):
+            self._drop_lane(lane)
+        line.leave()
+        line.unlist()
+        self._take_out(line.gate.id)
+        self.stored.left(turn, wakes_s)
+        self.groups.leave(line)
+
+
+def _closed_for_long(lines: Iterable[ReadyList], most: int, now_s: float) -> list[ReadyList]:
+    """Those that open last, if not soon. Costs a look at every gate."""
+    closed = (line for line in lines if not (line.gate.out or line.is_loading))
+    return [line for line in nlargest(most, closed, key=ReadyList.opens_s) if line.opens_s() > now_s + LONG_S]
+
+
+def _wakes_s(line: ReadyList, now_s: float) -> float | None:
+    """When a gate that leaves is worth reading again; None = at once."""
+    opens_s = line.opens_s()
+    if opens_s == math.inf:  # all slots of its group are out, and the next of them rests before it is free
+        opens_s = now_s + max(line.group.gate.politeness.min_delay_s if line.group else 0.0, 1.0)
+    return opens_s if opens_s > now_s else None
+
+
+Missed = Mapping[int, Sequence[tuple[Turn, int]]]  # gate -> (turn, queue) of lanes
+
+
+class StoredGates:
+    """Knowledge of rows, kept up while the rows change. Every operation costs O(1)."""
+
+    def __init__(self, *, more: bool = True) -> None:
+        self.more = more  #: gates that could serve may stand in the store
+        self.is_asked = False  #: gates are on their way by turn
+        self.wakes_s: float | None = None  #: when the next gate in the store opens, if one is closed
+        self._limit = 0  #: how many were asked for
+        self._woken = False  #: one more got something to serve while a read was under way
+        self._missed: dict[int, list[tuple[Turn, int]]] = {}  #: lanes by gate that came while a read was under way
+        #: When the next opens of those that left since gates were last asked for: no answer has them.
+        self._left_s: float | None = None
+        self._stuck_s = -math.inf  #: when no room could be made for others
+
+    def may_serve(self, now_s: float) -> bool:
+        """Gates that could serve may stand in the store."""
+        return self.more or (self.wakes_s is not None and self.wakes_s <= now_s)
+
+    def next_time(self) -> float | None:
+        """When a gate in the store opens that could be read then; None if no time alone will help."""
+        wakes_s = self.wakes_s
+        return None if wakes_s is None or self.is_asked or wakes_s <= self._stuck_s else wakes_s
+
+    def stuck(self, now_s: float) -> None:
+        """No room can be made for others: all in memory has leases out, rests, or is on its way."""
+        self._stuck_s = now_s
+
+    def note_woken(self) -> None:
+        """Gates got something to serve otherwise: none of the answers under way need have them."""
+        self.more = self._woken = True
+
+    def woken(self, gate_id: int, turn: Turn, queue_id: int) -> None:
+        """A gate got something to serve: a lane of this queue."""
+        if self.is_asked:  # the answer under way may bring the gate, as it was before
+            self._missed.setdefault(gate_id, []).append((turn, queue_id))
+        self.note_woken()
+
+    def left(self, turn: Turn | None, wakes_s: float | None) -> None:
+        """A gate left memory: with something to serve if it has a turn, at once or when it opens."""
+        if wakes_s is not None:
+            self.wakes_s = min(wakes_s, math.inf if self.wakes_s is None else self.wakes_s)
+            self._left_s = min(wakes_s, math.inf if self._left_s is None else self._left_s)
+        elif turn is not None:
+            self.note_woken()
+
+    def ask(self, limit: int) -> int:
+        """Note that so many are asked for."""
+        self.is_asked, self._woken, self._left_s, self._limit = True, False, None, limit
+        return limit
+
+    def answered(self, answer: GatesRead) -> Missed:
+        """Gates came; the result are lanes that came to some of them meanwhile."""
+        if answer.asked is not None:
+            return {}
+        self.more = self._woken or len(answer.gates) >= self._limit
+        self.is_asked = False
+        times = (answer.wakes_s, self._left_s)
+        self.wakes_s = min((time_s for time_s in times if time_s is not None), default=None)
+        missed, self._missed = self._missed, {}
+        return missed
+
+
+class Groups:
+    """Groups by the id of their gate. Every operation costs O(1)."""
+
+    def __init__(self, maker: GateMaker, outbox: Outbox, heap: GateHeap) -> None:
+        self._maker = maker
+        self._outbox = outbox
+        self._heap = heap
+        self._groups: dict[int, Group] = {}
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    @property
+    def exist(self) -> bool:
+        """Hosts may belong to a group."""
+        return self._maker.has_groups
+
+    def get(self, gate_id: int) -> Group | None:
+        """The group with this gate, if it is in memory."""
+        return self._groups.get(gate_id)
+
+    def join(self, line: ReadyList, take_out: Callable[[int], ReadyList | None]) -> None:
+        """Find the group that the line's host belongs to, if that is known by now.
+
+        `take_out` takes a gate's line out of memory: an operator may have named the group before any of its hosts came.
+        """
+        key = self._maker.group_of(line.gate.key) if self._maker.has_groups and line.group is None else None
+        if key is None:
+            return
+        group = self._groups.get(name_id(key)) or self._load(key, take_out)
+        line.join(group)
+
+    def leave(self, line: ReadyList) -> None:
+        """The line leaves memory, and its group with the last line."""
+        group = line.group
+        if group is None:
+            return
+        if group.let_out():
+            group.unlist()
+            del self._groups[group.gate.id]
+            self._outbox.batch.gates.append(group.gate.row())
+            self._outbox.batch.left.append(LeftGate(group.gate.id, None, None))
+
+    def _load(self, key: GateKey, take_out: Callable[[int], ReadyList | None]) -> Group:
+        group_id = name_id(key)
+        group = self._groups[group_id] = Group(self._maker.group_gate(key), self._heap)
+        self._outbox.gates.append(group)
+        named = take_out(group_id)
+        if named is not None:
+            group.replace(named)
+        return group

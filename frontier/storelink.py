@@ -1,0 +1,324 @@
+"""What the Frontier and its store have told each other: batches said, answers taken, totals kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from anabranch.frontier.admission import Admission
+from anabranch.frontier.checkpoints import Checkpoints
+from anabranch.frontier.completion import Completion
+from anabranch.frontier.errors import FrontierError, unwritable
+from anabranch.frontier.records import OutcomeKind, Row
+from anabranch.frontier.scheduling.queues import Lane
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox, ReadyList
+from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.stores.contract import (
+    Answer,
+    Counters,
+    FrontierStore,
+    GatesRead,
+    HeadsRead,
+    LanesRead,
+    RetriesRead,
+    StoreFailed,
+    Synced,
+    Troubled,
+)
+
+#: Lanes of a line that are read at a time, once it has more than it brought along.
+LANES_NEXT = 500
+
+
+class Loaded(NamedTuple):
+    """What a batch brings from another Frontier."""
+
+    number: int  #: of the batch
+    settled: Mapping[int, tuple[int, OutcomeKind]]
+    waiting: Sequence[Row]  #: rows that wait for a retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receivers:
+    """Those whom the store's answers concern, and whose changes go into the batches."""
+
+    admission: Admission
+    schedule: Schedule
+    retries: Retries
+    completion: Completion
+    outbox: Outbox
+
+
+class StoreLink:
+    """One side of the talk with the store: a call says one batch, and takes what was answered before it.
+
+    After the store or the filter failed, every call raises what it failed with.
+    """
+
+    def __init__(
+        self,
+        store: FrontierStore,
+        receivers: Receivers,
+        counters: Counters,
+        max_unacknowledged: int,
+        clock: Callable[[], float],
+        checkpoints: Checkpoints,
+    ) -> None:
+        self._store = store
+        self._admission = receivers.admission
+        self._schedule = receivers.schedule
+        self._retries = receivers.retries
+        self._completion = receivers.completion
+        self._outbox = receivers.outbox
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._heads: deque[Lane] = deque()  #: whose heads are on their way, in the order of the questions
+        self._lanes: deque[ReadyList] = deque()
+        self._loaded: deque[Loaded] = deque()  #: batches that are not durable and that hold what was loaded
+        self.asked = 0  #: questions under way, those for heads left out
+        self.unacknowledged = Unacknowledged(max_unacknowledged)
+        self.waiting: StoreTrouble | None = None  #: for what, if a write failed and is tried again
+        self._report_trouble: Callable[[str], None] = lambda _: None
+        self.failure: FrontierError | None = None
+        self.queued = counters.queued  #: rows in the store: queued, waiting and leased
+        self.retired = counters.retired  #: of these, rows of retired queues, as the store last said
+        self.paused = counters.paused
+        self.queues = counters.queues
+        self.ended = {
+            OutcomeKind.DONE: counters.done,
+            OutcomeKind.FAILED: counters.failed,
+            OutcomeKind.DISREGARDED: counters.disregarded,
+        }
+
+    def on_trouble(self, report: Callable[[str], None]) -> None:
+        """Call `report` with the reason when a write failed and is tried again, with "" when it has succeeded."""
+        self._report_trouble = report
+
+    def await_loaded(self, waiting: Sequence[Row]) -> None:
+        """The batch under way holds rows that have ended, or that wait: what they count for is known when it is durable."""
+        batch = self._outbox.batch
+        self._completion.count_waiting(len(waiting))
+        self._loaded.append(Loaded(batch.number, batch.settled, waiting))
+
+    def say(self, finishes: int = 0) -> None:
+        """Hand the batch to the store, unless it is empty, and then ask what there is to ask."""
+        outbox, store, unacknowledged = self._outbox, self._store, self.unacknowledged
+        now_s = self._clock()
+        batch = outbox.take_batch(now_s)
+        if batch is not None:
+            unacknowledged.add(batch.number, batch.rows, batch.bytes, finishes)
+            self.queued += len(batch.new) - len(batch.settled) - len(batch.ended)
+            for ended in batch.ended:
+                self.ended[ended.outcome] += 1
+            for _, kind in batch.settled.values():
+                self.ended[kind] += 1
+            begins = unacknowledged.begins()
+            store.write(batch)
+            if begins:
+                store.hurry()
+        for lane in outbox.heads:
+            self._heads.append(lane)
+            store.ask_heads(lane.id, lane.limit, with_queue=not lane.queue.is_known)
+        for gate in outbox.gates:
+            store.ask_gate(gate.gate.id, gate.gate.key, LANES_AT_ONCE)
+        for line, after in outbox.lanes:
+            self._lanes.append(line)
+            store.ask_lanes(line.gate.id, after, LANES_NEXT)
+        if outbox.next_gates:
+            store.ask_gates(now_s, outbox.next_gates, LANES_AT_ONCE)
+        if outbox.retries is not False:
+            store.ask_retries(outbox.retries, RETRIES_AT_ONCE)
+        asked = len(outbox.gates) + len(outbox.lanes) + bool(outbox.next_gates) + (outbox.retries is not False)
+        if asked or outbox.heads:
+            self.asked += asked
+            outbox.questions_asked()
+
+    def ask(self) -> bool:
+        """If there is anything to ask, say what comes before it, then ask; True if there was."""
+        if not self._outbox.has_questions():
+            return False
+        self.say()
+        return True
+
+    def drain(self) -> bool:
+        """Take the store's answers; True if there were any. Marks a slice of what is durable.
+
+        Raises: the error with which the store, the filter or a checkpoint failed.
+        """
+        self.failure = self.failure or self._checkpoints.failure
+        if self.failure is not None:
+            raise self.failure
+        answers = self._store.take_answers()
+        if not (answers or self._admission.marking.behind):
+            return False  # as at most calls
+        try:
+            for answer in answers:
+                self._take(answer)
+            self._mark_some()
+        except FrontierError as error:
+            self.failure = error  # the other answers are lost: nothing can go on from here
+            raise
+        return bool(answers)
+
+    def _mark_some(self) -> None:
+        """Mark a slice of what is durable. Raises: StoreUnavailable."""
+        marking = self._admission.marking
+        try:
+            marking.mark_some()
+        except OSError as error:
+            raise unwritable("the filter", error) from error
+        self._checkpoints.marked(marking.ordinal)
+
+    def counters(self) -> Counters:
+        """The totals as they stand in memory."""
+        return Counters(
+            last_ordinal=self._outbox.last_number,
+            queued=self.queued,
+            done=self.ended[OutcomeKind.DONE],
+            failed=self.ended[OutcomeKind.FAILED],
+            disregarded=self.ended[OutcomeKind.DISREGARDED],
+            retired=self.retired,
+            paused=self.paused,
+            waiting=self._completion.waiting,
+            queues=self.queues,
+        )
+
+    def _take(self, answer: Answer) -> None:
+        match answer:
+            case Synced():
+                self._synced(answer)
+            case HeadsRead():
+                self._schedule.heads_read(self._heads.popleft(), answer.heads, answer.queue)
+            case LanesRead():
+                self.asked -= 1
+                self._schedule.placement.lanes_read(self._lanes.popleft(), answer, LANES_NEXT)
+            case GatesRead():
+                self.asked -= 1
+                self._schedule.window.gates_read(answer, self._clock())
+            case RetriesRead():
+                self.asked -= 1
+                self._retries.read(answer.rows)
+            case Troubled():
+                self._troubled(answer)
+            case StoreFailed():
+                raise answer.error
+
+    def _troubled(self, answer: Troubled) -> None:
+        """The time counts from the first failure, however its reason changes."""
+        what, patience_s = answer
+        since_s = self._clock() if self.waiting is None else self.waiting.since_s
+        self.waiting = StoreTrouble(what, since_s, patience_s) if what else None
+        self._report_trouble(what)
+
+    def _synced(self, answer: Synced) -> None:
+        number, duplicates, self.retired, self.paused, self.queues = answer
+        self.unacknowledged.synced(number)
+        if duplicates:
+            self.queued -= len(duplicates)
+        if self._loaded:
+            self._loaded_synced(answer)
+        self._admission.marking.synced(number, duplicates)
+
+    def _loaded_synced(self, answer: Synced) -> None:
+        """Make good what dead rows counted for that are no plain ones; those that wait may come due from now on."""
+        dead = {row.ordinal for row in answer.duplicates}
+        while self._loaded and self._loaded[0].number <= answer.number:
+            loaded = self._loaded.popleft()
+            for ordinal in dead & loaded.settled.keys():
+                self.queued += 1
+                self.ended[loaded.settled[ordinal][1]] -= 1
+            for row in loaded.waiting:
+                if row.ordinal in dead:
+                    self._completion.count_waiting(-1)
+                else:
+                    self._retries.add(row)
+
+
+#: Rows that may be written and not durable before the Frontier waits for the store.
+MAX_ROWS: Final = 20_000
+#: The same for what these rows hold: URLs and payloads.
+MAX_BYTES: Final = 64 << 20
+
+
+class Behind(NamedTuple):
+    """How far the store was behind at one moment."""
+
+    rows: int  #: rows said and not durable
+    is_full: bool  #: so many that nothing new was begun
+
+
+class StoreTrouble(NamedTuple):
+    """The store cannot write now and tries again."""
+
+    what: str  #: what fails and how
+    since_s: float  #: epoch seconds
+    patience_s: float  #: so long at most; then the store fails
+
+    def words(self, now_s: float) -> str:
+        """`waits for the filter: the Redis server … does not answer (12 s of 30 s)`."""
+        return f"waits for {self.what} ({max(now_s - self.since_s, 0):.0f} s of {self.patience_s:.0f} s)"
+
+
+class Unacknowledged:
+    """Numbers the batches and counts those that are not durable. O(1) a batch."""
+
+    def __init__(self, max_unacknowledged: int) -> None:
+        self._max_finishes = max_unacknowledged
+        self._batches: deque[tuple[int, int, int, int]] = deque()
+        self.rows = 0  #: rows not durable
+        self.bytes = 0  #: URLs and payloads of new rows that are not durable
+        self.finishes = 0  #: finished leases not durable
+        self.said = 0  #: number of the last batch
+        self.durable = 0  #: number of the last durable batch
+        self.is_full = False  #: the store must catch up before anything new is begun
+        #: Rows, bytes and finishes since the store was last told to begin.
+        self._gathered = (0, 0, 0)
+
+    @property
+    def behind(self) -> Behind:
+        """How far the store is behind now: taken before a flush, after which it never is."""
+        return Behind(self.rows, self.is_full)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was said is durable."""
+        return self.durable == self.said
+
+    def add(self, number: int, rows: int, size: int, finishes: int) -> None:
+        """A batch of so many rows and bytes is written that ends so many leases."""
+        self.said = number
+        self._batches.append((number, rows, size, finishes))
+        gathered = self._gathered
+        self._gathered = (gathered[0] + rows, gathered[1] + size, gathered[2] + finishes)
+        self.rows += rows
+        self.bytes += size
+        self.finishes += finishes
+        self._weigh()
+
+    def synced(self, number: int) -> None:
+        """Every batch up to `number` is durable."""
+        self.durable = max(self.durable, number)
+        batches = self._batches
+        while batches and batches[0][0] <= number:
+            _, rows, size, finishes = batches.popleft()
+            self.rows -= rows
+            self.bytes -= size
+            self.finishes -= finishes
+        if not batches:
+            self._gathered = (0, 0, 0)
+        if self.is_full:
+            self._weigh()
+
+    def begins(self) -> bool:
+        """Whether the store should begin with what it has gathered: half of what may be behind. Says so once for each half."""
+        rows, size, finishes = self._gathered
+        if 2 * finishes >= self._max_finishes or 2 * rows >= MAX_ROWS or 2 * size >= MAX_BYTES:
+            self._gathered = (0, 0, 0)
+            return True
+        return False
+
+    def _weigh(self) -> None:
+        self.is_full = self.finishes >= self._max_finishes or self.rows >= MAX_ROWS or self.bytes >= MAX_BYTES

@@ -1,0 +1,225 @@
+"""All that is PostgreSQL's own: how to connect, the lock, what its errors mean.
+
+The owner holds a session's advisory lock, named by database and schema. The server lets go of it when the session ends, however
+that happens, so nothing is left to clean up; and as long as a session of ours may still be at its COMMIT on the server, a
+new one of ours does not get the lock, so what it reads afterwards is decided. `synchronous_commit` is on: a commit that
+has returned is on the server's disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from anabranch.frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    PolicyError,
+    StoreFull,
+    StoreInUse,
+    StoreUnavailable,
+    caused_by,
+)
+from anabranch.frontier.records import name_id
+from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.schema import METADATA
+from anabranch.frontier.stores.sql.statements import write
+
+_DRIVERS = frozenset({"postgresql", "postgresql+psycopg"})
+
+#: Seconds until a server that does not answer counts as gone.
+_CONNECT_S = 5
+#: How long to wait for another session's lock: only long enough for the server to notice that its owner is dead.
+_LOCK_S = 1
+_NOT_IN_TIME = "55P03"
+_OWNER = "owner"  # name in `crawl`
+
+#: Either side notices within 25 s that the other is gone, and the server lets go of the lock: by keepalives while nothing is on
+#: its way, by `tcp_user_timeout` (milliseconds) while something is. Without the latter TCP sends again for 15 minutes.
+_GONE_MS = 25_000
+_OPTIONS = (
+    "-c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+    f" -c tcp_user_timeout={_GONE_MS}"
+)
+_KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": _GONE_MS}
+
+#: What an SQLSTATE means by its first characters, the longest first, and whether it may pass
+#: (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+_MEANINGS: tuple[tuple[str, type[FrontierError], str, bool], ...] = (
+    ("25006", StoreFull, "it is read-only; make it writable and run again", True),
+    ("3D000", StoreUnavailable, "there is no such database; create it first", False),
+    ("3F000", StoreUnavailable, "there is no such schema; create it first", False),
+    ("42501", StoreUnavailable, "the user may not do that; grant it the rights and run again", False),
+    ("53100", StoreFull, "the server's disk is full; make room and run again", True),
+    ("08", StoreUnavailable, "the connection to the server was lost", True),
+    ("28", StoreUnavailable, "the server does not accept the user or the password", False),
+    ("40", StoreUnavailable, "the server took the transaction back", True),
+    ("53", StoreUnavailable, "the server lacks memory or connections", True),
+    ("55P03", StoreUnavailable, "another session has locked the tables", True),
+    ("57", StoreUnavailable, "the server ended the session; look at it and run again", True),
+    ("58", StoreUnavailable, "I/O error on the server; look at its disk and run again", True),
+    ("XX001", StoreUnavailable, "it is damaged; restore it from a copy", False),
+    ("XX002", StoreUnavailable, "it is damaged; restore it from a copy", False),
+)
+_GONE = (StoreUnavailable, "the server cannot be reached; start it and run again", True)
+
+
+class PostgresDatabase:
+    """A crawl in the first schema of a PostgreSQL connection's search path."""
+
+    def __init__(self, address: str) -> None:
+        """Raises: PolicyError for a URL that is none or of another kind."""
+        self._url = _url(address)
+        #: (process id, start) of our session on the server.
+        self._session: tuple[int, str] | None = None
+
+    @property
+    def place(self) -> str:
+        """The URL; a password is left out."""
+        return self._url.set(drivername="postgresql").render_as_string(hide_password=True)
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """The one connection, with the lock. Raises: StoreInUse naming the owner, FormatMismatch for foreign tables."""
+        engine = self._engine()
+        try:
+            with engine.connect() as connection:
+                self._prepare(connection)
+                yield connection
+        finally:
+            engine.dispose()
+
+    def is_lost(self, connection: Connection) -> bool:
+        """It was closed, or the server is not there any more."""
+        return connection.closed or connection.invalidated
+
+    def announce(self, connection: Connection, owner: str) -> None:
+        """Write it into `crawl`."""
+        with connection.begin():
+            write(connection, statements.PUT_FACTS, [(_OWNER, owner)])
+
+    def let_go(self, connection: Connection, *, clean: bool) -> None:
+        """Nothing: the lock ends with the session, and a stale owner's line is harmless."""
+
+    def translated(self, error: Exception) -> FrontierError:
+        """The error of this room that another stands for; one line that names the place and what to do."""
+        if isinstance(error, FrontierError):
+            return error
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        said = str(cause).strip().partition("\n")[0]
+        kind, meaning, _ = _meaning(error) or (StoreUnavailable, type(cause).__name__, False)
+        return caused_by(kind(f"{self.place}: {meaning} ({said})"), error)
+
+    def is_passing(self, error: Exception) -> bool:
+        """A server may come back, a disk may get room; what it does not understand today it will not understand later."""
+        if isinstance(error, _StillHeld):
+            return True
+        meaning = _meaning(error)
+        return meaning is not None and meaning[2]
+
+    def _engine(self) -> Engine:
+        options = " ".join(filter(None, (str(self._url.query.get("options", "")), _OPTIONS)))
+        arguments = {"application_name": "anabranch", "connect_timeout": _CONNECT_S, **_KEEPALIVES}
+        given = {name: value for name, value in arguments.items() if name not in self._url.query}
+        try:
+            return create_engine(self._url, poolclass=NullPool, connect_args={**given, "options": options})
+        except ModuleNotFoundError as error:
+            raise PolicyError(
+                f"{self.place}: PostgreSQL needs {error.name}; pip install 'anabranch[postgres]'"
+            ) from error
+
+    def _prepare(self, connection: Connection) -> None:
+        """Take the lock, then make sure that the tables are ours if there are any."""
+        where = "SELECT current_database(), current_schema(), getdatabaseencoding()"
+        with connection.begin():
+            database, schema, encoding = connection.execute(text(where)).one()
+        if schema is None:
+            raise StoreUnavailable(f"{self.place}: no schema of the search path exists; create one first")
+        if encoding != "UTF8":
+            raise FormatMismatch(f"{self.place}: the database's encoding is {encoding}, UTF8 is needed")
+        if not _lock(connection, name_id(f"anabranch {database} {schema}")):
+            with connection.begin():
+                raise self._refusal(connection)
+        mine = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        with connection.begin():
+            self._check_tables(connection, schema)
+            process, start = connection.execute(text(mine)).one()
+        self._session = (process, start)
+
+    def _refusal(self, connection: Connection) -> StoreUnavailable:
+        """Why the lock is not ours."""
+        if self._session is not None and _end_session(connection, *self._session):
+            return _StillHeld(f"{self.place}: the server has not noticed yet that our former session is gone")
+        owner = None
+        if connection.execute(text("SELECT to_regclass('crawl')")).scalar_one() is not None:
+            sought = text("SELECT value FROM crawl WHERE name = :name")
+            owner = connection.execute(sought, {"name": _OWNER}).scalar_one_or_none()
+        return StoreInUse(f"{self.place}: {owner or 'another process'} holds it; end that one first")
+
+    def _check_tables(self, connection: Connection, schema: str) -> None:
+        columns = text(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = :schema AND table_name = ANY(:names)"
+        )
+        names = [table.name for table in METADATA.sorted_tables]
+        found = connection.execute(columns, {"schema": schema, "names": names}).all()
+        facts = {column for table, column in found if table == "crawl"}
+        if facts == {"name", "value"}:
+            ours = connection.execute(text("SELECT 1 FROM crawl WHERE name = 'format'")).first()
+            if ours is not None:
+                return
+        if found:
+            tables = ", ".join(sorted({table for table, _ in found}))
+            raise FormatMismatch(f"{self.place}: it has tables of another program ({tables}); name another schema")
+
+
+class _StillHeld(StoreUnavailable):
+    """The lock is held by a former session of ours."""
+
+
+def _lock(connection: Connection, key: int) -> bool:
+    """Take the lock for this session; False if another one does not let go of it in time."""
+    try:
+        with connection.begin():
+            connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_S}s'"))
+            connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": key})
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == _NOT_IN_TIME:
+            return False
+        raise
+    return True
+
+
+def _end_session(connection: Connection, process: int, start: str) -> bool:
+    """Ask the server to end a session of ours whose connection was lost; False: it is gone already."""
+    ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start::text = :start"
+    return connection.execute(text(ending), {"pid": process, "start": start}).first() is not None
+
+
+def _url(address: str) -> URL:
+    try:
+        url = make_url(address)
+    except ArgumentError as error:
+        raise PolicyError(f"{address!r} is no URL of a database; postgresql://user@host/database is one") from error
+    if url.drivername not in _DRIVERS:
+        raise PolicyError(
+            f"{url.drivername} cannot hold a crawl; name a file of SQLite by its path, or postgresql://user@host/database"
+        )
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _meaning(error: Exception) -> tuple[type[FrontierError], str, bool] | None:
+    """What an error of the driver means, and whether it may pass; None: a defect, or not the driver's."""
+    if not isinstance(error, DBAPIError):
+        return None
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:  # not the server's word
+        lost = error.connection_invalidated or type(error.orig).__name__ in {"OperationalError", "ConnectionTimeout"}
+        return _GONE if lost else None
+    for prefix, kind, meaning, passes in _MEANINGS:
+        if state.startswith(prefix):
+            return kind, meaning, passes
+    return None

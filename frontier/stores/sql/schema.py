@@ -1,0 +1,357 @@
+"""The tables of a crawl's state.
+
+`url` holds queued and leased rows only, clustered by place, so that a lane's first rows lie together: reading them is one
+seek. `done` is where a row goes when its URL has ended. `seen` spans both. `lane` counts the rows of `url` by lane and keeps
+its place in the line of its gate; `gate` the place of a gate among those that the core does not hold in memory. `parcel` and
+`page` have rows only in a share of a crawl that several processes run.
+
+Ids are 64 bits with a sign, times epoch seconds. Partial indices are as large as what they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    inspect,
+    text,
+)
+
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.policies.hosts import authority, surt_key, unescaped_surt_host
+from anabranch.frontier.records import WAITING, name_id, precedence_of, turn_of
+from anabranch.frontier.stores.contract import Counters, LaneId, Opening, Place
+from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.statements import Values, execute, fetch, fetch_for, fetch_locked, write
+
+METADATA = MetaData()
+
+#: 64 bits. SQLite makes only a column declared INTEGER the row id itself, which saves an index.
+_Int = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _partial_index(name: str, *columns: Column[object], where: str) -> None:
+    """An index of the rows for which `where` holds. Statements must say it in these words, or it is not used."""
+    Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+#: Columns in the order of `models.Row`.
+URL = Table(
+    "url",
+    METADATA,
+    Column("queue", _Int, primary_key=True, autoincrement=False),
+    Column("gate", _Int, primary_key=True, autoincrement=False),
+    Column("precedence", _Int, primary_key=True, autoincrement=False),
+    Column("ordinal", _Int, primary_key=True, autoincrement=False),
+    Column("url", String, nullable=False),
+    Column("key", LargeBinary),  # NULL = the URL in UTF-8
+    Column("hops", String, nullable=False),
+    Column("via", _Int, nullable=False),
+    Column("attempts", _Int, nullable=False),
+    Column("due_s", Double),
+    Column("payload", LargeBinary),
+    sqlite_with_rowid=False,
+)
+#: Rows that wait for a retry, soonest first: few beside all that is queued.
+_partial_index("url_due", URL.c.due_s, URL.c.ordinal, where="due_s IS NOT NULL")
+
+#: Columns in the order of `base.EndedRecord`.
+DONE = Table(
+    "done",
+    METADATA,
+    Column("ordinal", _Int, primary_key=True, autoincrement=False),
+    Column("url", String, nullable=False),
+    Column("key", LargeBinary),
+    Column("status", _Int, nullable=False),
+    Column("outcome", String, nullable=False),  # an `OutcomeKind` value
+    Column("attempts", _Int, nullable=False),
+)
+
+#: From the key's fingerprint to the row that holds the URL now, in `url` or `done`.
+SEEN = Table(
+    "seen",
+    METADATA,
+    Column("fp", _Int, primary_key=True, autoincrement=False),
+    Column("ordinal", _Int, nullable=False),
+)
+
+#: Columns in the order of `messages.LaneRow`, then the standing of its queue, 0 = it may be served, and what follows from all.
+LANE = Table(
+    "lane",
+    METADATA,
+    Column("queue", _Int, primary_key=True, autoincrement=False),
+    Column("gate", _Int, primary_key=True, autoincrement=False),
+    Column("turn", _Int, nullable=False),
+    Column("count", _Int, nullable=False),
+    Column("waiting", _Int, nullable=False),
+    Column("shelved", _Int, nullable=False),
+    Column("servable", _Int, nullable=False),  # 1: count > waiting AND shelved = 0
+    sqlite_with_rowid=False,
+)
+#: A gate's line: its servable lanes by turn. Its condition names no count: a count changes with every page that ends, and
+#: would have the index rewritten each time.
+_partial_index("lane_turn", LANE.c.gate, LANE.c.turn, where="servable = 1")
+
+#: Columns in the order of `messages.QueueRow`.
+QUEUE = Table(
+    "queue",
+    METADATA,
+    Column("id", _Int, primary_key=True, autoincrement=False),
+    Column("key", String, nullable=False),
+    Column("standing", _Int, nullable=False),
+    Column("precedence", _Int, nullable=False),
+    Column("spent", _Int, nullable=False),
+    Column("budget", _Int),
+    Column("successes", _Int, nullable=False),
+    Column("errors", _Int, nullable=False),
+)
+_partial_index("queue_standing", QUEUE.c.standing, QUEUE.c.id, where="standing <> 0")
+
+#: Columns in the order of `messages.GateRow`, then its window: whether the core holds it, and if not, its turn and time.
+GATE = Table(
+    "gate",
+    METADATA,
+    Column("id", _Int, primary_key=True, autoincrement=False),
+    Column("key", String, nullable=False),
+    Column("rests_until_s", Double, nullable=False),
+    Column("blocked_until_s", Double, nullable=False),
+    Column("spacing_s", Double, nullable=False),
+    Column("last_rest_s", Double, nullable=False),
+    Column("throttle_s", Double, nullable=False),
+    Column("troubles", _Int, nullable=False),
+    Column("troubled_s", Double, nullable=False),
+    Column("slots", _Int),
+    Column("held", _Int, nullable=False),
+    Column("turn", _Int),  # NULL = nothing to serve, or held
+    Column("wakes_s", Double),  # closed until then; only together with a turn
+)
+_partial_index("gate_held", GATE.c.id, where="held = 1")
+_partial_index("gate_turn", GATE.c.turn, where="held = 0 AND turn IS NOT NULL AND wakes_s IS NULL")
+_partial_index("gate_wakes", GATE.c.wakes_s, where="held = 0 AND wakes_s IS NOT NULL")
+
+#: Columns in the order of `messages.Parcel`.
+PARCEL = Table(
+    "parcel",
+    METADATA,
+    Column("share", _Int, primary_key=True, autoincrement=False),
+    Column("number", _Int, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+#: Pages of other shares of the crawl on which rows were found, by the negative of those rows' `via`.
+PAGE = Table(
+    "page",
+    METADATA,
+    Column("ordinal", _Int, primary_key=True, autoincrement=False),
+    Column("url", String, nullable=False),
+)
+
+#: Facts about the whole: format, identity, clean mark, epoch, counters, number and time of the last batch, notes.
+CRAWL = Table(
+    "crawl",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("value", String, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+
+#: Version of the tables; raise it with every change that an older program would misread, and bring older ones up (`migrating`).
+FORMAT = "4"
+
+#: A clock may be set right by so much without any time being moved.
+CLOCK_SLACK_S = 1.0
+
+#: First part of the names in `crawl` of what `FrontierStore.note` keeps.
+NOTE = "note:"
+
+
+def open_tables(connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
+    """Read the facts, free the gates that were held, and mark the store unclean under a new epoch: one transaction.
+
+    `place` names the store in errors. If `now_s` lies before the time of the last batch, every time in the store is moved
+    back by as much. Tables of an older format are brought to this one. Cost: O(gates that were held); once for each older
+    format what `migrating` says. Raises: FormatMismatch, naming each difference.
+    """
+    with connection.begin():
+        if not inspect(connection).has_table(CRAWL.name):
+            _create(connection, identity, now_s)
+        fetch_locked(
+            connection, statements.FACT, ("epoch",), "UPDATE"
+        )  # a former owner's last commit comes before or never
+        facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+        _check(place, facts, identity)
+        if facts["format"] != FORMAT:
+            migrate(connection, facts)
+            facts = dict(fetch(connection, statements.FACTS))
+        execute(connection, statements.FREE_HELD)
+        _follow_clock(connection, float(facts["now_s"]), now_s)
+        epoch = int(facts["epoch"]) + 1
+        _put(connection, {"epoch": str(epoch), "clean": "0"})
+    return Opening(
+        clean=facts["clean"] == "1",
+        counters=counters_of(facts),
+        notes={name.removeprefix(NOTE): value for name, value in facts.items() if name.startswith(NOTE)},
+        epoch=epoch,
+    )
+
+
+def mark(connection: Connection, clean: bool) -> None:
+    """Note whether the last owner let go in order, in the running transaction."""
+    _put(connection, {"clean": str(int(clean))})
+
+
+def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
+    """Keep these facts by name, in the running transaction; the next opening tells them."""
+    _put(connection, {NOTE + name: value for name, value in notes.items()})
+
+
+def counters_of(facts: Mapping[str, str]) -> Counters:
+    """The totals among the facts of `crawl`."""
+    return Counters(**{name: int(facts[name]) for name in Counters._fields})
+
+
+def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -> None:
+    METADATA.create_all(connection)
+    facts = {
+        "format": FORMAT,
+        "clean": "1",
+        "epoch": "0",
+        "batch": "0",
+        "now_s": repr(now_s),
+        **{name: str(value) for name, value in Counters()._asdict().items()},
+        **{IDENTITY + name: value for name, value in identity.items()},
+    }
+    _put(connection, facts)
+
+
+def _check(place: str, facts: Mapping[str, str], identity: Mapping[str, str]) -> None:
+    """The format first: another one may keep the identity elsewhere."""
+    if facts.get("format") not in READ:
+        raise FormatMismatch(
+            f"{place}: the format is {facts.get('format', 'not named')} in the job, and this program reads "
+            f"{', '.join(READ)}; use the version of the program that wrote it"
+        )
+    kept = {name.removeprefix(IDENTITY): value for name, value in facts.items() if name.startswith(IDENTITY)}
+    differences = [
+        f"{name} is {kept.get(name, 'not set')} in the job, {identity.get(name, 'not set')} in the order"
+        for name in sorted(kept.keys() | identity.keys())
+        if kept.get(name) != identity.get(name)
+    ]
+    if differences:
+        raise FormatMismatch(f"{place}: {'; '.join(differences)}")
+
+
+def _follow_clock(connection: Connection, then_s: float, now_s: float) -> None:
+    """Move every time back as far as the clock went back, or what was to open soon would stay closed."""
+    back_s = then_s - now_s
+    if back_s <= CLOCK_SLACK_S:
+        return
+    execute(connection, statements.MOVE_GATES, (back_s, back_s, back_s, back_s))
+    execute(connection, statements.MOVE_RETRIES, (back_s,))
+    _put(connection, {"now_s": repr(now_s)})
+
+
+def _put(connection: Connection, facts: Mapping[str, str]) -> None:
+    write(connection, statements.PUT_FACTS, list(facts.items()))
+
+
+#: First part of the names in `crawl` of what may not change.
+IDENTITY = "identity:"
+
+_PAGE = 10_000
+
+
+def migrate(connection: Connection, facts: Mapping[str, str]) -> None:
+    """Take the steps from the format that the facts name, in the running transaction. Gates that were held still are."""
+    number = facts["format"]
+    while number in STEPS:
+        STEPS[number](connection, facts)
+        number = str(int(number) + 1)
+        facts = {**dict(fetch(connection, statements.FACTS)), "format": number}
+    write(connection, statements.PUT_FACTS, [("format", number)])
+
+
+def _escape_commas(connection: Connection, facts: Mapping[str, str]) -> None:
+    """3 to 4: under the policy `surt` hosts with a comma leave the queue that they shared with another host.
+
+    The URL of a row says which host it is of. Cost: nothing under other policies; else a scan of the rows whose URL has a
+    comma, and a move of those whose host has one.
+    """
+    if facts.get(f"{IDENTITY}policy") != "surt":
+        return
+    moved: dict[tuple[LaneId, LaneId], list[Place]] = defaultdict(list)
+    keys: dict[int, str] = {}
+    for place, url in _with_commas(connection):
+        found = authority(url)
+        if found is None or "," not in found.host:
+            continue
+        key = surt_key(found.name)
+        port = key.partition("#")[1:]
+        if place[0] != name_id(unescaped_surt_host(found.host) + "".join(port)):
+            continue  # an override names its queue
+        queue = name_id(key)
+        keys[queue] = key
+        own_gate = queue if place[1] == place[0] else place[1]  # with politeness "queue" the gate is the queue's
+        moved[place[:2], (queue, own_gate)].append(place)
+    number = int(facts["last_ordinal"])
+    for (old, new), places in moved.items():
+        number += 1
+        _move(connection, old, new, keys[new[0]], places, number)
+    queues = fetch(connection, statements.COUNT_QUEUES)[0][0]
+    write(connection, statements.PUT_FACTS, [("last_ordinal", str(number)), ("queues", str(queues))])
+
+
+def _with_commas(connection: Connection) -> Iterator[tuple[Place, str]]:
+    """Where rows are whose URL has a comma, in pages."""
+    last: Place = (-(1 << 63), 0, 0, 0)
+    while rows := fetch(connection, statements.PLACES_OF_URLS_LIKE, ("%,%", *last, _PAGE)):
+        last = rows[-1][:4]
+        yield from ((row[:4], row[4]) for row in rows)
+
+
+def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: list[Place], number: int) -> None:
+    """Move rows of one lane to another, which has a queue of this key: it stands as the old one does, and last in line."""
+    for place in places:
+        execute(connection, statements.MOVE_URL, (*new, *place))
+    waiting = sum(place[2] >= WAITING for place in places)
+    ((_, _, turn, count, kept_waiting, shelved),) = fetch_for(connection, statements.READ_LANES, [old])
+    queue = fetch(connection, statements.QUEUE, (old[0],))[0]
+    write(connection, statements.NAME_QUEUES, [(new[0], key, *queue[2:4], 0, queue[5], 0, 0)])
+    if new[1] != old[1]:
+        gate = fetch(connection, statements.GATE, (old[1],))[0]
+        write(connection, statements.NAME_GATES, [(new[1], key, *gate[2:], 1, None, None)])
+    rest = (*old, turn, count - len(places), kept_waiting - waiting, shelved)
+    behind = turn_of(precedence_of(turn), number)
+    write(
+        connection,
+        statements.PUT_LANES,
+        [_with_servable(rest), _with_servable((*new, behind, len(places), waiting, shelved))],
+    )
+    if count == len(places):
+        write(connection, statements.DELETE_LANES, [old])
+    write(connection, statements.HOLD_GATES, [(old[1],), (new[1],)])  # freed like any: its place in line is worked out
+
+
+def _with_servable(lane: Values) -> Values:
+    _, _, _, count, waiting, shelved = lane
+    return (*lane, int(count > waiting and not shelved))
+
+
+#: From a format to what makes the next one of it.
+STEPS: Mapping[str, Callable[[Connection, Mapping[str, str]], None]] = MappingProxyType({"3": _escape_commas})
+
+#: The formats that can be read: today's, and those that it can be made of.
+READ = (*sorted(STEPS), FORMAT)

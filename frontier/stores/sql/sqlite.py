@@ -1,0 +1,400 @@
+"""All that is SQLite's own: how to connect, what its errors mean, how to fold the log into the file.
+
+The file is in WAL mode with `synchronous=FULL`: a commit that has returned is on the disk. It is held with
+`locking_mode=EXCLUSIVE`, which does three things at once. A second opener, in this process or another, is refused
+at its first statement. The kernel drops the lock with the process, however it dies, so nothing is left to clean up. And
+the WAL's index lives in the heap: there is no `-shm` file, whose mapped pages would kill the process with SIGBUS on a full
+disk. The price: no other program can open the file while a crawl runs. One can copy it (`livecopy`), as long as the log is
+not begun anew: so that comes later while somebody copies, who says so by a shared `flock` on the log. SQLite itself never
+locks that file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import resource
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect
+from sqlalchemy.exc import DBAPIError
+
+from anabranch.dedup.files.durable import size_and_crc
+from anabranch.frontier.errors import (
+    FormatMismatch,
+    FrontierError,
+    InvariantBroken,
+    StoreDamaged,
+    StoreFull,
+    StoreInUse,
+    StoreUnavailable,
+    caused_by,
+    unwritable,
+)
+from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.reading import recount
+from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, counters_of
+from anabranch.frontier.stores.sql.statements import fetch
+
+#: Says that a database is ours: the letters "Anab" in the file's header.
+APPLICATION_ID = 0x416E6162
+#: How long to wait for another holder's lock: only long enough for one that is letting go just now.
+BUSY_S = 0.1
+
+_CACHE_KIB = 64 * 1024
+#: Statements that stay prepared: each kind that takes rows has one text per power of two (`dialect`).
+_STATEMENTS = 512
+#: Pages in the log before they are folded into the file. 64 MiB: a page that changes in many commits is written once, and a
+#: log of this length is read in a second after a crash.
+LOG_PAGES = 16_384
+#: The same while somebody copies the file and its log, so that both fit together: 256 MiB.
+COPIED_LOG_PAGES = 4 * LOG_PAGES
+
+_SETTINGS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the drive's cache
+    f"PRAGMA cache_size = -{_CACHE_KIB}",
+    f"PRAGMA journal_size_limit = {2 * LOG_PAGES * 4096}",  # what it grew beyond during a copy is given back
+    "PRAGMA mmap_size = 0",
+    "PRAGMA secure_delete = OFF",  # some builds write zeros over what is deleted
+    "PRAGMA temp_store = MEMORY",  # lists of rows inside a statement
+)
+
+#: What a primary result code means, and what to do (https://www.sqlite.org/rescode.html).
+_MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
+    sqlite3.SQLITE_FULL: (StoreFull, "the disk (or the file's bound) is full; make room and run again"),
+    sqlite3.SQLITE_READONLY: (StoreFull, "it is read-only; make it writable and run again"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "disk I/O error; look at the disk and run again"),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened; look at the folder and run again"),
+    sqlite3.SQLITE_BUSY: (StoreInUse, "another process holds it; end that one first"),
+    sqlite3.SQLITE_LOCKED: (StoreInUse, "another process holds it; end that one first"),
+    sqlite3.SQLITE_NOTADB: (StoreDamaged, "it is no database; restore it from a copy"),
+    sqlite3.SQLITE_CORRUPT: (StoreDamaged, "it is damaged; restore it from a copy"),
+}
+
+#: Codes that say that tables or rows are not what the program wrote: a table is missing, a key is there twice.
+_CONTRADICTIONS = frozenset({
+    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_RANGE
+})  # fmt: skip
+
+#: With less, SQLite's log and its index may find no room: it calls that an I/O error.
+_LEAST_ROOM_BYTES = 64 << 10
+_NO_ROOM = {
+    errno.ENOSPC: (StoreFull, "the disk is full; make room and run again"),
+    errno.EFBIG: (StoreFull, "files may not become longer (ulimit -f); raise the limit and run again"),
+}
+#: Codes that SQLite gives for several reasons, a read-only disk among them.
+_VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+
+
+@contextmanager
+def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
+    """The one connection to the file at `path`, which is made if there is none.
+
+    `connection.begin()` says BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
+    """
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=NullPool,
+        connect_args={"timeout": BUSY_S, "cached_statements": _STATEMENTS},
+    )
+    event.listen(engine, "connect", _leave_transactions_to_us)
+    event.listen(engine, "begin", _Transactions(log_of(path)).begin)
+    try:
+        with engine.connect() as connection:
+            _prepare(connection, path, max_pages)
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def log_of(file: Path) -> Path:
+    """The log beside a file in WAL mode."""
+    return file.with_name(f"{file.name}-wal")
+
+
+def fold_log(connection: Connection) -> None:
+    """Write the log into the file and cut it to nothing, outside of a transaction."""
+    _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def translated(path: Path, error: Exception) -> FrontierError:
+    """The error of this room that another stands for; one line that names the file and what to do."""
+    if isinstance(error, FrontierError):
+        return error
+    if isinstance(error, OSError):
+        return _unreadable(path, error) if error.errno == errno.EIO else unwritable(str(path), error)
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
+    if code in _CONTRADICTIONS:
+        kind, meaning = StoreDamaged, f"it is damaged ({cause}); restore it from a copy"
+    if code in _VAGUE:
+        kind, meaning = _why_not(path) or (kind, meaning)
+    return caused_by(kind(f"{path}: {meaning}"), error)
+
+
+def _unreadable(path: Path, error: OSError) -> StoreDamaged:
+    """The error of a file that the disk cannot read. (What SQLite reads and writes itself has SQLite's errors.)"""
+    return caused_by(StoreDamaged(f"{path}: cannot be read: {error.strerror}; restore it from a copy"), error)
+
+
+def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> None:
+    driver.isolation_level = None
+
+
+class _Transactions:
+    """Begins them, and says how long the log may become first. Cost: three system calls, 5 to 20 microseconds."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._pages: int | None = None
+
+    def begin(self, connection: Connection) -> None:
+        pages = COPIED_LOG_PAGES if _is_being_copied(self._log) else LOG_PAGES
+        if pages != self._pages:
+            connection.exec_driver_sql(f"PRAGMA wal_autocheckpoint = {pages:d}")
+            self._pages = pages
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _is_being_copied(log: Path) -> bool:
+    try:
+        descriptor = os.open(log, os.O_RDWR)
+    except OSError:  # there is no log yet
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without such locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+def _prepare(connection: Connection, path: Path, max_pages: int | None) -> None:
+    """Take the lock, make sure that the file is ours, then set it up; a foreign file is left as it was."""
+    driver = _driver(connection)
+    driver.execute("PRAGMA locking_mode = EXCLUSIVE")
+    driver.execute("BEGIN IMMEDIATE")
+    (application,) = driver.execute("PRAGMA application_id").fetchone()
+    (tables,) = driver.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    driver.execute("ROLLBACK")
+    if tables and application != APPLICATION_ID:
+        raise FormatMismatch(f"{path}: it is a database of another program; name another folder")
+    for setting in _SETTINGS:
+        driver.execute(setting)
+    if max_pages is not None:
+        driver.execute(f"PRAGMA max_page_count = {max_pages:d}")
+    if not application:
+        driver.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+
+
+def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
+    """What is wrong with the place of the file, if anything is."""
+    if not path.parent.is_dir():
+        return StoreUnavailable, f"there is no folder {path.parent}; make it first"
+    if path.is_dir():
+        return StoreUnavailable, "it is a folder; a file is needed"
+    places = [place for place in (path.parent, path) if place.exists()]
+    if not all(os.access(place, os.R_OK | os.W_OK) for place in places):
+        return StoreFull, "it cannot be written: a read-only disk or no permission; change that and run again"
+    lacking = lacking_room(path)
+    return None if lacking is None else _NO_ROOM[lacking]
+
+
+def lacking_room(file: Path) -> int | None:
+    """Why the file or its log has no room to grow: ENOSPC of the disk, EFBIG of the process; None if both have."""
+    disk = os.statvfs(file.parent)
+    if disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES:
+        return errno.ENOSPC
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    longest = max((one.stat().st_size for one in (file, log_of(file)) if one.exists()), default=0)
+    return errno.EFBIG if limit != resource.RLIM_INFINITY and limit - longest < _LEAST_ROOM_BYTES else None
+
+
+_TEXT = re.compile(rb"anabranch seal 1\nepoch ([0-9]+)\nbytes ([0-9]+)\ncrc32 ([0-9a-f]{8})\n")
+
+
+class Seal(NamedTuple):
+    """What a seal says, compared with the file."""
+
+    epoch: int
+    is_whole: bool  #: the file is what it was
+
+
+def seal_of(database: Path) -> Path:
+    """Where the seal of a database is."""
+    return database.with_name(f"{database.name}.seal")
+
+
+def read_seal(database: Path) -> Seal | None:
+    """The seal and whether it fits; None if there is none that can be read. Cost: reads the file, 1.3 s a GB.
+
+    Not while this process has the database open: closing any descriptor of a file drops all locks that the process has on it.
+    Raises: OSError.
+    """
+    try:
+        said = _TEXT.fullmatch(seal_of(database).read_bytes())
+        if said is None:
+            return None
+        return Seal(int(said[1]), (int(said[2]), int(said[3], 16)) == size_and_crc(database))
+    except FileNotFoundError:
+        return None
+
+
+def write_seal(database: Path, epoch: int) -> None:
+    """Seal a file that the owner of this epoch has closed. Cost: as `read_seal`. Raises: OSError.
+
+    It need not be durable: one that a power cut takes, or cuts, is none.
+    """
+    seal = seal_of(database)
+    unfinished = seal.with_name(f"{seal.name}.new")
+    unfinished.write_bytes(b"anabranch seal 1\nepoch %d\nbytes %d\ncrc32 %08x\n" % (epoch, *size_and_crc(database)))
+    unfinished.replace(seal)
+
+
+#: What the file begins with: its kind and version.
+_HEADER = "anabranch owner 1"
+_LONGEST = 1000  #: characters; a longer file is not ours
+
+
+def owner_line(now_s: float) -> str:
+    """How an owner is called that is this process: `process 4711 on host crawler-1 since 2026-11-21 21:03:02 UTC`."""
+    since = datetime.fromtimestamp(now_s, UTC)
+    return f"process {os.getpid()} on host {socket.gethostname()} since {since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class OwnerFile:
+    """The line in a small text file beside a database."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(f"{database.name}.owner")
+
+    def write(self, line: str) -> None:
+        """Write it; the lock must be had. Raises: OSError."""
+        self._path.write_text(f"{_HEADER}\n{line}\n", encoding="utf-8")
+
+    def read(self) -> str | None:
+        """The line that is there; None if there is none that can be read."""
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                header, line, *_ = file.read(_LONGEST).split("\n")
+        except (OSError, ValueError):
+            return None
+        return line if header == _HEADER and line else None
+
+    def remove(self) -> None:
+        """Take it away; the lock must be had still. What cannot be removed stays."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+#: Rows that are counted when a file was not closed in order: five seconds at most.
+CHECKED_ROWS = 1_000_000
+
+#: Primary result codes of SQLite that may go by themselves.
+_PASSING = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM
+})  # fmt: skip
+
+
+class SqliteFile:
+    """A crawl in a file of SQLite. Its connection is never lost: there is nobody on its other side."""
+
+    def __init__(self, path: Path, max_pages: int | None) -> None:
+        self._path = path
+        self._max_pages = max_pages
+        self._owner = OwnerFile(path)
+        self._closed: int | None = None  # the epoch of an owner that let go in order
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self._path)
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """The one connection to the file, which is made if there is none.
+
+        A file that was closed in order is compared with its seal, 1.3 s a GB; of another one the rows are counted, 5 µs each,
+        if they are at most `CHECKED_ROWS`. Raises: StoreDamaged.
+        """
+        self._closed = None
+        seal = read_seal(self._path)  # before the lock is taken: the epoch tells if somebody has the file meanwhile
+        with connected(self._path, self._max_pages) as connection:
+            self._check(connection, seal)
+            connection.rollback()
+            yield connection
+        self._seal()
+
+    def _seal(self) -> None:
+        """Seal the file if its owner let go in order. One that cannot be sealed has its rows counted at the next opening."""
+        if self._closed is not None:
+            with suppress(OSError):
+                write_seal(self._path, self._closed)
+
+    def _check(self, connection: Connection, seal: Seal | None) -> None:
+        if not inspect(connection).has_table(CRAWL.name):
+            return
+        facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+        if seal is not None and str(seal.epoch) == facts.get("epoch"):
+            if not seal.is_whole:
+                raise StoreDamaged(
+                    f"{self._path}: it is not what was written to it; restore it from a copy, and remove "
+                    f"{seal_of(self._path).name} if that copy was made while the crawl ran: its rows are counted then"
+                )
+            return
+        if facts.get("format") != FORMAT:
+            return
+        try:
+            counters = counters_of(facts)
+            if counters.accepted <= CHECKED_ROWS:
+                recount(connection)
+        except (InvariantBroken, ValueError, KeyError) as error:
+            raise StoreDamaged(f"{self._path}: it is damaged ({error}); restore it from a copy") from error
+
+    def is_lost(self, connection: Connection) -> bool:
+        """Only if it was closed."""
+        return connection.closed
+
+    def announce(self, connection: Connection, owner: str) -> None:  # noqa: ARG002  a file needs no connection
+        """Write it into a file beside the database."""
+        self._owner.write(owner)
+
+    def let_go(self, connection: Connection, *, clean: bool) -> None:
+        """Fold the log into the file, if the end is clean; remove the owner's line."""
+        if clean:
+            fold_log(connection)
+            self._closed = int(fetch(connection, statements.FACT, ("epoch",))[0][0])
+        self._owner.remove()
+
+    def translated(self, error: Exception) -> FrontierError:
+        """As `translated`; who holds the file is said, if that is known."""
+        failure = translated(self._path, error)
+        owner = self._owner.read() if isinstance(failure, StoreInUse) and failure is not error else None
+        if owner is None:
+            return failure
+        return caused_by(StoreInUse(f"{self._path}: {owner} holds it; end that one first"), error)
+
+    def is_passing(self, error: Exception) -> bool:
+        """A full, read-only or failing disk may be mended meanwhile."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _PASSING

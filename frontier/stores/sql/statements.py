@@ -1,0 +1,369 @@
+"""How statements reach the driver: one spelling (`?`, tuples) for SQLite and PostgreSQL, many rows in one statement.
+
+SQLite's driver lets go of Python's lock at each step of a statement, and beside a busy thread each time costs up to its
+switch interval (5 ms). So rows are written by statements of many rows, not one by one: 10,000 rows are 42 steps. The
+sizes are powers of two, so that a kind of statement has few texts and the driver keeps all of them prepared.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, CursorResult
+
+#: SQLite's bound of parameters in one statement (https://www.sqlite.org/limits.html); PostgreSQL's is twice as high.
+_MAX_PARAMETERS = 32766
+#: Larger statements save little and take long to bind: 1,024 rows of `url` cost three times as much a row.
+_MAX_ROWS = 256
+
+Values = tuple[Any, ...]
+
+
+class ManyRows(NamedTuple):
+    """A statement that takes rows: `before` (?, ?), (?, ?), … `after`."""
+
+    before: str
+    columns: int
+    after: str = ""
+    may_repeat: bool = True  #: a row that is given twice changes nothing more
+
+
+def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> CursorResult[Any]:
+    """Execute one statement through SQLAlchemy, about 15 µs: for what is rare."""
+    return connection.exec_driver_sql(_spelled(connection, statement), tuple(parameters))
+
+
+def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
+    """All rows of an answer. On SQLite past SQLAlchemy, which would cost as much as a short read itself."""
+    if connection.dialect.name == "sqlite":
+        rows: list[Values] = _driver(connection).execute(statement, parameters).fetchall()
+        return rows
+    return [tuple(row) for row in execute(connection, statement, parameters)]
+
+
+def fetch_for(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> list[Values]:
+    """All rows of the answers for these rows."""
+    answers: list[Values] = []
+    for text, parameters in _statements(statement, rows):
+        answers += fetch(connection, text, parameters)
+    return answers
+
+
+def fetch_locked(connection: Connection, statement: str, parameters: Sequence[Any], lock: str) -> list[Values]:
+    """The rows of an answer, locked until the transaction ends: FOR `lock`. SQLite's transactions exclude each other anyway."""
+    return fetch(
+        connection, statement if connection.dialect.name == "sqlite" else f"{statement} FOR {lock}", parameters
+    )
+
+
+def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> int:
+    """Execute it for all these rows; answers how many rows were changed. Cost: 1 to 4 µs a row."""
+    changed = 0
+    if connection.dialect.name == "sqlite":
+        driver = _driver(connection)
+        for text, parameters in _statements(statement, rows, pads=statement.may_repeat):
+            changed += driver.execute(text, parameters).rowcount
+    else:
+        for text, parameters in _statements(statement, rows):
+            changed += execute(connection, text, parameters).rowcount
+    return changed
+
+
+def _statements(statement: ManyRows, rows: Sequence[Values], *, pads: bool = False) -> Iterable[tuple[str, list[Any]]]:
+    """The texts that take all rows, the largest first, with their parameters.
+
+    With `pads` the last row may come several times, which fills a statement: few large steps are better than many. (In
+    PostgreSQL an upsert may not meet a row twice.)
+    """
+    start = 0
+    size = min(_MAX_ROWS, 1 << (_MAX_PARAMETERS // statement.columns).bit_length() - 1)
+    while (left := len(rows) - start) > 0:
+        while size > left:
+            if pads and 4 * left > 3 * size:
+                rows = [*rows, *[rows[-1]] * (size - left)]
+                break
+            size >>= 1
+        yield _text(statement, size), list(chain.from_iterable(rows[start : start + size]))
+        start += size
+
+
+@lru_cache(maxsize=1024)
+def _text(statement: ManyRows, rows: int) -> str:
+    marks = "(" + ", ".join("?" * statement.columns) + ")"
+    return statement.before + ", ".join([marks] * rows) + statement.after
+
+
+def _spelled(connection: Connection, statement: str) -> str:
+    return statement if connection.dialect.paramstyle == "qmark" else _with_format_marks(statement)
+
+
+@lru_cache(maxsize=1024)
+def _with_format_marks(statement: str) -> str:
+    """For drivers that follow the paramstyle `format`. No statement of ours has a `?` or `%` in a literal."""
+    return statement.replace("?", "%s")
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    return driver
+
+
+# ruff: noqa: S608  only constants of this module are put together here
+
+
+# Rows of URLs
+
+_ROW = """url.queue, url.gate, url.precedence, url.ordinal, url.url, url.key, url.hops, url.via, url.attempts, url.due_s,
+       url.payload"""
+
+#: `models.Row`, then the URL of `via`. (queue, gate, end of precedences, limit). One seek in the clustered key.
+HEADS = f"""
+SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
+WHERE url.queue = ? AND url.gate = ? AND url.precedence < ?
+ORDER BY url.precedence, url.ordinal LIMIT ?
+"""
+
+#: A list of questions for heads as one statement: half the price of one by one.
+SAME_HEADS = " UNION ALL "
+EACH_HEADS = f"SELECT * FROM ({HEADS}) AS asked"
+#: The same for all rows behind a place.
+QUEUED = f"""
+SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
+WHERE (url.queue, url.gate, url.precedence, url.ordinal) > (?, ?, ?, ?)
+ORDER BY url.queue, url.gate, url.precedence, url.ordinal LIMIT ?
+"""
+RETRIES = f"""
+SELECT {_ROW} FROM url WHERE due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
+"""
+ENDED = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+
+INSERT_URL = ManyRows("INSERT INTO url VALUES ", 11, may_repeat=False)
+DELETE_URL = ManyRows(
+    "DELETE FROM url WHERE (queue, gate, precedence, ordinal) IN (SELECT * FROM (VALUES ", 4, ") AS gone)"
+)
+INSERT_DONE = ManyRows("INSERT INTO done VALUES ", 6, may_repeat=False)
+#: Counts only the rows it added: fewer than were given means duplicates.
+ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO NOTHING")
+REPLACE_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO UPDATE SET ordinal = excluded.ordinal")
+
+# One URL
+
+SEEN = ManyRows("SELECT fp, ordinal FROM seen WHERE fp IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+DONE = ManyRows(
+    """SELECT ordinal, url, key, status, outcome, attempts FROM done
+    WHERE ordinal IN (SELECT * FROM (VALUES """,
+    1,
+    ") AS asked)",
+)
+NEXT_PRECEDENCE = "SELECT min(precedence) FROM url WHERE queue = ? AND gate = ? AND precedence > ?"
+URL_AT = "SELECT * FROM url WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
+URL_ANYWHERE = "SELECT * FROM url WHERE ordinal = ? LIMIT 1"
+#: No index has the URL, see `reading.of_url`. The latest come first. (URL, limit).
+URL_OF = "SELECT * FROM url WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
+DONE_OF = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
+#: Keys in the order of their rows' places, of rows above an ordinal; the last columns tell where to go on.
+QUEUED_KEYS = """
+SELECT key, url, queue, gate, precedence, ordinal FROM url
+WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND ordinal > ?
+ORDER BY queue, gate, precedence, ordinal LIMIT ?
+"""
+#: Where rows are and their URLs. (pattern, place to go on from, limit).
+PLACES_OF_URLS_LIKE = """
+SELECT queue, gate, precedence, ordinal, url FROM url
+WHERE url LIKE ? AND (queue, gate, precedence, ordinal) > (?, ?, ?, ?)
+ORDER BY queue, gate, precedence, ordinal LIMIT ?
+"""
+#: (queue, gate, place).
+MOVE_URL = "UPDATE url SET queue = ?, gate = ? WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
+ENDED_KEYS = "SELECT key, url, ordinal FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+
+# Lanes
+
+READ_LANES = ManyRows(
+    """SELECT queue, gate, turn, count, waiting, shelved FROM lane
+    WHERE (queue, gate) IN (SELECT * FROM (VALUES """,
+    2,
+    ") AS asked)",
+)
+PUT_LANES = ManyRows(
+    "INSERT INTO lane VALUES ",
+    7,
+    """ ON CONFLICT (queue, gate) DO UPDATE SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting,
+        shelved = excluded.shelved, servable = excluded.servable""",
+)
+#: For lanes that are there and keep their place in line: no index is touched.
+COUNT_LANES = ManyRows(
+    "INSERT INTO lane VALUES ",
+    7,
+    " ON CONFLICT (queue, gate) DO UPDATE SET count = excluded.count, waiting = excluded.waiting",
+)
+DELETE_LANES = ManyRows("DELETE FROM lane WHERE (queue, gate) IN (SELECT * FROM (VALUES ", 2, ") AS gone)")
+#: A gate's line behind a turn. (gate, turn, limit).
+LINE = """
+SELECT queue, gate, turn, count, waiting FROM lane
+WHERE gate = ? AND turn > ? AND servable = 1 ORDER BY turn LIMIT ?
+"""
+LANES_OF_QUEUE = """
+SELECT queue, gate, turn, count, waiting FROM lane WHERE queue = ? AND gate >= ? AND count > 0 ORDER BY gate LIMIT ?
+"""
+ROWS_OF_QUEUE = "SELECT coalesce(sum(count), 0) FROM lane WHERE queue = ?"
+#: (standing, standing, queue).
+SHELVE = """
+UPDATE lane SET shelved = ?, servable = CASE WHEN count > waiting AND CAST(? AS BIGINT) = 0 THEN 1 ELSE 0 END
+WHERE queue = ?
+"""
+
+# Queues
+
+_QUEUE = "queue.id, queue.key, standing, precedence, spent, budget, successes, errors"
+#: `messages.QueueRow`, then rows, waiting rows, lanes that have rows.
+_SUMS = f"""
+SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), count(lane.gate)
+FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0
+"""
+QUEUE = f"SELECT {_QUEUE} FROM queue WHERE id = ?"
+QUEUES_BY_ID = ManyRows(f"SELECT {_QUEUE} FROM queue WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+QUEUE_FACTS = f"{_SUMS} WHERE queue.id = ? GROUP BY queue.id"
+#: Those that have rows or are not open. (first id, limit).
+QUEUES = f"""{_SUMS} WHERE queue.id >= ? GROUP BY queue.id HAVING standing <> 0 OR count(lane.gate) > 0
+    ORDER BY queue.id LIMIT ?"""
+OPEN_QUEUES = f"""{_SUMS} WHERE queue.id >= ? AND standing = 0 GROUP BY queue.id HAVING count(lane.gate) > 0
+    ORDER BY queue.id LIMIT ?"""
+#: (standing, first id, limit), for queues that are not open: found by their own index.
+CLOSED_QUEUES = f"""{_SUMS} WHERE standing <> 0 AND standing = ? AND queue.id >= ? GROUP BY queue.id
+    ORDER BY queue.id LIMIT ?"""
+LONGEST = "SELECT queue, sum(count) FROM lane WHERE count > 0 GROUP BY queue ORDER BY 2 DESC, 1 LIMIT ?"
+TALLY = """
+SELECT CASE WHEN standing = 1 THEN 'paused' WHEN standing = 2 THEN 'retired' WHEN ready > 0 THEN 'inactive'
+            WHEN waiting > 0 THEN 'snoozed' ELSE 'empty' END, count(*)
+FROM queue LEFT JOIN (SELECT queue, sum(count - waiting) AS ready, sum(waiting) AS waiting FROM lane GROUP BY queue) AS sums
+     ON sums.queue = queue.id
+GROUP BY 1
+"""
+ANY_CLOSED = "SELECT 1 FROM queue WHERE standing <> 0 LIMIT 1"
+CLOSED = ManyRows(
+    "SELECT id, standing FROM queue WHERE standing <> 0 AND id IN (SELECT * FROM (VALUES ", 1, ") AS asked)"
+)
+#: Known ones stay as they are; counts only the rows it added.
+NAME_QUEUES = ManyRows("INSERT INTO queue VALUES ", 8, " ON CONFLICT (id) DO NOTHING")
+PUT_QUEUES = ManyRows(
+    """UPDATE queue SET precedence = new.column2, spent = new.column3, budget = CAST(new.column4 AS BIGINT),
+    successes = new.column5, errors = new.column6 FROM (VALUES """,
+    6,
+    ") AS new WHERE queue.id = new.column1",
+)
+STANDING = "SELECT standing FROM queue WHERE id = ?"
+SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
+
+# Gates
+
+_GATE = """id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"""
+GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
+GATES_BY_ID = ManyRows(f"SELECT {_GATE} FROM gate WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+NAME_GATES = ManyRows("INSERT INTO gate VALUES ", 13, " ON CONFLICT (id) DO NOTHING")
+#: What follows the facts is what it was.
+PUT_GATES = ManyRows(
+    "INSERT INTO gate VALUES ",
+    13,
+    """ ON CONFLICT (id) DO UPDATE
+    SET rests_until_s = excluded.rests_until_s, blocked_until_s = excluded.blocked_until_s, spacing_s = excluded.spacing_s,
+        last_rest_s = excluded.last_rest_s, throttle_s = excluded.throttle_s, troubles = excluded.troubles,
+        troubled_s = excluded.troubled_s, slots = excluded.slots""",
+)
+#: The window of a gate that is not held: the smaller turn counts, the time stays.
+WAKE_GATES = ManyRows(
+    "UPDATE gate SET turn = new.column2 FROM (VALUES ",
+    2,
+    """) AS new
+    WHERE gate.id = new.column1 AND held = 0 AND (turn IS NULL OR turn > new.column2)""",
+)
+LEAVE_GATES = ManyRows(
+    """UPDATE gate SET held = 0, turn = CAST(new.column2 AS BIGINT), wakes_s = CAST(new.column3 AS DOUBLE PRECISION)
+    FROM (VALUES """,
+    3,
+    ") AS new WHERE gate.id = new.column1",
+)
+#: (now, limit): gates that are closed no longer stand among those that are open.
+OPEN_GATES = """
+UPDATE gate SET wakes_s = NULL WHERE id IN (
+    SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
+)
+"""
+NEXT_GATES = f"""
+SELECT {_GATE} FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL ORDER BY turn LIMIT ?
+"""
+NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL"
+HOLD_GATES = ManyRows(
+    "UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS taken)"
+)
+REST_GATES = ManyRows("UPDATE gate SET turn = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS empty)")
+_FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND servable = 1"
+#: Gates that an owner held when it ended.
+FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1"
+#: Gates at which a queue can be served again.
+WAKE_GATES_OF_QUEUE = f"""
+UPDATE gate SET turn = ({_FIRST_TURN})
+WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND servable = 1)
+      AND (turn IS NULL OR turn > ({_FIRST_TURN}))
+"""
+
+# The exchange with other shares of the crawl
+
+INSERT_PARCEL = ManyRows("INSERT INTO parcel VALUES ", 3, may_repeat=False)
+#: (share, number).
+DELETE_PARCELS = "DELETE FROM parcel WHERE share = ? AND number <= ?"
+#: (share, number, limit).
+PARCELS = "SELECT share, number, content FROM parcel WHERE share = ? AND number > ? ORDER BY number LIMIT ?"
+INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", 2, may_repeat=False)
+PAGES = ManyRows("SELECT ordinal, url FROM page WHERE ordinal IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+
+# The whole
+
+FACTS = "SELECT name, value FROM crawl"
+FACT = "SELECT value FROM crawl WHERE name = ?"
+PUT_FACTS = ManyRows("INSERT INTO crawl VALUES ", 2, " ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+
+#: A clock that went back: every time by so many seconds earlier.
+MOVE_GATES = """
+UPDATE gate SET rests_until_s = CASE WHEN rests_until_s > 0 THEN rests_until_s - ? ELSE 0 END,
+    blocked_until_s = CASE WHEN blocked_until_s > 0 THEN blocked_until_s - ? ELSE 0 END,
+    troubled_s = CASE WHEN troubled_s > 0 THEN troubled_s - ? ELSE 0 END, wakes_s = wakes_s - ?
+WHERE rests_until_s > 0 OR blocked_until_s > 0 OR troubled_s > 0 OR wakes_s IS NOT NULL
+"""
+MOVE_RETRIES = "UPDATE url SET due_s = due_s - ? WHERE due_s IS NOT NULL"
+
+# For checks
+
+COUNT_URLS = """
+SELECT count(*), max(ordinal), coalesce(sum(CASE WHEN precedence >= ? THEN 1 ELSE 0 END), 0) FROM url
+"""
+COUNT_DONE = "SELECT outcome, count(*), max(ordinal) FROM done GROUP BY outcome"
+COUNT_SEEN = "SELECT count(*) FROM seen"
+COUNT_QUEUES = "SELECT count(*) FROM queue"
+SUM_LANES = "SELECT coalesce(sum(count), 0) FROM lane"
+COUNT_CLOSED = """
+SELECT standing, sum(count) FROM queue JOIN lane ON lane.queue = queue.id WHERE standing <> 0 GROUP BY standing
+"""
+#: A lane whose count is wrong. (first precedence of rows that wait).
+WRONG_LANE = """
+SELECT queue, gate, count, waiting, held, held_waiting FROM (
+    SELECT lane.queue, lane.gate, lane.count, lane.waiting, count(url.ordinal) AS held,
+           coalesce(sum(CASE WHEN url.precedence >= ? THEN 1 ELSE 0 END), 0) AS held_waiting
+    FROM lane LEFT JOIN url ON url.queue = lane.queue AND url.gate = lane.gate
+    GROUP BY lane.queue, lane.gate, lane.count, lane.waiting
+) AS counted WHERE held <> count OR held_waiting <> waiting LIMIT 1
+"""
+#: A lane that stands in line and should not, or the other way round.
+WRONG_LINE = """
+SELECT queue, gate, servable FROM lane
+WHERE servable <> CASE WHEN count > waiting AND shelved = 0 THEN 1 ELSE 0 END LIMIT 1
+"""
+#: A lane that is shelved otherwise than its queue stands.
+WRONG_SHELF = """
+SELECT lane.queue, lane.gate, shelved, coalesce(standing, 0) FROM lane LEFT JOIN queue ON queue.id = lane.queue
+WHERE shelved <> coalesce(standing, 0) LIMIT 1
+"""

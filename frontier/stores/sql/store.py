@@ -1,0 +1,389 @@
+"""The store in SQL: a file of SQLite or a database of PostgreSQL, behind one thread.
+
+    SqlStore ──Fifo──▶ Service, one thread ──▶ Work (`work`) ──▶ `writing`, `lanes`, `reading` ──▶ the tables (`schema`)
+
+`SqlStore` is what the store link talks to. It appends each batch and question to a FIFO and never touches the tables; the
+thread alone holds the connection and posts its answers.
+
+The thread takes all that waits, up to a bound, and works it off in order as one transaction. Before it begins one it
+lingers, so that a hundred pages share a commit and its sync, unless it is hurried: by somebody who waits for an answer, or by
+the core when nothing can be leased or much is not durable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from threading import Condition, Lock, Thread
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from anabranch.frontier.errors import FrontierError, StoreInUse, StoreUnavailable
+from anabranch.frontier.records import GateKey, Head, Turn, UrlRecord
+from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.contract import (
+    Answer,
+    Batch,
+    Counters,
+    EndedRecord,
+    GateRow,
+    LaneId,
+    LaneRow,
+    Opening,
+    Parcel,
+    Place,
+    QueueFacts,
+    Standing,
+)
+from anabranch.frontier.stores.sql import reading
+from anabranch.frontier.stores.sql.reading import Asked, Item, Question
+from anabranch.frontier.stores.sql.schema import mark, open_tables, put_notes
+from anabranch.frontier.stores.sql.sqlite import SqliteFile, owner_line
+from anabranch.frontier.stores.sql.work import Database, Patience, Session, Work, refuse
+
+#: Rows of one transaction, unless a single batch has more.
+MAX_ROWS = 10_000
+#: How long more is gathered for a transaction that nobody waits for.
+LINGER_S = 0.05
+
+
+class Fifo:
+    """What was said to the store and is not worked off yet. Any thread may append; one takes."""
+
+    def __init__(self, linger_s: float = LINGER_S) -> None:
+        self._linger_s = linger_s
+        self._items: deque[Item] = deque()
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
+        #: The taker sleeps: only then a notice, which costs more than all else here, is of use.
+        self._is_awaited = False
+        self._is_hurried = False  #: what waits is wanted now
+        self._is_closed = False
+
+    def append(self, item: Item) -> bool:
+        """Put it at the end; False if nobody will take it any more."""
+        with self._lock:
+            if self._is_closed:
+                return False
+            self._items.append(item)
+            if isinstance(item, Question):
+                self._is_hurried = True
+            if self._is_awaited or isinstance(item, Question):
+                self._is_awaited = False
+                self._changed.notify()
+        return True
+
+    def hurry(self) -> None:
+        """Hand out what waits at once. O(1), any thread."""
+        if self._is_hurried:
+            return
+        with self._lock:
+            if self._items:
+                self._is_hurried = True
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Take nothing more; what waits is still handed out."""
+        with self._lock:
+            self._is_closed = True
+            self._changed.notify()
+
+    def groups(self) -> Iterator[list[Item]]:
+        """Hand out all that waits, a transaction's worth at a time; wait and linger for more; end when closed and empty."""
+        while True:
+            with self._lock:
+                while not self._items and not self._is_closed:
+                    self._is_awaited = True
+                    self._changed.wait()
+                self._is_awaited = False
+                self._changed.wait_for(self._is_wanted, self._linger_s)
+                group = self._take()
+                self._is_hurried = self._is_hurried and bool(self._items)
+            if not group:
+                return
+            yield group
+
+    def _is_wanted(self) -> bool:
+        return self._is_hurried or self._is_closed
+
+    def _take(self) -> list[Item]:
+        group: list[Item] = []
+        rows = 0
+        while self._items:
+            item = self._items[0]
+            rows += item.rows if isinstance(item, Batch) else 0
+            if group and rows > MAX_ROWS:
+                break
+            group.append(self._items.popleft())
+        return group
+
+
+class Service:
+    """One thread that serves one FIFO over one database. Used once."""
+
+    def __init__(
+        self, database: Database, seen: SeenFilter | None, retry_s: float, post: Callable[[list[Answer]], None]
+    ) -> None:
+        """`post` is called from the thread."""
+        self._database = database
+        self._seen = seen
+        self._post = post
+        self._patience = Patience(retry_s)
+        self._fifo = Fifo()
+        self._close_clean = False
+        self._failure: FrontierError | None = None
+        self._opened: Future[Opening] = Future()
+
+    def open(self, read: Callable[[Connection, str], Opening]) -> Opening:
+        """Start the thread, connect and open the tables by `read` (blocks). Raises: what goes wrong with that."""
+        # A daemon: a forgotten `close` must not keep the process from ending.
+        self._thread = Thread(target=self._run, args=(read,), name="anabranch-store", daemon=True)
+        self._thread.start()
+        try:
+            return self._opened.result()
+        except FrontierError:
+            self._thread.join()
+            raise
+
+    def append(self, item: Item) -> bool:
+        """Put it at the end of the FIFO; False if nobody will take it any more."""
+        return self._fifo.append(item)
+
+    def hurry(self) -> None:
+        """Work off what is in the FIFO at once."""
+        self._fifo.hurry()
+
+    def close(self, *, clean: bool) -> None:
+        """Work off what waits, end the thread (blocks). Raises: why it ended before, if `clean` was asked."""
+        self._close_clean = clean
+        self._fifo.close()
+        self._patience.hurry()
+        self._thread.join()
+        if clean and self._failure is not None:
+            raise self._failure
+
+    # In the thread
+
+    def _run(self, read: Callable[[Connection, str], Opening]) -> None:
+        """From the opening to the end of the FIFO. An error before it is open is its answer, one after it is `_failure`."""
+        failure: FrontierError = StoreUnavailable(f"{self._database.place}: the store is not open")
+        try:
+            with closing(Session(self._database)) as session:
+                opening = read(session.connection, self._database.place)
+                self._database.announce(session.connection, owner_line(time.time()))
+                self._opened.set_result(opening)
+                self._serve(session, opening)
+        except Exception as error:  # noqa: BLE001  it is raised where somebody waits: in `open` or `close`
+            self._failure = failure = self._database.translated(error)
+            if not self._opened.done():
+                self._opened.set_exception(failure)
+        finally:
+            self._fifo.close()
+            for group in self._fifo.groups():
+                refuse(group, failure)
+
+    def _serve(self, session: Session, opening: Opening) -> None:
+        work = Work(session, opening, self._seen, self._post, self._patience)
+        for group in self._fifo.groups():
+            work.do(group)
+        if self._close_clean and work.failure is None:
+            work.do([Question(partial(mark, clean=True))])
+        self._failure = work.failure
+        if work.failure is None:
+            self._database.let_go(session.connection, clean=self._close_clean)
+
+
+T = TypeVar("T")
+
+
+class SqlStore:
+    """A `FrontierStore` that survives its process: what was `Synced` is on the disk. One owner at a time.
+
+    A transaction that fails for a reason that may pass (a full disk, a server that is gone) is kept whole and tried again
+    for `retry_s` seconds. After that, or at once if no patience can help, comes `StoreFailed`: all that is written or asked
+    then is dropped, and whoever waits gets the error.
+    """
+
+    def __init__(
+        self, target: Path | str, *, max_pages: int | None = None, seen: SeenFilter | None = None, retry_s: float = 30.0
+    ) -> None:
+        """A path is a file of SQLite, a string the URL of a PostgreSQL database; its tables live in the connection's schema.
+
+        `max_pages` bounds the file's size: beyond it the store is full. `seen` is a filter that may block: it is asked
+        before rows are written and marked after they are durable, both in the store thread, and belongs to that thread from
+        `open` to `close`. Raises: PolicyError for a URL of another kind.
+        """
+        self._database = _database(target, max_pages)
+        self._seen = seen
+        self._retry_s = retry_s
+        self._answers: deque[Answer] = deque()
+        self._service: Service | None = None
+
+    def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
+        """Create or open the tables and mark them unclean (blocks). `on_change` is called from the store thread.
+
+        Raises: FormatMismatch, StoreInUse naming the owner, StoreFull, StoreUnavailable.
+        """
+        if self._service is not None:
+            raise StoreInUse("this store is open already; close it first, or make another one")
+
+        def post(answers: list[Answer]) -> None:
+            self._answers.extend(answers)
+            on_change()
+
+        self._service = Service(self._database, self._seen, self._retry_s, post)
+        try:
+            return self._service.open(partial(open_tables, identity=identity, now_s=now_s))
+        except FrontierError:
+            self._service = None
+            raise
+
+    def write(self, batch: Batch) -> None:
+        """Take a batch; `Synced` will tell when it is durable."""
+        self._append(batch)
+
+    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
+        """Ask for the first `limit` rows of a lane that do not wait."""
+        self._append(Asked(reading.read_heads, (lane, limit, with_queue)))
+
+    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
+        """Ask for the servable lanes of a gate behind a turn."""
+        self._append(Asked(reading.read_lanes, (gate, after, limit)))
+
+    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
+        """Take one gate into memory, make its row if there is none."""
+        self._append(Asked(reading.take_gate, (gate, key, lanes), takes=True))
+
+    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
+        """Take up to `limit` gates into memory that are not there and have something to serve."""
+        self._append(Asked(reading.take_gates, (now_s, limit, lanes), takes=True))
+
+    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
+        """Ask for waiting rows behind (due_s, ordinal)."""
+        self._append(Asked(reading.read_retries, (after, limit)))
+
+    def hurry(self) -> None:
+        """Begin the next transaction now: somebody waits for what it brings."""
+        if self._service is not None:
+            self._service.hurry()
+
+    def take_answers(self) -> list[Answer]:
+        """All answers since the last call, oldest first."""
+        answers: list[Answer] = []
+        while self._answers:
+            answers.append(self._answers.popleft())
+        return answers
+
+    def flush(self) -> None:
+        """Return when every batch written so far is durable (blocks). Raises: StoreUnavailable."""
+        self._wait_for(lambda _: None)
+
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Keep these facts by name, durably (blocks). Raises: StoreUnavailable."""
+        self._wait_for(put_notes, dict(notes))
+
+    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
+        """What is kept for another share of the crawl, by number, behind one (blocks). Cost: one seek."""
+        return self._wait_for(reading.read_parcels, share, after, limit)
+
+    def close(self, *, clean: bool) -> None:
+        """Write all, mark the store clean if asked, let go of it (blocks). Calling it twice is harmless.
+
+        A transaction that is being tried again is tried at once, and then as long as the time allows. After a failure the store
+        is never marked clean. Raises: the failure, if `clean` was asked.
+        """
+        service, self._service = self._service, None
+        if service is not None:
+            service.close(clean=clean)
+
+    # Questions of others
+
+    def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
+        """What is known of the URL with this dedup key (for a queued one without its lane it costs a scan)."""
+        return self._wait_for(reading.look_up, key, lane)
+
+    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
+        """What is known of those of these URLs that have ended, by dedup key (two seeks for each)."""
+        return self._wait_for(reading.look_up_ended, keys)
+
+    def of_url(self, url: str, limit: int) -> list[UrlRecord]:
+        """The latest rows of the keys under which this URL is known, by ordinal (a scan: half a second a million rows)."""
+        return self._wait_for(reading.of_url, url, limit)
+
+    def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
+        """Every dedup key of a row with an ordinal above `after`, in chunks, read as they are taken.
+
+        Rows that move while it runs may be missed or come twice: ask before anything is written.
+        """
+        place: Place | None = None
+        while True:
+            keys, place = self._wait_for(reading.queued_keys, place, chunk, after)
+            if keys:
+                yield keys
+            if place is None:
+                break
+        ordinal: int | None = after
+        while ordinal is not None:
+            keys, ordinal = self._wait_for(reading.ended_keys, ordinal, chunk)
+            if keys:
+                yield keys
+
+    def queue(self, queue: int) -> QueueFacts | None:
+        """One queue."""
+        return self._wait_for(reading.queue, queue)
+
+    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
+        """Queues that have rows (or are paused or retired), by id, behind one; of one standing if given."""
+        return self._wait_for(reading.queues, standing, after, limit)
+
+    def longest(self, limit: int) -> list[QueueFacts]:
+        """The queues with most rows, longest first (costs a look at every lane)."""
+        return self._wait_for(reading.longest, limit)
+
+    def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
+        """The lanes of a queue that have rows, by gate id, behind one."""
+        return self._wait_for(reading.lanes, queue, after, limit)
+
+    def gate(self, gate: int) -> GateRow | None:
+        """One gate, as it was last written."""
+        return self._wait_for(reading.gate, gate)
+
+    def queued(self, after: Place | None, limit: int) -> list[Head]:
+        """Rows of `url` by place, behind one."""
+        return self._wait_for(reading.queued, after, limit)
+
+    def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
+        """Rows of `done` by ordinal, above one."""
+        return self._wait_for(reading.ended_after, after, limit)
+
+    def tally(self) -> Mapping[str, int]:
+        """Queues by what their rows say (costs a look at every lane)."""
+        return self._wait_for(reading.tally)
+
+    def counters(self) -> Counters:
+        """The totals, recounted from the rows (costs a scan). Raises: InvariantBroken, naming a difference."""
+        return self._wait_for(reading.recount)
+
+    def _append(self, item: Item) -> None:
+        if self._service is None or not self._service.append(item):
+            raise StoreUnavailable(f"{self._database.place}: the store is not open")
+
+    def _wait_for(self, ask: Callable[..., T], *arguments: Any) -> T:
+        question = Question(lambda connection: ask(connection, *arguments))
+        self._append(question)
+        answer: T = question.answer.result()
+        return answer
+
+
+def _database(target: Path | str, max_pages: int | None) -> Database:
+    if isinstance(target, Path):
+        return SqliteFile(target, max_pages)
+    from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415  the driver comes with an extra
+
+    return PostgresDatabase(target)

@@ -1,0 +1,129 @@
+"""What is different for a part of the web: which entry wins, and what an entry may not say."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites
+from anabranch.crawler.fetch.proxy import Proxy, basic_auth
+from anabranch.crawler.outcomes.errors import OrderError
+
+USUAL = FetchOptions(user_agent="x", headers={"A": "usual"}, max_body_bytes=1000)
+
+
+def limits(url: str, *sites: SiteOptions) -> int:
+    return Sites(USUAL, sites).of(url).limits.max_body_bytes
+
+
+def limited(surt: str, size: int) -> SiteOptions:
+    return SiteOptions(surts=(surt,), max_body_bytes=size)
+
+
+@pytest.mark.parametrize(
+    ("url", "size"),
+    [
+        ("http://b.test/", 1000),
+        ("http://a.test/", 1),
+        ("https://x.a.test/", 1),
+        ("http://www.a.test/", 2),
+        ("http://www.a.test/in/x", 3),
+        ("http://www.a.test/in", 2),
+        ("http://www.a.test/in/deep/", 4),
+        ("http://www.a.test:8080/", 5),
+        ("http://www.a.test:8080/in/", 5),
+        ("http://a.test:8080/", 1),
+        ("http://WWW.a.test./in/deep/", 4),
+        ("nonsense", 1000),
+    ],
+)
+def test_the_longest_prefix_wins_whatever_the_order_of_the_entries(url: str, size: int) -> None:
+    """A host before its domain, a port before the host, a path before none."""
+    sites = [
+        limited("http://(com,", 9),
+        limited("a.test", 1),
+        limited("http://(test,a,www,)", 2),
+        limited("http://(test,a,www,)/in/", 3),
+        limited("http://(test,a,www,)/in/deep/", 4),
+        limited("http://(test,a,www,:8080)", 5),
+    ]
+    assert limits(url, *sites) == limits(url, *reversed(sites)) == size
+
+
+def test_of_equal_prefixes_the_later_wins() -> None:
+    """As in the file."""
+    assert limits("http://a.test/", limited("a.test", 1), limited("a.test", 2)) == 2
+
+
+def test_each_setting_is_decided_by_itself() -> None:
+    """Headers name by name, in any case."""
+    outer = SiteOptions(surts=("a.test",), cookies=True, headers={"B": "outer", "C": "outer"})
+    inner = SiteOptions(surts=("http://a.test/x/",), headers={"a": "inner", "b": "inner"}, proxy="http://p:1")
+    settings = Sites(USUAL, [inner, outer]).of("http://a.test/x/y")
+    assert dict(settings.headers) == {"a": "inner", "b": "inner", "C": "outer"}
+    assert (settings.cookies, settings.limits.max_body_bytes, settings.proxy) == (True, 1000, Proxy("http", "p", 1))
+
+
+def test_a_site_may_do_without_the_usual_proxy() -> None:
+    """An empty proxy is none."""
+    sites = Sites(FetchOptions(user_agent="x", proxy="socks5://p"), [SiteOptions(surts=("a.test",), proxy="")])
+    assert sites.of("http://b.test/").proxy == Proxy("socks5", "p", 1080)
+    assert sites.of("http://a.test/").proxy is None
+
+
+def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are never shown."""
+    monkeypatch.setenv("SITE_PASSWORD", "p\u00e4ss")
+    site = SiteOptions(surts=("a.test",), user="me", password_env="SITE_PASSWORD")
+    settings = Sites(USUAL, [site]).of("http://a.test/")
+    assert settings.headers["Authorization"] == basic_auth("me", "p\u00e4ss") == "Basic bWU6cMOkc3M="
+    monkeypatch.setenv("PROXY_PASSWORD", "hidden")
+    behind = FetchOptions(user_agent="x", proxy="http://you@p:1", proxy_password_env="PROXY_PASSWORD")
+    proxy = Sites(behind).usual.proxy
+    assert proxy == Proxy("http", "p", 1, "you", "hidden")
+    assert "hidden" not in repr(proxy)
+
+
+@pytest.mark.parametrize(
+    ("site", "message"),
+    [
+        (SiteOptions(surts=(), cookies=True), "[[site]] 1 surt: names no SURT prefix; say where it holds"),
+        (SiteOptions(surts=("a.test",)), "[[site]] 1: it changes nothing"),
+        (
+            SiteOptions(surts=("a b",), cookies=True),
+            "[[site]] 1 surt: SURT prefix 'a b' is refused: it is empty or has blanks",
+        ),
+        (
+            SiteOptions(surts=("a.test",), user="me", password_env="NOT_THERE"),
+            "[[site]] 1 password_env: the variable NOT_THERE is not set; it must hold the password",
+        ),
+        (SiteOptions(surts=("a.test",), password_env="X"), "[[site]] 1 password_env: there is no user; give one"),
+        (
+            SiteOptions(surts=("a.test",), headers={"Authorization": "secret"}),
+            (
+                "[[site]] 1 headers: the header Authorization is set by the crawler; "
+                "see the keys user, cookies, accept_encoding, referer"
+            ),
+        ),
+        (
+            SiteOptions(surts=("a.test",), headers={"X": "a\r\nSecret: b"}),
+            "[[site]] 1 headers: the header X has a value that cannot be sent; it must be printable ASCII",
+        ),
+        (SiteOptions(surts=("a.test",), headers={"X Y": "a"}), "[[site]] 1 headers: 'X Y' is no name of a header"),
+        (
+            SiteOptions(surts=("a.test",), proxy="ftp://p"),
+            "[[site]] 1 proxy: must be like http://host:3128 or socks5://host:1080; not 'ftp://p'",
+        ),
+        (
+            SiteOptions(surts=("a.test",), proxy="http://me:secret@p"),
+            "[[site]] 1 proxy: must not hold a password; name its variable in the key with _password_env",
+        ),
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_refused(
+    site: SiteOptions, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line that names the entry and shows no secret."""
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    with pytest.raises(OrderError) as caught:
+        Sites(USUAL, [site])
+    assert str(caught.value) == message

@@ -1,0 +1,427 @@
+"""Many candidates go into the Frontier by and by, and none is lost to a store that is behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+import structlog
+
+from anabranch.crawler.job import seeding as seeding_module
+from anabranch.crawler.job.seeding import Marks, SeedFact, Seeding, schedule_all
+from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.userfunctions import KEY, UserFunctionFailed
+from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind, VerdictKind
+from anabranch.frontier.stores.memory.store import MemoryStore
+from tests.crawler.builder import memory_frontier, settle
+from tests.frontier.builder import HASTE, DelayingStore, build
+
+URLS = [f"http://a.test/{number}" for number in range(7)]
+
+
+async def test_the_loop_gets_its_turn_between_chunks(monkeypatch) -> None:
+    """A sitemap's 50,000 would hold it up for half a second."""
+    monkeypatch.setattr(seeding_module, "CHUNK", 2)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with memory_frontier() as frontier:
+        other = asyncio.create_task(count())
+        verdicts = await schedule_all(frontier, [Candidate(url) for url in [*URLS, URLS[0]]])
+        other.cancel()
+        assert [verdict.kind for verdict in verdicts] == [VerdictKind.NEW] * 7 + [VerdictKind.SEEN]
+        assert turns >= 3
+
+
+async def test_what_the_store_is_too_busy_for_is_sent_again() -> None:
+    """While the Frontier answers BUSY it is flushed; the verdicts are those of the last time."""
+    store = DelayingStore()
+    core = build(store=store, politeness=HASTE, max_unacknowledged=1).core
+    async with AsyncFrontier(lambda on_change: core) as frontier:
+        frontier.schedule([Candidate(url=URLS[0])])
+        store.flush()
+        core.lease()
+        store.flush()
+        lease = core.lease()
+        assert lease is not None
+        core.finish(lease, Outcome(kind=OutcomeKind.DONE, status=200))
+        assert core.wake().at_s is None, "the store is behind"
+        verdicts = await schedule_all(frontier, [Candidate(url) for url in URLS[:2]])
+        assert [verdict.kind for verdict in verdicts] == [VerdictKind.SEEN, VerdictKind.NEW]
+
+
+async def test_what_is_found_on_a_page_before_its_end_comes_from_that_page() -> None:
+    """Its links may be leased while it is still out: they know where they were found."""
+    async with memory_frontier("http://a.test/map.xml") as frontier:
+        page = await frontier.lease()
+        await schedule_all(frontier, [Candidate("http://b.test/", hops="M")], page)
+        found = await frontier.lease()
+        assert (found.url, found.hops, found.via) == ("http://b.test/", "M", "http://a.test/map.xml")
+
+
+A, B, C = "http://a.test/", "http://b.test/", "http://c.test/"
+DONE, FAILED, DISREGARDED, RETRY = (
+    OutcomeKind.DONE,
+    OutcomeKind.FAILED,
+    OutcomeKind.DISREGARDED,
+    OutcomeKind.RETRY,
+)
+
+
+@pytest.fixture
+def book(tmp_path):
+    with SeedBook(tmp_path / "seeds.jsonl") as book:
+        yield book
+
+
+@pytest.fixture
+async def frontier():
+    async with memory_frontier() as frontier:
+        yield frontier
+
+
+@pytest.fixture
+def scope():
+    return open_scope(ScopeSection())
+
+
+@pytest.fixture
+def seeding(book, scope, frontier):
+    return Seeding(book, scope, frontier)
+
+
+def given(*urls):
+    return [Seed(url=url, source="command line") for url in urls]
+
+
+async def end(frontier, kind, status):
+    """End the next URL so."""
+    frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
+
+
+async def test_new_seeds_are_noted_opened_and_scheduled(seeding, book, scope, frontier) -> None:
+    """A seed is in the book, its host is in scope, and its URL is queued without hops."""
+    await seeding.begin(given(A, B))
+    assert list(book) == given(A, B)
+    assert (scope.accepts(f"{A}1", "L"), scope.accepts(f"{C}1", "L")) == (True, False)
+    leases = [await frontier.lease(), await frontier.lease()]
+    assert sorted((lease.url, lease.hops) for lease in leases) == [(A, ""), (B, "")]
+
+
+async def test_seeds_of_earlier_runs_are_seeds_though_nobody_names_them_again(seeding, book, frontier) -> None:
+    """The book says what the job began with."""
+    book.add_all(given(A))
+    await seeding.begin(given(B))
+    assert frontier.core.pending == 2
+
+
+async def test_a_seed_that_is_known_is_not_scheduled_twice(seeding, frontier) -> None:
+    """Queued or answered, it stays as it is."""
+    await seeding.begin(given(A, B))
+    await end(frontier, DONE, 200)
+    await seeding.begin(given(A, B))
+    assert frontier.core.pending == 1
+    assert frontier.core.operations.statistics().accepted == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "is_again"),
+    [
+        (FAILED, -2, True),  # connect failed
+        (FAILED, -5, True),  # a fault of ours
+        (DISREGARDED, -5001, True),  # a private address, which this run may allow
+        (FAILED, 503, False),  # that is an answer
+        (DONE, 404, False),
+        (DISREGARDED, -9998, False),  # robots.txt was read
+    ],
+)
+async def test_a_seed_that_was_never_answered_is_tried_again(seeding, frontier, kind, status, is_again) -> None:
+    """The same command is another chance for it, and for no other."""
+    await seeding.begin(given(A))
+    await end(frontier, kind, status)
+    await seeding.begin(given(A))
+    assert frontier.core.pending == is_again
+
+
+async def test_a_seed_that_waits_for_a_retry_is_not_scheduled_again(seeding, frontier) -> None:
+    """It is tried again anyway."""
+    await seeding.begin(given(A))
+    frontier.finish(await frontier.lease(), Outcome(kind=RETRY, status=-2, after_s=3600.0))
+    await seeding.begin(given(A))
+    assert frontier.core.pending == 1
+
+
+async def test_the_target_of_a_redirect_is_tried_again_too(seeding, book, frontier) -> None:
+    """It is a seed: a dead target gets its second chance."""
+    book.add(Seed(url=B, source="redirect", via=A))
+    frontier.schedule([Candidate(url=B, hops="R")])
+    await end(frontier, FAILED, -2)
+    await seeding.begin([])
+    assert (await frontier.lease()).url == B
+
+
+async def test_the_target_of_a_redirect_comes_with_its_page(seeding, book, scope, frontier) -> None:
+    """When a run ended between the book and the page's end, the page is fetched again and brings it."""
+    book.add(Seed(url=B, source="redirect", via=A))
+    await seeding.begin([])
+    assert frontier.core.is_done
+    assert scope.accepts(f"{B}1", "RL"), "its place is open"
+
+
+class AskedStore(MemoryStore):
+    """Notes who asks how much about ended URLs; a look-up of a single one, which may cost a scan, is a defect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = []
+
+    def look_up(self, key):
+        assert self.is_answering, "one question for all seeds, not one each"
+        return super().look_up(key)
+
+    is_answering = False
+
+    def ended(self, keys):
+        self.asked.append((len(keys), threading.current_thread() is threading.main_thread()))
+        self.is_answering = True
+        try:
+            return super().ended(keys)
+        finally:
+            self.is_answering = False
+
+
+async def test_the_seeds_are_asked_about_once_and_off_the_loop(book, scope) -> None:
+    """However many they are: at the start, and again at the end."""
+    store = AskedStore()
+    core = build(store=store, politeness=HASTE).core
+    async with AsyncFrontier(lambda on_change: core) as frontier:
+        seeding = Seeding(book, scope, frontier)
+        await seeding.begin(given(A, B, C))
+        await end(frontier, DONE, 200)
+        await seeding.facts({})
+    assert store.asked == [(3, False), (3, False)]
+
+
+async def test_many_seeds_go_in_by_and_by(seeding, frontier, monkeypatch) -> None:
+    """More seeds than one batch takes are all scheduled."""
+    monkeypatch.setattr(seeding_module, "CHUNK", 2)
+    await seeding.begin(given(*(f"http://a.test/{number}" for number in range(5))))
+    assert frontier.core.pending == 5
+
+
+async def test_seeds_wait_until_the_store_has_caught_up(book, scope) -> None:
+    """While the Frontier answers BUSY, begin flushes and sends again; no seed is lost."""
+    store = DelayingStore()
+    core = build(store=store, politeness=HASTE, max_unacknowledged=1).core
+    async with AsyncFrontier(lambda on_change: core) as frontier:
+        frontier.schedule([Candidate(url=C)])
+        store.flush()
+        core.lease()
+        store.flush()
+        lease = core.lease()
+        core.finish(lease, Outcome(kind=DONE, status=200))
+        assert core.wake().at_s is None, "the store is behind"
+        await Seeding(book, scope, frontier).begin(given(A, B))
+        assert core.pending == 2
+
+
+# Redirects
+
+
+async def test_the_target_of_a_seeds_redirect_is_a_seed_at_once(seeding, book, scope) -> None:
+    """It is in the book and in scope when the call returns."""
+    await seeding.redirected(B, A)
+    assert list(book) == [Seed(url=B, source="redirect", via=A)]
+    assert scope.accepts(f"{B}1", "RL")
+
+
+class SlowBook(SeedBook):
+    """A book that is written when the test lets it; notes the threads."""
+
+    def __init__(self, path) -> None:
+        super().__init__(path)
+        self.may_write = threading.Event()
+        self.threads = []
+        self.inside = self.most_inside = 0
+
+    def add(self, seed):
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        self.threads.append(threading.current_thread())
+        self.may_write.wait()
+        self.inside -= 1
+        return super().add(seed)
+
+    def close(self) -> None:
+        self.may_write.set()  # a test that fails must not leave a thread that waits
+        super().close()
+
+
+async def test_the_book_is_written_off_the_loop_and_by_one_at_a_time(tmp_path, scope, frontier) -> None:
+    """A disk that takes its time holds up nobody else, and two redirects do not tear each other's lines."""
+    with SlowBook(tmp_path / "slow.jsonl") as book:
+        seeding = Seeding(book, scope, frontier)
+        tasks = [asyncio.create_task(seeding.redirected(url, A)) for url in (B, C)]
+        await settle()
+        assert not any(task.done() for task in tasks)
+        book.may_write.set()
+        await asyncio.gather(*tasks)
+        assert threading.main_thread() not in book.threads
+        assert book.most_inside == 1
+        assert {seed.url for seed in book} == {B, C}
+
+
+async def test_a_cancelled_redirect_is_written_to_the_end(tmp_path, scope, frontier) -> None:
+    """Nobody else may write while the thread still does."""
+    with SlowBook(tmp_path / "slow.jsonl") as book:
+        seeding = Seeding(book, scope, frontier)
+        task = asyncio.create_task(seeding.redirected(B, A))
+        await settle()
+        task.cancel()
+        await settle()
+        assert not task.done()
+        book.may_write.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert B in book
+
+
+# How they fared
+
+
+async def test_the_facts_are_of_the_seeds_that_the_operator_gave(seeding, frontier) -> None:
+    """Status, reason and redirect of each, in their order; what was not tried yet has 0."""
+    await seeding.begin(given(A, B, C))
+    for _ in range(2):
+        lease = await frontier.lease()
+        kind, status = (DONE, 301) if lease.url == A else (FAILED, -2)
+        frontier.finish(lease, Outcome(kind=kind, status=status))
+    await seeding.redirected("http://new.test/", A)
+    failures = {B: "refused"}
+    assert await seeding.facts(failures) == [
+        SeedFact(A, 301, "", "http://new.test/"),
+        SeedFact(B, -2, "refused", None),
+        SeedFact(C, 0, "", None),
+    ]
+
+
+async def test_a_seed_that_the_frontier_does_not_know_was_not_tried(seeding, book) -> None:
+    """A run may end before it has scheduled all of them."""
+    book.add_all(given(A))
+    assert await seeding.facts({}) == [SeedFact(A, 0, "", None)]
+
+
+async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding, book, scope, frontier) -> None:
+    """Durably, and what became of each is answered in the order of the seeds."""
+    await seeding.begin(given(A))
+    verdicts = await seeding.add(given(B, A, C))
+    assert [verdict.kind.value for verdict in verdicts] == ["new", "seen", "new"]
+    assert [seed.url for seed in book] == [A, B, C]
+    assert scope.accepts(f"{C}1", "L")
+    assert frontier.core.durable == frontier.core.said
+
+
+# Keys, sitemaps, order's functions
+
+
+def failing(url):
+    raise UserFunctionFailed(KEY, "own:key", "failed")
+
+
+def marks(key=None):
+    return Marks(key or Canonicalizer().key)
+
+
+async def test_a_seed_is_known_by_its_key(book, scope, frontier) -> None:
+    """Under another session id it is the same URL: its end is found, it is not fetched again, and each has its line."""
+    first, second = (f"{A}p;jsessionid={number:032x}" for number in (1, 2))
+    seeding = Seeding(book, scope, frontier, marks())
+    await seeding.begin(given(first))
+    await end(frontier, DONE, 200)
+    await seeding.begin(given(second))
+    assert frontier.core.pending == 0
+    facts = await seeding.facts({})
+    assert [(fact.url, fact.status) for fact in facts] == [(first, 200), (second, 200)]
+
+
+@pytest.mark.parametrize("status", [-5000, -5001, -5003, -5004])
+async def test_a_seed_that_was_not_wanted_is_tried_again(seeding, frontier, status) -> None:
+    """The scope, or the limits, may be others now."""
+    await seeding.begin(given(A))
+    await end(frontier, DISREGARDED, status)
+    await seeding.begin(given(A))
+    assert frontier.core.pending == 1
+
+
+async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_host(book, scope, frontier) -> None:
+    """Once a host, with the hop M and the tag of its first seed; targets of redirects have none; nor have later ones twice."""
+    book.add(Seed(url=C, source="redirect", via=A))
+    mapping = Seeding(book, scope, frontier, marks(), sitemaps=True)
+    await mapping.begin(given(f"{A}1", f"{A}2"))
+    assert len(await mapping.add(given(B, f"{B}1"))) == 2
+    leases = []
+    while frontier.core.pending:
+        leases.append(await frontier.lease())
+        frontier.finish(leases[-1], Outcome(kind=DONE, status=200))
+    maps = {lease.url: (lease.hops, lease.payload) for lease in leases if lease.url.endswith(".xml")}
+    payloads = {lease.url: lease.payload for lease in leases}
+    assert maps == {f"{A}sitemap.xml": ("M", payloads[f"{A}1"]), f"{B}sitemap.xml": ("M", payloads[B])}
+    assert len(leases) == 6
+
+
+async def test_a_sitemap_out_of_scope_is_not_asked_for(book, frontier) -> None:
+    """A prefix does not hold what lies above it."""
+    seeding = Seeding(book, open_scope(ScopeSection(scope="prefix")), frontier, marks(), sitemaps=True)
+    await seeding.begin(given(f"{A}wiki/"))
+    assert frontier.core.pending == 1
+
+
+async def test_what_the_frontier_was_given_is_told(book, scope, frontier) -> None:
+    """The similarity filter learns the seeds."""
+    told = []
+
+    async def note(candidates) -> None:
+        told.extend(candidate.url for candidate in candidates)
+
+    await Seeding(book, scope, frontier, marks(), given=note).begin(given(A, B))
+    assert told == [A, B]
+
+
+async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(book, scope, frontier) -> None:
+    """The crawl does not begin with a seed that has no key."""
+    seeding = Seeding(book, scope, frontier, marks(failing))
+    for take in (seeding.begin, seeding.add):
+        with pytest.raises(OrderError, match="a seed cannot be taken: key function own:key failed"):
+            await take(given(A))
+    assert list(book) == [], "else no later run could begin either"
+
+
+async def test_the_report_of_seeds_does_without_one_that_has_no_key_any_more(book, scope, frontier) -> None:
+    """It is told at the end of a crawl, which a function that has begun to fail must not spoil."""
+    await Seeding(book, scope, frontier, marks()).begin([Seed(url=A, source="command line")])
+    (fact,) = await Seeding(book, scope, frontier, marks(failing)).facts({})
+    assert (fact.url, fact.status) == (A, 0)
+
+
+async def test_a_sitemap_that_a_function_fails_for_is_left_out_and_the_crawl_begins(book, scope, frontier) -> None:
+    """It is a link like others, and was named by nobody."""
+
+    def key(url):
+        return failing(url) if url.endswith("sitemap.xml") else None
+
+    seeding = Seeding(book, scope, frontier, marks(key), sitemaps=True)
+    with structlog.testing.capture_logs() as events:
+        await seeding.begin([Seed(url=A, source="command line")])
+    assert frontier.core.pending == 1
+    assert [(event["event"], event["url"]) for event in events] == [("a sitemap is left out", f"{A}sitemap.xml")]

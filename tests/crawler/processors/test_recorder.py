@@ -1,0 +1,69 @@
+"""What is archived of an answer: a response, or a revisit of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.crawler.archive.history import Fetched
+from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Original, RecordLocation, Revisit
+from anabranch.crawler.fetch.options import Validators
+from anabranch.crawler.processors.recorder import ExchangeMaker, visit_annotations
+from tests.crawler.archive.exchanges import Answered, Cut, Payload
+from tests.crawler.builder import visit
+
+KNOWN = Original("http://a.test/first", "2026-01-01T00:00:00.000000Z", Payload(b"known").digest)
+
+
+class Memory:
+    """Knows one payload and one URL."""
+
+    async def original(self, digest: bytes) -> Original | None:
+        return KNOWN if digest == KNOWN.digest else None
+
+    async def fetched(self, url: str) -> Fetched | None:
+        return Fetched(Validators('"1"', ""), KNOWN, RecordLocation("a.warc.gz", 0)) if url == KNOWN.url else None
+
+
+@pytest.mark.parametrize(
+    ("url", "answer", "revisit", "found"),
+    [
+        ("http://a.test/", Answered(body=Payload(b"known")), True, Revisit(SAME_PAYLOAD, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b"known"), cuts=(Cut.DECODED,)), True, Revisit(SAME_PAYLOAD, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b"known")), False, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), cuts=(Cut.LENGTH,)), True, None),
+        ("http://a.test/", Answered(body=Payload(b"new")), True, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), status=301), True, None),
+        ("http://a.test/", Answered(body=Payload(b"known"), status=404), True, Revisit(SAME_PAYLOAD, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b"")), True, None),
+        (KNOWN.url, Answered(body=Payload(b""), status=304), False, Revisit(NOT_MODIFIED, KNOWN)),
+        ("http://a.test/", Answered(body=Payload(b""), status=304), True, None),
+    ],
+)
+async def test_a_payload_that_is_there_is_revisited(
+    url: str, answer: Answered, revisit: bool, found: Revisit | None
+) -> None:
+    """By its digest unless that is off or it was cut; by 304 if the URL's earlier record is known."""
+    exchange = await ExchangeMaker(Memory(), revisit=revisit).exchange(url, answer, hops="L", via="http://a.test/v")
+    assert (exchange.revisit, exchange.hops, exchange.via) == (found, "L", "http://a.test/v")
+
+
+@pytest.mark.parametrize(
+    ("profile", "notes"),
+    [
+        (SAME_PAYLOAD, ("duplicate:digest", "warcRevisit:digest")),
+        (NOT_MODIFIED, ("duplicate:server-not-modified", "warcRevisit:notModified")),
+    ],
+)
+async def test_a_revisit_is_annotated_in_heritrix_words(profile: str, notes: tuple[str, str]) -> None:
+    """A response is not."""
+    plain = await ExchangeMaker(Memory(), revisit=False).exchange(
+        "http://a.test/", Answered(body=Payload(b"a")), hops="", via=None
+    )
+    one = visit()
+    assert visit_annotations(one) == ()
+    one.archive(plain)
+    assert visit_annotations(one) == ()
+    one.archive(replace(plain, revisit=Revisit(profile, KNOWN)))
+    assert visit_annotations(one) == notes

@@ -1,0 +1,258 @@
+"""Progress: a pure line, and two ways to show it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import pytest
+from rich.console import Console
+
+from anabranch.crawler.report import progress
+from anabranch.crawler.report.progress import (
+    CrawlSnapshot,
+    Display,
+    DisplayConsole,
+    Progress,
+    progress_line,
+    progress_lines,
+    why_idle,
+)
+from anabranch.crawler.report.statistics import Rates
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.frontier.records import WaitsFor
+
+NOW = CrawlSnapshot(
+    elapsed_s=65.0,
+    pages=130,
+    failed=0,
+    excluded=0,
+    retries=0,
+    fetched_bytes=65 << 20,
+    active=3,
+    workers=100,
+    pending=4000,
+    waiting=0,
+    gates=5,
+    queues=997,
+    wakes_in_s=1.5,
+    waits_for=WaitsFor.TIME,
+)
+REFUSED = Trouble("http://a.test/", "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
+RATES = Rates(1.0, 2.0, 1024.0, 1024.0**2)
+
+
+def now(**changed):
+    return NOW._replace(**changed)
+
+
+def test_the_line_says_how_far_and_how_fast() -> None:
+    """Without an earlier snapshot the rates are over the whole run."""
+    assert progress_line(NOW) == (
+        "1m 5s · 130 pages (2.0/s, 1.0 MiB/s) · 4000 queued in 997 queues · 3/100 active · 5 gates"
+    )
+
+
+def test_a_store_that_cannot_write_is_told_whoever_works() -> None:
+    """Beside a pause, too."""
+    trouble = "waits for the filter: it does not answer (12 s of 30 s)"
+    assert why_idle(now(trouble=trouble)) == why_idle(now(trouble=trouble, active=0)) == trouble
+    assert why_idle(now(trouble=trouble, paused="paused", active=0)) == f"paused; {trouble}"
+
+
+def test_rates_are_since_the_earlier_snapshot() -> None:
+    """A crawl that has slowed down shows it."""
+    before = now(elapsed_s=60.0, pages=125, fetched_bytes=NOW.fetched_bytes - 5 * 1024)
+    assert "130 pages (1.0/s, 1.0 KiB/s)" in progress_line(NOW, before)
+
+
+def test_two_snapshots_of_one_moment_have_the_rate_of_the_whole_run() -> None:
+    """No time has passed in between to divide by."""
+    assert progress_line(NOW, NOW) == progress_line(NOW)
+
+
+def test_at_the_very_beginning_there_is_no_rate() -> None:
+    """Nothing is divided by no time."""
+    assert progress_line(now(elapsed_s=0.0)).startswith("0ms · 130 pages (0.0/s, 0 B/s) · ")
+
+
+def test_troubles_are_named_when_there_are_any() -> None:
+    """Zero of a trouble is none."""
+    assert progress_line(now(failed=1, waiting=3)).endswith(" gates · 1 failed · 3 waiting for a retry")
+    assert progress_line(now(excluded=2)).endswith(" gates · 2 excluded")
+
+
+def test_the_line_ends_with_why_nobody_works() -> None:
+    """An operator who sees nothing move must not wonder."""
+    assert progress_line(now(active=0)).endswith(" · idle: all gates are closed, next in 1.5s")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"active": 1}, ""),
+        ({"waits_for": WaitsFor.STORE, "wakes_in_s": None}, "idle: the store is catching up"),
+        ({"waits_for": WaitsFor.STORE | WaitsFor.TIME}, "idle: all gates are closed, next in 1.5s"),
+        ({"pending": 0, "waits_for": WaitsFor.URLS, "wakes_in_s": None}, "idle: nothing is queued"),
+        ({"waits_for": WaitsFor.FINISH, "wakes_in_s": None}, "idle: no gate can open"),
+        ({"waits_for": WaitsFor.OPERATOR, "wakes_in_s": None}, "idle: all queued URLs are in paused queues"),
+        ({"waiting": 4000}, "idle: retries wait, next in 1.5s"),
+        ({"waiting": 3999}, "idle: all gates are closed, next in 1.5s"),
+        ({"wakes_in_s": -0.1}, "idle: all gates are closed, next in 0ms"),
+    ],
+)
+def test_every_reason_to_be_idle_has_its_words(changed, reason) -> None:
+    """What is waited for, and for how long if that is known."""
+    assert why_idle(now(**{"active": 0, **changed})) == reason
+
+
+def test_while_it_idles_the_last_trouble_is_named() -> None:
+    """In the plain line and on a terminal; not while somebody works, or the operator has paused it."""
+    words = "last trouble, 20s ago: http://a.test/: connection refused, tried again in 40s"
+    idle = now(active=0, last_trouble=REFUSED)
+    assert progress_line(idle).endswith(f" · idle: all gates are closed, next in 1.5s · {words}")
+    assert progress_lines(idle, RATES)[-1] == f"  {words}"
+    for other in (now(last_trouble=REFUSED), now(active=0, last_trouble=REFUSED, paused="paused by the operator")):
+        assert words not in progress_line(other)
+        assert f"  {words}" not in progress_lines(other, RATES)
+
+
+def test_a_crawl_none_of_whose_seeds_has_answered_says_so_after_the_first_round() -> None:
+    """Also while some are tried again; not before each was tried, nor once a page was answered."""
+    words = "no seed has answered so far"
+    unanswered = now(pages=0, failing=2, last_trouble=REFUSED)
+    for one in (unanswered, unanswered._replace(active=0)):
+        assert f" · {words} · last trouble, 20s ago: http://a.test/: " in progress_line(one)
+        assert f"  {words}" in progress_lines(one, RATES)
+    for changed in ({"untried": 1}, {"answered": 1}, {"failing": 0}):
+        assert words not in progress_line(unanswered._replace(**changed))
+
+
+class Crawl:
+    """Gives a later snapshot at each call; sets an event at the last that the test waits for."""
+
+    def __init__(self, snapshots, step_s) -> None:
+        self.enough = asyncio.Event()
+        self._taken = 0
+        self._snapshots = snapshots
+        self._step_s = step_s
+
+    def take(self):
+        self._taken += 1
+        if self._taken == self._snapshots:
+            self.enough.set()
+        return now(elapsed_s=60.0 + self._taken * self._step_s, pages=100 + self._taken**2)
+
+
+async def shown(monkeypatch, *, is_terminal, snapshots, step_s=1.0, interval_s=0.0):
+    """What is written until so many snapshots are taken and the display is cancelled."""
+    monkeypatch.setattr(progress, "LIVE_INTERVAL_S", interval_s)
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", interval_s)
+    crawl, out = Crawl(snapshots, step_s), io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, width=200, color_system=None)
+    task = asyncio.create_task(Progress(crawl.take, console).show())
+    await crawl.enough.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return out.getvalue()
+
+
+async def test_without_a_terminal_there_are_plain_lines(monkeypatch) -> None:
+    """One a time, each with the rate since the one before, and no control characters."""
+    text = await shown(monkeypatch, is_terminal=False, snapshots=3)
+    assert [line.split(" · ")[:2] for line in text.splitlines()] == [
+        ["1m 1s", "101 pages (1.7/s, 1.1 MiB/s)"],
+        ["1m 2s", "104 pages (3.0/s, 0 B/s)"],
+        ["1m 3s", "109 pages (5.0/s, 0 B/s)"],
+    ]
+    assert "\x1b" not in text
+
+
+async def test_on_a_terminal_some_lines_are_drawn_again_and_again(monkeypatch) -> None:
+    """The cursor is hidden meanwhile, and is back when the display is cancelled."""
+    text = await shown(monkeypatch, is_terminal=True, snapshots=4)
+    assert text.index("104, ") < text.index("116, ")
+    assert (text.count("\x1b[?25l"), text.count("\x1b[?25h")) == (1, 1)
+    assert text.rindex("\x1b[?25h") > text.rindex("116, ")
+
+
+async def test_a_narrow_terminal_cuts_lines_and_does_not_wrap_them() -> None:
+    """A line that wrapped could not be drawn over."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=30, color_system=None)
+    task = asyncio.create_task(Progress(lambda: NOW, console).show())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    first = out.getvalue().partition("\x1b[?25h")[0]
+    assert first.count("\n") <= 2 * len(progress_lines(NOW, RATES))
+    assert "…" in first
+
+
+async def test_the_order_may_ask_for_lines_or_nothing(monkeypatch) -> None:
+    """A terminal that is recorded wants lines; a service wants none."""
+    monkeypatch.setattr(progress, "LIVE_INTERVAL_S", 0.0)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=200, color_system=None)
+    crawl = Crawl(2, 1.0)
+    lines = asyncio.create_task(Progress(crawl.take, console, Display.LINES, interval_s=0.0).show())
+    none = asyncio.create_task(Progress(pytest.fail, console, Display.NONE).show())  # type: ignore[arg-type]
+    await crawl.enough.wait()
+    for task in (lines, none):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "1m 1s · 101 pages" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+async def test_a_terminal_that_has_gone_costs_the_display_alone(monkeypatch) -> None:
+    """The crawl goes on; the display waits to be cancelled."""
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+
+    class Gone(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.is_asked = asyncio.Event()
+
+        def write(self, _: str) -> int:
+            self.is_asked.set()
+            raise BrokenPipeError
+
+    out = Gone()
+    task = asyncio.create_task(Progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False)).show())
+    await out.is_asked.wait()
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
+    """Rates now and in the mean, workers, queues by state, gates, troubles, the disk."""
+    moment = now(
+        job="portals", ready=12, parked=4, snoozed=2, waiting=3, gates_open=1, failed=1, retries=7, free_bytes=5 << 30
+    )
+    assert progress_lines(moment, RATES) == [
+        "portals · 1m 5s · 5.0 GiB free",
+        "  pages    130, 1.0/s now, 2.0/s mean",
+        "  bytes    65.0 MiB, 1.0 KiB/s now, 1.0 MiB/s mean",
+        "  workers  3 of 100 active",
+        "  queued   4,000 URLs, 3 of them wait for a retry",
+        "  queues   997: 12 ready (4 parked), 2 snoozed",
+        "  gates    5 in memory, 1 open",
+        "  troubles 1 failed, 0 excluded, 7 retries, 0 broken",
+    ]
+
+
+def test_the_last_line_says_why_nothing_runs() -> None:
+    """And when it goes on."""
+    assert progress_lines(now(active=0), RATES)[-1] == "  idle: all gates are closed, next in 1.5s"
+    assert progress_lines(now(paused="paused by the operator"), RATES)[-1] == (
+        "  paused by the operator; 3 fetches under way may end"
+    )
+    assert why_idle(now(paused="paused: the disk is full", active=0)) == "paused: the disk is full"

@@ -1,0 +1,155 @@
+"""Reports as literal text."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeding import SeedFact
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
+from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from tests.crawler.builder import memory_frontier
+
+SEED = "http://a.test/"
+
+ANSWERED = SeedFact("http://b.test/", 200, "", None)
+MOVED = SeedFact("http://a.test/", 301, "", "http://www.a.test/")
+DEAD = SeedFact("http://dead.test/", -1, "no such name: dead.test", None)
+SHUT = SeedFact("http://c.test/", -9998, "", None)
+UNTRIED = SeedFact("http://z.test/", 0, "", None)
+
+
+def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, retired=0, leases_lost=0, **rounds):
+    return RunFacts(
+        job=job,
+        ended="finished: nothing is queued",
+        elapsed_s=elapsed_s,
+        seeds=list(seeds),
+        run=CrawlStatistics(
+            started_s=0.0,
+            pages=250,
+            failed=2,
+            excluded=1,
+            robots=3,
+            fetched_bytes=3 << 20,
+            by_status=Counter({200: 240, 404: 10, -2: 2}),
+            by_mime=mimes or Counter({"text/html": 247, "no-type": 3}),
+        ),
+        frontier=FrontierStatistics(
+            pending=40,
+            waiting=1,
+            in_flight=2,
+            done=900,
+            failed=5,
+            disregarded=6,
+            retired=retired,
+            queues={},
+            gates=1,
+            gates_open=1,
+            parked=0,
+            leases_lost=leases_lost,
+            unsynced_rows=0,
+            why_idle="",
+            seen={"expected_lost": lost},
+        ),
+        **rounds,
+    )
+
+
+def test_the_crawl_report_tells_this_run_and_the_job() -> None:
+    """One fact a line, then what became of the URLs, then what the pages are; the most frequent first."""
+    assert crawl_report(facts(ANSWERED, DEAD, lost=0.02)) == (
+        "job            jobs/portals\n"
+        "ended          finished: nothing is queued\n"
+        "duration       2m 5s\n"
+        "seeds          1 answered, 1 not\n"
+        "this run       250 pages, 2 failed, 1 excluded, 3 robots.txt\n"
+        "fetched        3.0 MiB, 2.0 pages/s\n"
+        "job so far     900 pages, 5 failed, 6 excluded\n"
+        "still queued   42\n"
+        "lost to dedup  0.02 URLs expected\n"
+        "           240 200 OK\n"
+        "            10 404 Not Found\n"
+        "             2 -2 connect failed\n"
+        "           247 text/html\n"
+        "             3 no-type\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (
+            {"round_number": 2, "all_rounds": Totals(urls=2003, prerequisites=3, failures=9, disregards=8)},
+            "round 2        900 pages, 5 failed, 6 excluded\nall rounds     2000 pages, 9 failed, 8 excluded\nstill",
+        ),
+        ({"elapsed_s": 0.0}, "fetched        3.0 MiB, 0.0 pages/s\n"),
+        ({"lost": 1e-9}, "lost to dedup  nothing\n"),
+        ({"lost": 1e-6}, "lost to dedup  1e-06 URLs expected\n"),
+        ({"retired": 7}, "still queued   42\nretired        7 URLs, in queues over their budget or put aside\nlost to"),
+        ({"leases_lost": 3}, "still queued   42\nleases lost    3, their URLs were fetched again\nlost to dedup"),
+    ],
+)
+def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
+    """No rate of no time, no losses that nobody will see."""
+    assert line in crawl_report(facts(**given))
+
+
+def test_rare_types_share_a_line() -> None:
+    """However many types the servers invent, the report stays short."""
+    mimes = Counter({f"a/{number:02}": 20 - number for number in range(13)})
+    lines = crawl_report(facts(mimes=mimes)).splitlines()[-11:]
+    assert lines[0] == "            20 a/00"
+    assert lines[-2:] == ["            11 a/09", "            27 other types"]
+
+
+def test_a_type_is_shown_without_harm_to_the_terminal() -> None:
+    """Servers write the header: control characters are escaped, long types cut."""
+    lines = crawl_report(facts(mimes=Counter({"\x1b[2j\udcff": 2, "x" * 200: 1}))).splitlines()[-2:]
+    assert lines == ["             2 \\x1b[2j\\udcff", "             1 " + "x" * 60]
+
+
+def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
+    """It has no such figure."""
+    exact = facts()
+    exact = exact._replace(frontier=exact.frontier._replace(seen={}))
+    assert "lost to dedup  nothing\n" in crawl_report(exact)
+
+
+def test_a_shared_filter_has_a_line_of_its_own() -> None:
+    """What was left to other crawls, and what one of them took as well; without such a filter nothing is said."""
+    alone = facts()
+    assert "shared dedup" not in crawl_report(alone)
+    seen = {"expected_lost": 0.0, "shared_left": 113.0, "shared_twice": 40.0}
+    shared = alone._replace(frontier=alone.frontier._replace(seen=seen))
+    assert (
+        "shared dedup   113 links left to other crawls, 40 URLs taken by another crawl, too\nlost to dedup"
+        in crawl_report(shared)
+    )
+
+
+async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -> None:
+    """By what the folder was before, and by what is left."""
+    async with memory_frontier(SEED, f"{SEED}1") as frontier:
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core.counts()) == f"new job {tmp_path}/job: 2 URLs queued"
+        with JobFolder.open(tmp_path / "job") as job:
+            assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 0 URLs done, 2 queued"
+            for kind, status in ((OutcomeKind.DONE, 200), (OutcomeKind.FAILED, -1)):
+                frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
+            frontier.schedule([Candidate(url=f"{SEED}2")])
+            assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
+            reached = "its limit of 1 pages is reached, 1 URLs are queued; a higher --limit goes on (0: no limit)"
+            assert opening_line(job, frontier.core.counts(), 1) == f"job {tmp_path}/job: {reached}"
+            assert opening_line(job, frontier.core.counts(), 2).startswith("resuming job ")
+            frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
+            expected = f"job {tmp_path}/job is finished: 1 pages; use --again for another round"
+            assert opening_line(job, frontier.core.counts()) == expected
+            left = frontier.core.counts()._replace(retired=9)
+            expected = f"job {tmp_path}/job: 9 URLs are left, all in retired queues; raise total_budget to go on"
+            assert opening_line(job, left) == expected

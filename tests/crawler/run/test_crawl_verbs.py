@@ -1,0 +1,235 @@
+"""What the control socket of a running crawl answers about the crawl as a whole."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.journal import Entry
+from anabranch.crawler.job.seeding import Seeding
+from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.reports import REPORTS, write_all
+from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.run.composition import RunContext, RunParts
+from anabranch.crawler.run.crawl_verbs import (
+    ADD,
+    MOST,
+    PAUSE,
+    RESUME,
+    STATUS,
+    STOP,
+    CrawlVerbs,
+    add_to_stopped,
+    facts_of_running,
+)
+from anabranch.crawler.run.explain import UrlExplainer
+from anabranch.crawler.run.run_state import Cause, Phase, RunState
+from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from tests.crawler.builder import memory_frontier
+
+A, B = "http://a.test/", "http://b.test/"
+
+
+class Crawl:
+    """The parts that the verbs steer."""
+
+    def __init__(self, frontier, book, job) -> None:
+        self.threads: list[threading.Thread] = []  #: in which the last trouble was asked for
+        self.run_state = RunState(lambda _: None)
+        self.run_state.begin(frontier)
+        self.frontier = frontier
+        self.scope = open_scope(ScopeSection())
+        self.book = book
+        self.context = RunContext(
+            order=CrawlOrder(),
+            job=job,
+            clock=frontier.core.now_s,
+            statistics=CrawlStatistics(started_s=0.0),
+            board=WorkerBoard(),
+            run_state=self.run_state,
+        )
+        self.parts = RunParts(
+            frontier=frontier,
+            seeding=Seeding(book, self.scope, frontier),
+            accounts=Accounts(job.state, job.crawl_log, frontier.core.now_s),
+            journal=None,
+            fetched_bytes=0,
+            limits=None,
+            pool=None,
+            explainer=UrlExplainer(self.scope, Canonicalizer().key, book, trouble=self.trouble),
+        )
+        self.verbs = CrawlVerbs(self.context, self.parts, lambda: {"phase": self.run_state.phase.value})
+
+    def trouble(self, *_):
+        self.threads.append(threading.current_thread())
+        return Trouble(A, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
+
+    async def ask(self, verb, **arguments):
+        """The facts."""
+        return await self.verbs.answer(verb, arguments)
+
+
+@pytest.fixture
+async def crawl(tmp_path):
+    with JobFolder.open(tmp_path / "job") as job, SeedBook(tmp_path / "seeds.jsonl") as book:
+        async with memory_frontier(A) as frontier:
+            crawl = Crawl(frontier, book, job)
+            yield crawl
+            crawl.parts.accounts.close()
+
+
+def seeds(*urls):
+    return [{"url": url, "source": "command line"} for url in urls]
+
+
+async def test_pause_and_resume_answer_with_what_then_holds(crawl) -> None:
+    """The answer is that of `status`."""
+    assert await crawl.ask(STATUS) == {"phase": "running"}
+    assert await crawl.ask(PAUSE) == {"phase": "paused"}
+    assert await crawl.ask(RESUME) == {"phase": "running"}
+
+
+@pytest.mark.parametrize(("now", "ending"), [(False, WhyEnded.OPERATOR), (True, WhyEnded.OPERATOR_NOW)])
+async def test_stop_ends_the_run_in_order_or_at_once(crawl, now, ending) -> None:
+    """Both say why in the end."""
+    assert await crawl.ask(STOP, now=now) == {"phase": "draining"}
+    assert (crawl.run_state.ending, crawl.run_state.hurried.is_set()) == (ending, now)
+
+
+@pytest.mark.parametrize("verb", [PAUSE, RESUME])
+async def test_what_is_ending_is_neither_paused_nor_resumed(crawl, verb) -> None:
+    """It says so, instead of doing nothing."""
+    await crawl.ask(STOP)
+    with pytest.raises(UsageError, match="the crawl is ending, there is nothing to"):
+        await crawl.ask(verb)
+    assert crawl.run_state.phase is Phase.DRAINING
+
+
+async def test_why_asks_for_the_last_trouble_off_the_loop(crawl) -> None:
+    """The log of errors may have to be read for it."""
+    facts = await crawl.ask("why", url=A)
+    assert (facts["last_trouble"]["reason"], "scope" in facts) == ("connection refused", True)
+    assert threading.current_thread() not in crawl.threads
+    assert len(crawl.threads) == 1
+
+
+async def test_all_other_verbs_are_the_frontiers_or_the_reports(crawl) -> None:
+    """Also `pause`, which is that of a queue."""
+    assert (await crawl.ask("ls", limit=5))["totals"]["pending"] == 1
+    facts = await crawl.ask("pause", queue="a.test")
+    assert facts["queue"]["state"] == "paused"
+    assert (await crawl.ask("report", name="hosts"))["rows"] == []
+    with pytest.raises(UsageError, match="unknown"):
+        await crawl.ask("fly")
+
+
+async def test_an_added_seed_is_noted_opened_and_queued(crawl) -> None:
+    """What is queued already is seen; its place is opened all the same."""
+    answered = await crawl.ask(ADD, seeds=seeds(A, B, B))
+    assert [(seed["url"], seed["verdict"]) for seed in answered["seeds"]] == [(A, "seen"), (B, "new"), (B, "seen")]
+    assert [seed.url for seed in crawl.book] == [A, B]
+    assert crawl.scope.accepts(f"{B}1", "L")
+    assert crawl.frontier.core.counts().pending == 2
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(-2, "new"), (200, "seen")])
+async def test_a_seed_that_was_given_up_without_an_answer_is_tried_again(crawl, status, verdict) -> None:
+    """One that was answered is not."""
+    kind = OutcomeKind.DONE if status > 0 else OutcomeKind.FAILED
+    crawl.frontier.finish(await crawl.frontier.lease(), Outcome(kind=kind, status=status))
+    await crawl.frontier.flush()
+    (answered,) = (await crawl.ask(ADD, seeds=seeds(A)))["seeds"]
+    assert answered["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, [], "http://a.test/", ["http://a.test/"], [{"url": A}], [{"url": "a.test", "source": "x"}], [{"url": 3}]],
+)
+async def test_what_is_no_list_of_seeds_is_refused(crawl, wrong) -> None:
+    """Nothing of it is written down."""
+    with pytest.raises(UsageError):
+        await crawl.ask(ADD, seeds=wrong)
+    assert len(crawl.book) == 0
+
+
+async def test_a_job_that_is_stopped_takes_seeds_in_the_same_way(tmp_path) -> None:
+    """The book first, then the queue; both durably."""
+    given = [Seed(url=url, source="command line") for url in (A, B)]
+    async with memory_frontier() as frontier:
+        frontier.schedule([Candidate(url=A)])
+        with SeedBook(tmp_path / "seeds.jsonl") as book:
+            facts = add_to_stopped(frontier.core, book, given, Canonicalizer().key)
+            assert list(book) == given
+        assert [seed["verdict"] for seed in facts["seeds"]] == ["seen", "new"]
+        assert frontier.core.durable == frontier.core.said
+
+
+async def test_a_pause_of_the_disk_cannot_be_ended_by_a_word(crawl) -> None:
+    """Whoever says `resume` is told why nothing goes on; what else kept the crawl from it is gone."""
+    crawl.run_state.pause(Cause.DISK, "paused: 1 GB are free at /job, min_free_disk is 2 GB")
+    await crawl.ask(PAUSE)
+    with pytest.raises(UsageError, match=r"^paused: 1 GB are free at /job, min_free_disk is 2 GB; make room"):
+        await crawl.ask(RESUME)
+    crawl.run_state.resume(Cause.DISK)
+    assert await crawl.ask(STATUS) == {"phase": "running"}
+
+
+# Reports
+
+
+@pytest.fixture
+async def reported(crawl):
+    """A crawl that has fetched a page and fetches its seed."""
+    crawl.frontier.schedule([Candidate(f"{A}2")])
+    crawl.book.add_all([Seed(url=A, source="command line")])
+    entry = CrawlLogEntry(logged_s=0.0, status=200, size_bytes=5, url=A, mime="a/b", worker=1)
+    crawl.parts.accounts.append([Entry(crawl_log_line(entry))])
+    crawl.parts.accounts.keep()
+    lease = await crawl.frontier.lease()
+    crawl.context.board.begin(3, lease.url, 0)
+    crawl.context.board.enter(3, "fetch")
+    return crawl
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_a_running_crawl_has_every_report(reported, name) -> None:
+    """Facts or rows, what JSON holds."""
+    said = await reported.ask("report", name=name)
+    assert said.get("facts") or said["rows"] or name == "frontier-nonempty"
+
+
+async def test_what_was_kept_a_moment_ago_is_in_the_report(reported) -> None:
+    """Nobody waits for the next commit."""
+    assert (await reported.ask("report", name="mimetypes"))["rows"] == [{"#urls": 1, "#bytes": 5, "mime-types": "a/b"}]
+    assert (await reported.ask("report", name="crawl-summary"))["facts"]["Crawl Status"] == "running"
+    (worker,) = (await reported.ask("report", name="workers"))["rows"]
+    assert (worker["worker"], worker["processor"], worker["uri"]) == ("#003", "fetch", A)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"name": "x"}, {"name": "hosts", "limit": -1}, {"name": "hosts", "limit": MOST + 1}]
+)
+async def test_what_makes_no_sense_is_refused(reported, given) -> None:
+    """One line for whoever asked."""
+    with pytest.raises(UsageError):
+        await reported.ask("report", **given)
+
+
+async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
+    """From the same facts."""
+    facts = await facts_of_running(reported.context, reported.parts)
+    with facts.accounts:
+        write_all(tmp_path, facts)
+    assert (tmp_path / "hosts-report.txt").read_text().splitlines()[1].startswith("1 5 a.test 0 ")

@@ -1,0 +1,177 @@
+"""What `why` says of a URL beside the Frontier's words."""
+
+import pytest
+
+from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.order.fetch import RobotsSection
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.run.explain import UrlExplainer, open_explainer
+from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+
+SEED = "http://a.test/"
+SESSION = "http://a.test/p;jsessionid=0123456789abcdef"
+
+
+@pytest.fixture
+def explainer():
+    scope = open_scope(ScopeSection(max_hops=2))
+    scope.add_seed(SEED)
+    return UrlExplainer(scope, Canonicalizer().key, {SEED})
+
+
+@pytest.mark.parametrize(
+    ("url", "hops", "first"),
+    [
+        (SEED, None, "in scope as a seed, by rule 2 (seeds)"),
+        (SEED, "LLL", "in scope as a seed, by rule 2 (seeds)"),
+        ("http://a.test/1", "LL", "in scope after 2 hops (LL), by rule 2 (seeds)"),
+        ("http://a.test/1", "LLL", "out of scope after 3 hops (LLL), by rule 3 (max_hops)"),
+        ("http://b.test/", "E", "in scope after 1 hop (E), by rule 4 (embeds)"),
+        (
+            "http://b.test/",
+            None,
+            "how it was found is not known; as a link of a seed: out of scope after 1 hop (L), by rule 1 (all)",
+        ),
+    ],
+)
+def test_the_rule_that_decides_is_said_for_the_way_it_was_found(explainer, url, hops, first) -> None:
+    """A seed is one whatever led to it, too; where nothing is known, a link is taken for granted and said to be."""
+    assert explainer.scope_words(url, hops).splitlines()[0] == first
+
+
+def test_a_rule_that_fails_is_said_to(explainer) -> None:
+    """`why` still tells the rest."""
+
+    class Failing:
+        def trace(self, target):
+            raise UserFunctionFailed(RULE, "ours:rule", "failed")
+
+    assert UrlExplainer(Failing(), Canonicalizer().key, ()).scope_words(SEED, "L") == (  # type: ignore[arg-type]
+        "whether it is in scope cannot be told: rule ours:rule failed"
+    )
+
+
+def test_why_tells_the_last_trouble_of_a_url_that_is_still_to_be_fetched() -> None:
+    """By its gate; of one that has ended its status tells."""
+    scope = open_scope(ScopeSection())
+    refused = Trouble(SEED, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
+    asked: list[object] = []
+
+    def trouble(*given: object) -> Trouble:
+        asked.append(given)
+        return refused
+
+    explainer = UrlExplainer(scope, Canonicalizer().key, {SEED}, trouble=trouble)
+    said = {"subject": SEED, "hops": None, "state": "queued", "gate": "a.test"}
+    assert explainer.explained("why", {"explanation": said, "now_s": 7.0})["last_trouble"] == refused._asdict()
+    assert asked == [(SEED, "a.test", 7.0)]
+    assert "last_trouble" not in explainer.explained("why", {"explanation": {**said, "state": "ended"}, "now_s": 7.0})
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "key"),
+    [
+        ("why", {"url": SESSION}, "http://a.test/p"),
+        ("why", {"url": "A.test#top"}, SEED),
+        ("why", {"url": "mailto:x"}, None),
+        ("why", {"url": 3}, None),
+        ("why", {}, None),
+        ("show", {"subject": SESSION}, "http://a.test/p"),
+        ("show", {"subject": "a.test"}, None),
+        ("ls", {"url": SESSION}, None),
+    ],
+)
+def test_a_verb_about_a_url_gets_its_key(explainer, verb, given, key) -> None:
+    """A queue is no URL, and what is none is left to the verb to refuse."""
+    assert explainer.with_key(verb, given) == given | ({} if key is None else {"key": key})
+
+
+@pytest.mark.parametrize(
+    ("verb", "facts", "is_told"),
+    [
+        ("why", {"now_s": 5.0, "explanation": {"subject": SEED, "hops": None, "state": "queued", "gate": None}}, True),
+        ("show", {"now_s": 5.0, "explanation": {"subject": SEED, "hops": "L", "state": "queued", "gate": None}}, True),
+        ("show", {"explanation": {"subject": "queue", "hops": None}, "queue": {}}, False),
+        ("ls", {"queues": []}, False),
+    ],
+)
+def test_the_scope_is_told_of_urls_alone(explainer, verb, facts, is_told) -> None:
+    """What is about a queue, or about all, stays as it is."""
+    assert ("scope" in explainer.explained(verb, facts)) is is_told
+
+
+def test_a_job_that_nobody_crawls_is_judged_by_its_own_order_and_seeds(tmp_path) -> None:
+    """Its book opens the places; its filter is opened and let go of."""
+    (tmp_path / "state").mkdir()
+    with SeedBook(tmp_path / "state" / "seeds.jsonl") as book:
+        book.add(Seed(url=SEED, source="command line"))
+    order = CrawlOrder(scope=ScopeSection(similar="published"))
+    for _ in range(2):
+        with open_explainer(tmp_path, order) as explainer:
+            assert explainer.scope_words(f"{SEED}1", "L").startswith("in scope after 1 hop (L)")
+            assert explainer.scope_words(SEED, None).startswith("in scope as a seed")
+
+
+ROBOTS = "http://a.test/robots.txt"
+
+
+def never_scheduled(url, state="never scheduled"):
+    said = {"subject": url, "hops": None, "state": state, "queue": "q", "gate": None, "reason": "x"}
+    return {"now_s": 5.0, "explanation": said}
+
+
+def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> None:
+    """Neither queue nor scope has to do with it; what is known of it is said."""
+    asking = UrlExplainer(explainer._scope, explainer._key, {SEED}, robots=lambda url, now_s: f"{url} at {now_s:g}")
+    told = asking.explained("why", never_scheduled(ROBOTS))
+    assert "scope" not in told
+    said = told["explanation"]
+    assert (said["state"], said["queue"]) == ("precondition", None)
+    assert said["reason"].endswith(f"when its rules are too old; {ROBOTS} at 5")
+
+
+def test_a_robots_txt_that_is_a_page_too_is_told_as_one(explainer) -> None:
+    """A link leads to it, or the crawl asks for none."""
+    asking = UrlExplainer(explainer._scope, explainer._key, {SEED}, robots=lambda *_: "")
+    for one, facts in ((asking, never_scheduled(ROBOTS, "queued")), (explainer, never_scheduled(ROBOTS))):
+        told = one.explained("why", facts)
+        assert told["explanation"] == facts["explanation"]
+        assert "in scope" in told["scope"]
+    assert "scope" in asking.explained("why", never_scheduled(f"{ROBOTS}?x"))
+
+
+@pytest.mark.parametrize("shown", ["mailto:x", f"{SEED}{'x' * 100}…"])
+def test_no_scope_is_asked_of_a_link_that_no_crawl_takes(explainer, shown) -> None:
+    """It has no host that a rule could look at; or it is too long, and what is shown of it is another URL."""
+    facts = never_scheduled(shown, "refused")
+    assert explainer.explained("why", facts) == facts
+
+
+@pytest.mark.parametrize(
+    ("mode", "line", "words"),
+    [
+        ("obey", "200          3", "it was answered with 200 OK; the crawl that goes on asks for it again"),
+        ("obey", "404          3", "it was answered with 404 Not Found"),
+        ("obey", "", "crawl.log has no answer of it"),
+        ("ignore", "", None),
+    ],
+)
+def test_a_job_that_nobody_crawls_knows_of_a_robots_txt_what_its_log_knows(tmp_path, mode, line, words) -> None:
+    """The rules themselves went with the process."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "crawl.log").write_text(
+        f"2026-01-01T00:00:01.000Z   {line} {ROBOTS} P {SEED} text/plain #001 20260101000000000+250 - - -\n"
+        if line
+        else ""
+    )
+    with open_explainer(tmp_path, CrawlOrder(robots=RobotsSection(robots=mode))) as explainer:
+        told = explainer.explained("why", never_scheduled(ROBOTS))
+    if words is None:
+        assert told["explanation"]["state"] == "never scheduled"
+    else:
+        assert words in told["explanation"]["reason"]

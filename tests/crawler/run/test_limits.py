@@ -1,0 +1,208 @@
+"""Limits end a run or pause it; a disk without room pauses it until there is room."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.run import limits
+from anabranch.crawler.run.limits import DiskWatch, RunLimits, free_bytes_of
+from anabranch.crawler.run.run_state import Phase, RunState
+from anabranch.frontier.records import OutcomeKind
+from tests.crawler.builder import memory_frontier, settle, timers_set, until, visit
+
+GB = 10**9
+
+
+def quiet(_: str) -> None:
+    """Nobody listens."""
+
+
+def limits_of(run_state, *, done=0, before=0, **keys):
+    """Limits by an order's keys, for a job with so many pages and bytes, and the counters that they look at."""
+    statistics = CrawlStatistics(started_s=0.0)
+    order = LimitsSection.model_validate(keys)
+    return RunLimits(order, run_state, statistics, done=done, fetched_bytes=before), statistics
+
+
+async def settled(tickets, pages):
+    """Take and use up so many tickets."""
+    for _ in range(pages):
+        await tickets.take()
+        tickets.settle(is_page=True)
+
+
+async def test_the_last_page_ends_the_run() -> None:
+    """Pages of earlier runs count."""
+    run_state = RunState(quiet)
+    tickets = limits_of(run_state, done=3, pages=5)[0].pages
+    await settled(tickets, 1)
+    assert not run_state.stopped.is_set()
+    await settled(tickets, 1)
+    assert (run_state.stopped.is_set(), run_state.ending) == (True, WhyEnded.PAGE_LIMIT)
+
+
+async def test_a_limit_that_is_reached_already_ends_the_run_before_it_begins() -> None:
+    """The same command again fetches nothing."""
+    run_state = RunState(quiet)
+    limits_of(run_state, done=7, pages=5)
+    assert run_state.ending is WhyEnded.PAGE_LIMIT
+
+
+async def test_with_on_limit_pause_the_operator_goes_beyond_the_pages() -> None:
+    """Whoever waits for a ticket goes on, and no ticket is asked for any more."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run_state = RunState(quiet)
+        run_state.begin(frontier)
+        limits, _ = limits_of(run_state, pages=1, on_limit="pause")
+        tickets = limits.pages
+        await settled(tickets, 1)
+        assert (run_state.phase, run_state.pause_reason) == (Phase.PAUSED, "paused by --limit")
+        waiting = [asyncio.create_task(tickets.take()) for _ in range(3)]
+        await settle()
+        assert not any(task.done() for task in waiting)
+        run_state.resume_all()
+        await asyncio.gather(*waiting)
+        await settled(tickets, 10)
+        assert run_state.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize(("before", "ends"), [(0, False), (400, True)])
+async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
+    """Those of earlier runs count; without the limit the disposition is left as it is."""
+
+    async def dispose(_):
+        statistics.fetched_bytes += 600
+        return OutcomeKind.DONE
+
+    run_state = RunState(quiet)
+    limits, statistics = limits_of(run_state, before=before, bytes=1000)
+    assert await limits.counting(dispose)(visit()) is OutcomeKind.DONE
+    assert run_state.stopped.is_set() is ends
+    if ends:
+        assert run_state.ending is WhyEnded.SIZE_LIMIT
+    unlimited, _ = limits_of(run_state)
+    assert unlimited.counting(dispose) is dispose
+
+
+def test_a_limit_of_bytes_that_earlier_runs_reached_ends_the_run_before_it_begins() -> None:
+    """The same command again fetches nothing; without a limit, what was fetched does not matter."""
+    run_state = RunState(quiet)
+    limits_of(run_state, before=10**12)[0].check_bytes()
+    limits_of(run_state, before=1000, bytes=1001)[0].check_bytes()
+    assert not run_state.stopped.is_set()
+    limits_of(run_state, before=1000, bytes=1000)[0].check_bytes()
+    assert run_state.ending is WhyEnded.SIZE_LIMIT
+
+
+async def test_bytes_that_paused_the_run_are_lifted_by_the_operator() -> None:
+    """Else the next page would pause it again."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run_state = RunState(quiet)
+        run_state.begin(frontier)
+        limits, statistics = limits_of(run_state, bytes=1, on_limit="pause")
+        statistics.fetched_bytes = 2
+        limits.check_bytes()
+        assert run_state.pause_reason == "paused by --size-limit"
+        run_state.resume_all()
+        limits.check_bytes()
+        assert run_state.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize(("on_limit", "phase"), [("end", Phase.DRAINING), ("pause", Phase.PAUSED)])
+async def test_the_time_is_up_once(on_limit, phase) -> None:
+    """Then the run ends or pauses."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run_state = RunState(quiet)
+        run_state.begin(frontier)
+        with limits_of(run_state, time="1ms", on_limit=on_limit)[0].clock():
+            await until(lambda: run_state.phase is phase)
+
+
+async def test_a_run_that_ends_before_its_time_leaves_no_timer() -> None:
+    """Nothing rings afterwards."""
+    run_state = RunState(quiet)
+    with timers_set() as timers, limits_of(run_state, time="1h")[0].clock():
+        assert [timer.cancelled() for timer in timers] == [False]
+    assert [timer.cancelled() for timer in timers] == [True]
+
+
+# The disk
+
+
+class Disk:
+    """A disk whose free bytes the test sets."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def __call__(self, _: Path) -> int:
+        if self.free < 0:
+            raise OSError("the file server is away")
+        return self.free
+
+
+async def test_a_disk_with_too_little_room_pauses_the_crawl_until_there_is_clearly_more() -> None:
+    """At 1 GB it pauses below 1 GB and goes on from 1.1 GB: it shall not come and go with each page."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run_state, disk = RunState(quiet), Disk(GB)
+        run_state.begin(frontier)
+        watch = DiskWatch([Path("jobs/a")], GB, run_state, disk)
+        paused = []
+        for free in (GB, GB - 1, GB, 1_099_999_999, 1_100_000_000, GB, GB - 1):
+            disk.free = free
+            await watch.poll()
+            paused.append(run_state.phase is Phase.PAUSED)
+        assert paused == [False, True, True, True, False, False, True]
+        assert watch.free_bytes == GB - 1
+        assert run_state.pause_reason == "paused: 953.7 MiB are free at jobs/a, min_free_disk is 953.7 MiB"
+
+
+async def test_the_fullest_of_several_disks_counts() -> None:
+    """Records may lie elsewhere than the job."""
+    run_state = RunState(quiet)
+    room = {Path("a"): 5 * GB, Path("b"): 1}
+    watch = DiskWatch(list(room), GB, run_state, room.__getitem__)
+    await watch.poll()
+    assert "at b" in run_state.pause_reason
+
+
+async def test_a_disk_that_tells_nothing_changes_nothing(capsys) -> None:
+    """A warning says so; what cannot be written is heard of anyway."""
+    run_state, disk = RunState(quiet), Disk(0)
+    watch = DiskWatch([Path("a")], GB, run_state, disk)
+    await watch.poll()
+    disk.free = -1
+    await watch.poll()
+    assert run_state.pause_reason
+    captured = capsys.readouterr()
+    assert "the file server is away" in captured.out + captured.err
+
+
+async def test_without_a_least_room_nobody_looks() -> None:
+    """0 is no limit: the watch ends at once."""
+    watch = DiskWatch([Path("a")], 0, RunState(quiet), Disk(-1))
+    await watch.poll()
+    await asyncio.wait_for(watch.watch(), 10)
+    assert watch.free_bytes is None
+
+
+async def test_the_watch_looks_again_and_again(monkeypatch) -> None:
+    """No event tells of room that others took."""
+    monkeypatch.setattr(limits, "POLL_S", 0.001)
+    run_state, disk = RunState(quiet), Disk(2 * GB)
+    watching = asyncio.create_task(DiskWatch([Path("a")], GB, run_state, disk).watch())
+    for free, paused in ((1, True), (2 * GB, False)):
+        disk.free = free
+        await until(lambda paused=paused: bool(run_state.pause_reason) is paused)
+    watching.cancel()
+
+
+def test_free_is_what_a_user_may_write(tmp_path) -> None:
+    """As `df` says it; a folder that is not there is an error."""
+    assert free_bytes_of(tmp_path) > 0
+    with pytest.raises(FileNotFoundError):
+        free_bytes_of(tmp_path / "none")

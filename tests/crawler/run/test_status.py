@@ -1,0 +1,120 @@
+"""The status of a run, as JSON has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.failures import ConnectFailed
+from anabranch.crawler.report.progress_log import ProgressLog
+from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.run.composition import RunContext
+from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.run_state import Cause, RunState
+from anabranch.crawler.run.status import ProgressReporter, RunStatus, opening_facts
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.records import OutcomeKind
+from tests.crawler.builder import memory_frontier, visit
+from tests.status_schema import SCHEMA, checked
+
+
+class Run:
+    """What a status looks at."""
+
+    def __init__(self, frontier: AsyncFrontier, folder: Path) -> None:
+        self.frontier = frontier
+        self.run_state = RunState(lambda _: None)
+        self.statistics = CrawlStatistics(started_s=0.0)
+        with JobFolder.open(folder / "job") as job:
+            self.context = RunContext(
+                order=CrawlOrder(),
+                job=job,
+                clock=frontier.core.now_s,
+                statistics=self.statistics,
+                board=WorkerBoard(),
+                run_state=self.run_state,
+            )
+        log = ProgressLog(folder / "progress-statistics.log", frontier.core.now_s)
+        self.progress = ProgressReporter(frontier, self.statistics, log, 20.0, frontier.core.now_s)
+        self.status = RunStatus(self.context, DiskWatch([], 0, self.run_state), frontier.core, self.progress)
+
+    def open(self) -> None:
+        self.run_state.begin(self.frontier)
+
+    def facts(self) -> dict[str, Any]:
+        return checked(self.status.facts())
+
+
+async def test_what_a_shared_filter_counts_stands_in_the_status(tmp_path: Path) -> None:
+    """As whole numbers, once a closer look was taken; without such a filter nothing is said of it."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run = Run(frontier, tmp_path)
+        run.open()
+        run.progress.latest = await frontier.statistics()
+        facts = run.facts()
+        assert (facts["shared_left"], facts["shared_twice"]) == (None, None)
+        run.progress.latest = run.progress.latest._replace(seen={"keys": 1.0, "shared_left": 3.0, "shared_twice": 2.0})
+        facts = run.facts()
+    assert (facts["shared_left"], facts["shared_twice"]) == (3, 2)
+
+
+async def test_the_status_has_one_shape_from_the_first_moment_to_the_last(tmp_path: Path) -> None:
+    """While the job is opened, before and after a closer look, after a failure, paused, draining."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run = Run(frontier, tmp_path)
+        shown = [checked(opening_facts(run.context))]
+        run.open()
+        shown.append(run.facts())
+        run.progress.latest = await frontier.statistics()
+        shown.append(run.facts())
+        failed = visit(failure=ConnectFailed("refused"))
+        run.statistics.troubles.note(failed, OutcomeKind.RETRY, 1.0, 2.0)
+        shown.append(run.facts())
+        run.run_state.pause(Cause.OPERATOR)
+        shown.append(run.facts())
+        run.run_state.stop(WhyEnded.OPERATOR)
+        shown.append(run.facts())
+    assert [facts["phase"] for facts in shown] == ["starting", "running", "running", "running", "paused", "draining"]
+    assert [facts["totals"] and facts["totals"]["pending"] for facts in shown] == [None, 1, 1, 1, 1, 1]
+    assert [facts["line"] == "" for facts in shown] == [True, *[False] * 5]
+    assert {tuple(facts) for facts in shown} == {tuple(shown[0])}
+
+
+async def test_a_run_none_of_whose_seeds_has_answered_is_told_from_one_that_has_not_tried_them(
+    tmp_path: Path,
+) -> None:
+    """Each URL must have failed in this run."""
+    async with memory_frontier("http://a.test/", "http://b.test/") as frontier:
+        run = Run(frontier, tmp_path)
+        run.open()
+        for host, is_told in (("a", False), ("b", True)):
+            failed = visit(url=f"http://{host}.test/", failure=ConnectFailed("refused"))
+            run.statistics.troubles.note(failed, OutcomeKind.RETRY, 1.0, 2.0)
+            assert run.facts()["no_seed_answered"] is is_told
+
+
+def objects(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The schema, and all in it that describe an object of fixed fields."""
+    if "properties" in schema:
+        yield schema
+        for inner in schema["properties"].values():
+            yield from objects(inner)
+
+
+def test_the_schema_names_every_field_and_lets_none_be_left_out_or_added() -> None:
+    """Otherwise it would pass what it does not document."""
+    Draft202012Validator.check_schema(SCHEMA)
+    described = list(objects(SCHEMA))
+    assert len(described) == 5
+    for one in described:
+        assert (one["additionalProperties"], one["required"]) == (False, list(one["properties"]))
+    for facts in ({}, {"phase": "stopped", "is_finished": True, "totals": {}}):
+        with pytest.raises(ValidationError):
+            checked(facts)

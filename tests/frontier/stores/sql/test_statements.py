@@ -1,0 +1,123 @@
+"""How statements reach the driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from anabranch.frontier.stores.sql import sqlite, statements
+from anabranch.frontier.stores.sql.statements import ManyRows, execute, fetch, fetch_for, write
+from tests.frontier.stores.crawl_file import Crawl, crawl
+
+INSERT = ManyRows("INSERT INTO pair VALUES ", 2, " ON CONFLICT (a) DO NOTHING")
+ASKED = ManyRows("SELECT a FROM pair WHERE a IN (SELECT * FROM (VALUES ", 1, ") AS asked) ORDER BY a")
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    with sqlite.connected(tmp_path / "pairs.db", None) as made, made.begin():
+        execute(made, "CREATE TABLE pair (a INTEGER PRIMARY KEY, b TEXT)")
+        yield made
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 64, 100, 1023, 1024, 1025, 3000])
+def test_any_number_of_rows_is_written_once_each(connection: Connection, rows: int) -> None:
+    """The count of changed rows is the sum over all statements."""
+    pairs = [(number, str(number)) for number in range(rows)]
+    assert write(connection, INSERT, pairs) == rows
+    assert fetch(connection, "SELECT a, b FROM pair ORDER BY a") == pairs
+
+
+def test_rows_that_were_there_are_not_counted(connection: Connection) -> None:
+    """That is how duplicates are noticed."""
+    write(connection, INSERT, [(1, "old"), (5, "old")])
+    assert write(connection, INSERT, [(number, "new") for number in range(7)]) == 5
+
+
+def test_answers_of_several_statements_are_one_list(connection: Connection) -> None:
+    """1,500 questions are more than one statement takes."""
+    write(connection, INSERT, [(number, "") for number in range(2000)])
+    asked = [(number,) for number in range(1000, 2500)]
+    assert sorted(fetch_for(connection, ASKED, asked)) == [(number,) for number in range(1000, 2000)]
+
+
+def test_a_wide_row_stays_within_the_bound_of_parameters(connection: Connection) -> None:
+    """SQLite takes 32,766 in its default build: rows of 200 columns go 128 at a time."""
+    columns = ", ".join(f"c{number}" for number in range(200))
+    execute(connection, f"CREATE TABLE wide ({columns})")
+    said: list[str] = []
+    connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
+    assert (
+        write(connection, ManyRows("INSERT INTO wide VALUES ", 200, may_repeat=False), [tuple(range(200))] * 300) == 300
+    )
+    assert len(said) == 2 + 3  # 128, 128, 32, 8, 4
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(95, 2), (100, 1), (127, 1), (255, 1), (300, 4)])
+def test_few_steps_take_many_rows(connection: Connection, rows: int, steps: int) -> None:
+    """At each step Python's lock goes to another thread: a last row that comes again fills a statement, and counts once."""
+    said: list[str] = []
+    connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
+    assert write(connection, INSERT, [(number, "") for number in range(rows)]) == rows
+    assert len(said) == steps
+
+
+HOT = [
+    "HEADS", "QUEUED", "RETRIES", "ENDED", "DELETE_URL", "SEEN", "DONE", "NEXT_PRECEDENCE", "URL_AT",
+    "QUEUED_KEYS", "ENDED_KEYS", "READ_LANES", "DELETE_LANES", "LINE", "LANES_OF_QUEUE", "ROWS_OF_QUEUE",
+    "SHELVE", "QUEUE", "QUEUE_FACTS", "QUEUES", "OPEN_QUEUES", "CLOSED_QUEUES", "ANY_CLOSED", "CLOSED",
+    "PUT_QUEUES", "STANDING", "SET_STANDING", "GATE", "WAKE_GATES", "LEAVE_GATES", "OPEN_GATES", "NEXT_GATES",
+    "NEXT_WAKE", "HOLD_GATES", "REST_GATES", "FREE_HELD", "WAKE_GATES_OF_QUEUE", "MOVE_RETRIES", "QUEUES_BY_ID",
+    "GATES_BY_ID",
+]  # fmt: skip
+#: A scan of these costs as much as what is asked for: lists in the statement, and an index of few rows.
+CHEAP = re.compile(
+    r"SCAN (\d+ CONSTANT ROWS|gone|asked|new|taken|empty"
+    r"|gate USING INDEX gate_held|url USING INDEX url_due|queue USING COVERING INDEX queue_standing)"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Crawl]:
+    with crawl(tmp_path / "frontier.db") as made:
+        yield made
+
+
+def plan(store: Crawl, statement: str | ManyRows) -> list[str]:
+    if isinstance(statement, ManyRows):
+        marks = f"({', '.join('?' * statement.columns)})"
+        statement = f"{statement.before}{marks}, {marks}{statement.after}"
+    with store.connection.begin():
+        parameters = (1,) * statement.count("?")
+        return [row[3] for row in store.connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters)]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_no_hot_statement_scans_or_sorts(store: Crawl, name: str) -> None:
+    """A table is entered by an index only, and rows come in its order."""
+    steps = plan(store, getattr(statements, name))
+    assert steps
+    assert not [step for step in steps if step.startswith("SCAN") and not CHEAP.fullmatch(step)]
+    assert not [step for step in steps if "TEMP B-TREE" in step or "AUTOMATIC" in step]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("LINE", "lane_turn"), ("NEXT_GATES", "gate_turn"), ("NEXT_WAKE", "gate_wakes"), ("OPEN_GATES", "gate_wakes"),
+        ("FREE_HELD", "gate_held"), ("RETRIES", "url_due"), ("CLOSED_QUEUES", "queue_standing"),
+        ("ANY_CLOSED", "queue_standing"),
+    ],
+)  # fmt: skip
+def test_a_partial_index_serves_its_question(store: Crawl, name: str, index: str) -> None:
+    """It is used only where the statement says its condition in the same words."""
+    assert [step for step in plan(store, getattr(statements, name)) if index in step]
+
+
+def test_a_plan_with_a_scan_is_noticed(store: Crawl) -> None:
+    """The lookup without a lane is the one that scans `url`, and says so."""
+    assert [step for step in plan(store, statements.URL_ANYWHERE) if step == "SCAN url"]
