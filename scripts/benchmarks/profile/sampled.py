@@ -21,7 +21,8 @@ from anabranch.crawler.cli import main
 from scripts.benchmarks.profile.stages import stage_of
 
 _EACH_S = 0.001
-_CLONE = str(Path(__file__).resolve().parents[3])
+#: What file names of the product begin with; the rest begins with the room, as `stages` needs it.
+_PACKAGE = str(Path(__file__).resolve().parents[3] / "anabranch")
 
 #: A look: when it was, and what each stage had used since the one before.
 Look = tuple[float, dict[str, float]]
@@ -76,7 +77,7 @@ def _clocks() -> Iterator[tuple[int, float]]:
 
 def _stack(frame: FrameType | None) -> Iterator[tuple[str, str]]:
     while frame is not None:
-        yield frame.f_code.co_filename.removeprefix(_CLONE), frame.f_code.co_name
+        yield frame.f_code.co_filename.removeprefix(_PACKAGE), frame.f_code.co_name
         frame = frame.f_back
 
 

@@ -26,7 +26,7 @@ STAGES = {
 
 #: The stage of what works for many stages: that of its caller.
 _CALLERS = ""
-#: How file names begin, below the clone; the longest that fits wins.
+#: How file names begin, below `anabranch/`; the longest that fits wins.
 _PLACES = {
     "/crawler/urls/": "resolve",
     "/crawler/processors/candidates.py": "resolve",
@@ -62,7 +62,7 @@ _LOOPS = ("run_forever", "_run_once")
 
 
 def stage_of(stack: Iterable[tuple[str, str]]) -> str:
-    """The stage of a stack: file and function of each frame, the innermost first; files of the clone from its folder on."""
+    """The stage of a stack: file and function of each frame, the innermost first; files of the product from the room on."""
     for file, function in stack:
         place = _place(file)
         if place:
