@@ -13,7 +13,6 @@ Format: https://iipc.github.io/warc-specifications/specifications/warc-format/wa
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import zlib
@@ -107,6 +106,8 @@ _BODILESS = frozenset([204, 304])
 _CHUNK_BYTES = 1 << 16
 _UNFIT_IN_URL = re.compile(r"[^!-~]")
 _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_BASE32_PAIRS = [first + second for first in _BASE32 for second in _BASE32]
 _BREAKS_IN_BYTES = re.compile(rb"[\r\n\x00]+")
 
 
@@ -242,8 +243,9 @@ def metadata_block(exchange: Exchange) -> bytes:
 
 @lru_cache(maxsize=1024)  # the digest of a payload is written in five places
 def digest_text(digest: bytes) -> str:
-    """A SHA-1 digest as `sha1:` and Base32."""
-    return f"sha1:{base64.b32encode(digest).decode()}"
+    """A SHA-1 digest as `sha1:` and Base32 (RFC 4648). In pieces of ten bits: a third of the library's time."""
+    number = int.from_bytes(digest, "big")
+    return "sha1:" + "".join([_BASE32_PAIRS[number >> shift & 1023] for shift in range(150, -1, -10)])
 
 
 def _warc_fields(fields: Iterable[tuple[str, str]]) -> bytes:

@@ -259,8 +259,9 @@ class HttpConnection(ResponseHandler):
     def _reschedule_timeout(self) -> None:
         """aiohttp: a read has happened. One timer serves all reads and the deadline; aiohttp would make one for each read."""
         self._due_s = self._deadline_s
-        if self.read_timeout is not None:
-            self._due_s = min(self._due_s, self._loop.time() + self.read_timeout)
+        read_timeout_s = self.read_timeout
+        if read_timeout_s is not None:
+            self._due_s = min(self._due_s, self._loop.time() + read_timeout_s)
         if self._due_s < inf and (self._exchange_timer is None or self._exchange_timer.when() > self._due_s):
             if self._exchange_timer is not None:
                 self._exchange_timer.cancel()
@@ -287,7 +288,10 @@ def take_complete(content: StreamReader) -> bytes:
     """The rest of a body whose end has arrived, as it mostly has with the head; else empty, and the caller has to wait."""
     if not content.is_eof() or content.at_eof():
         return b""
-    return content._read_nowait(-1)  # noqa: SLF001 - `read_nowait` raises if the time limit has passed since
+    pieces = content._buffer  # noqa: SLF001 - `read_nowait` resumes the parser for each piece (1 % of a page's CPU time)
+    whole = b"".join(pieces)
+    pieces.clear()
+    return whole
 
 
 def take_after_break(content: StreamReader) -> bytes:

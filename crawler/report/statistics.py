@@ -118,9 +118,6 @@ class _Position:
     entered: float
     step: str = ""  #: empty before the first
 
-    def enter(self, step: str, now: float) -> None:
-        self.step, self.entered = step, now
-
 
 class WorkerBoard:
     """The processor in which each worker is, and how long processors take. Cost: 1 µs a step; memory: a row a worker."""
@@ -138,12 +135,15 @@ class WorkerBoard:
     def enter(self, worker: int, step: str) -> None:
         """The worker's visit is in the next processor."""
         position, now = self._positions[worker], self._timer()
-        self._leave(position, now)
-        position.enter(step, now)
+        if position.step:
+            self.times[position.step].add(now - position.entered)
+        position.step, position.entered = step, now
 
     def end(self, worker: int) -> None:
         """The worker has no URL any more."""
-        self._leave(self._positions.pop(worker), self._timer())
+        left, now = self._positions.pop(worker), self._timer()
+        if left.step:
+            self.times[left.step].add(now - left.entered)
 
     def facts(self) -> list[WorkerFact]:
         """The workers that have a URL, by number."""
@@ -152,10 +152,6 @@ class WorkerBoard:
             WorkerFact(number, at.url, at.attempts, at.step, now - at.entered, now - at.leased)
             for number, at in sorted(self._positions.items())
         ]
-
-    def _leave(self, left: _Position, now: float) -> None:
-        if left.step:
-            self.times[left.step].add(now - left.entered)
 
 
 class Rates(NamedTuple):

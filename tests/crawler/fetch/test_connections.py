@@ -349,6 +349,7 @@ async def test_surplus_that_comes_after_the_next_request_fails_no_url(site: Web,
 CALLED = {
     "ResponseHandler._loop": "connections have no timer: no read and no exchange ever times out",
     "ResponseHandler._payload": "an answer's body is taken for surplus, and is lost when the server closes its connection",
+    "StreamReader._buffer": "a body that came with its head is not found: each fetch fails",
     "StreamReader._read_nowait": "what came of a body before it broke off is lost, and so is `keep_broken`",
     "TCPConnector._acquired": "idle connections that are used again do not count as busy: the limit does not hold",
     "TCPConnector._conns": "idle connections are not found: each fetch connects anew, and evicted ones stay open",
