@@ -25,7 +25,7 @@ from anabranch.dedup.capture.requests import (
     TcpFlows,
     url_of_request,
 )
-from anabranch.dedup.capture.urls import CaptureError, captured_lines, urls_from_file, urls_from_interface
+from anabranch.dedup.capture.urls import CapturedLines, CaptureError, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import FormatMismatch
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
@@ -543,7 +543,7 @@ def read_all(fd: int) -> bytes:
 def test_each_url_is_a_line_in_the_order_of_the_capture() -> None:
     """More than a pipe holds, too."""
     urls = [b"http://a.test/%d" % number for number in range(20_000)]
-    with captured_lines(urls) as lines:
+    with CapturedLines(urls) as lines:
         assert read_all(lines.fd).splitlines() == urls
         lines.require_whole()
 
@@ -557,7 +557,7 @@ def test_a_url_comes_out_before_the_next_one_is_captured() -> None:
         go_on.wait(10)
         yield b"second"
 
-    with captured_lines(capture()) as lines:
+    with CapturedLines(capture()) as lines:
         assert os.read(lines.fd, 100) == b"first\n"
         go_on.set()
         assert read_all(lines.fd) == b"second\n"
@@ -570,7 +570,7 @@ def test_what_ends_the_capture_too_early_is_raised_to_the_reader() -> None:
         yield b"first"
         raise OSError("unplugged")
 
-    with captured_lines(capture()) as lines:
+    with CapturedLines(capture()) as lines:
         assert read_all(lines.fd) == b"first\n"
         with pytest.raises(OSError, match="unplugged"):
             lines.require_whole()
@@ -583,7 +583,7 @@ def test_a_reader_that_leaves_ends_the_capture() -> None:
         while True:
             yield b"again"
 
-    with captured_lines(capture()) as lines:
+    with CapturedLines(capture()) as lines:
         assert os.read(lines.fd, 6) == b"again\n"
     lines._thread.join(10)
     assert not lines._thread.is_alive()
