@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from anabranch.dedup.bloom.bits import bits_of
 from anabranch.dedup.errors import StoreUnavailable
-from anabranch.dedup.keys import FINGERPRINT_BYTES, ByteArray, Fingerprints, IntArray, from_bytes, map_hashes, to_bytes
+from anabranch.dedup.keys import FINGERPRINT_BYTES, ByteArray, Fingerprints, IntArray, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from anabranch.dedup.bloom.redis import RedisServers
@@ -396,11 +397,7 @@ class RemoteLeaves:
 
     def image(self, elements: Fingerprints) -> ByteArray:
         """The bits of a leaf that holds exactly these elements."""
-        first, second = map_hashes(elements)
-        bits = np.zeros(self._leaf_bits, dtype=np.bool_)
-        for step in range(self._hashes):
-            bits[(first + second * step) & (self._leaf_bits - 1)] = True
-        return np.packbits(bits)
+        return np.packbits(bits_of(elements, self._leaf_bits, self._hashes))
 
     def key(self, *names: str) -> str:
         """The name of a key of the filter."""
