@@ -1,12 +1,11 @@
 """What a UniqFilter (`uniq.py`) records about itself: the keys it lost, by expectation, and how far it is synced.
 
 File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there; and
-`durable`: the keys that the filter counted when the last sync began, 0 if it cannot be held to them (or missing).
+`durable`: the keys that the filter counted when the last sync began, 0 (or missing) if that is unknown.
 
 File POSITION, JSON: `magic`, `version`, `parameters` (none), `filter`, 32 random hex digits, and `syncs`, from 1. A store
-that saves a position with the keys it marked can later tell whether a filter still has them: an older copy, a new filter
-or another one does not. The file is written after everything that it covers, so it is never ahead. Copy a filter's folder
-only while the filter is closed.
+that saves a position with the keys it marked can later see whether a filter still has them: an older copy, a new filter
+or another one does not. The file is written after everything that it covers, so it is never ahead.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ class LossCount:
     """The expected number of new keys dropped so far: the integral of the odds of a false drop over the keys.
 
     At a probability p one key of p / (1 - p) is lost for each that is found new. The odds are taken at intervals of
-    1,000 keys or 1/64 of all and joined by straight lines. The record lags behind the keys after a crash; the next
-    step closes the gap. Several processes that mark in one folder each sum up the keys of all; the last record counts.
+    1,000 keys or 1/64 of all and joined by straight lines. Of several processes in one folder the last record counts.
     """
 
     def __init__(self, path: Path, keys: int) -> None:

@@ -99,9 +99,8 @@ class LineFilter:
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
     """Open the folder's filter, of the kind that the folder records; make the chosen one if the folder is new or empty.
 
-    Raises: FormatMismatch if the folder was made with other parameters than asked for, is damaged or is not ours;
-    BadParameters also for a choice that the filter does not have; FilterInUse; StoreFull, OSError. An OSError names the
-    folder where it does not name a file, here and in what is returned.
+    Raises: FormatMismatch if the folder was made with other parameters, is damaged or is not ours; BadParameters also for a
+    choice that the filter does not have; FilterInUse; StoreFull, OSError, which always names a file or the folder.
     """
     with _naming(folder):
         given = _parameters(folder, choice)
@@ -129,10 +128,7 @@ def _naming(folder: Path) -> Iterator[None]:
 
 
 def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
-    """Open the filter of that name on Redis servers, or make it; all who name the same servers share it.
-
-    Raises: BadParameters, FormatMismatch, StoreUnavailable.
-    """
+    """Open the filter of that name on Redis servers, or make it. Raises: BadParameters, FormatMismatch, StoreUnavailable."""
     if choice.kind not in (None, SHARED):
         raise NoSuchChoice(
             "kind",

@@ -1,7 +1,7 @@
 """Keys in memory: `RecentKeys`, a bounded set, and `WarmupFilter`, the front of a `UniqFilter` (`uniq.py`) for a job.
 
-Most links of a page were met a moment ago. A set answers for them several times as fast as numpy answers for a few dozen
-keys. A UniqFilter is also slow at first: each of its first keys touches a new page of a file, 30 to 60 microseconds.
+Most links of a page were met a moment ago, and a set answers for a few dozen keys several times as fast as numpy. A
+UniqFilter is also slow at first: each of its first keys touches a new page of a file, 30 to 60 microseconds.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ K = TypeVar("K", bound=Hashable)
 class RecentKeys(Generic[K]):
     """A bounded set of the keys that were added or found last: one generation of them at least, less than two.
 
-    A full generation replaces the older one, whose keys are forgotten. A key that is found in the older generation moves to
-    the newer one, so a key that is met again and again is never forgotten. Every operation is O(1) a key.
+    A full generation replaces the older one, with all its keys. A key that is found in the older generation moves to the
+    newer one, so a key that is met again and again is never forgotten. Every operation is O(1) a key.
     """
 
     def __init__(self, generation: int) -> None:
@@ -72,8 +72,8 @@ class WarmupFilter:
     """In-memory front of a UniqFilter: an exact set during the warm-up, then a cache of recent keys.
 
     The job's store has every key that was marked. So during the warm-up nothing is written: `position` is empty, and the
-    store marks all keys again at the next opening. Above `limit` keys each call that marks also marks some of the earlier
-    keys in the UniqFilter. Once it has all, the filter is full: the UniqFilter decides and is synced.
+    store marks all keys again at the next opening. Above `limit` keys each call also marks some earlier keys in the
+    UniqFilter. Once it has all, the filter is full: the UniqFilter decides and is synced.
 
     Marking and asking belong to one thread; `sync` and `position` may run in another one at the same time.
     """

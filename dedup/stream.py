@@ -1,8 +1,7 @@
-"""A `uniq` for streams of lines: read what is there, ask the filter, write what is new, and only then mark it.
+"""A `uniq` for streams of lines: read, ask the filter, write the new lines, and only then mark them.
 
-One round is what one read gave, so a new line goes out as soon as it came in, and a long file goes in rounds of thousands.
-Marking comes last: whenever the process ends, a line that was not written is not marked either. It may be written again
-by the next run, but it is never lost.
+One round is what one read gave, so a new line goes out at once, and a long file goes in rounds of thousands. Marking comes
+last: whenever the process ends, a line that was not written is not marked. It may be written twice, but it is never lost.
 
 A line's key is its bytes without its end: the line feed, and a carriage return before it (or before the end of the stream).
 Bytes are passed on as they came. An empty line is no key: it is counted and left out.
@@ -165,9 +164,9 @@ class LineUniq:
 
 
 def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes of a descriptor as they come, until their end, or until the descriptor `wake` has something to read.
+    """Yield the bytes of a descriptor as they come, until their end, or until `wake` has something to read.
 
-    An empty piece is yielded after IDLE_S without any. Never waits for more than there is. Raises: OSError with `name`.
+    An empty piece is yielded after IDLE_S without any. Raises: OSError with `name`.
     """
     wakes = [] if wake is None else [wake]
     while True:
@@ -191,9 +190,9 @@ def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
 class Output:
     """Writes to a descriptor, each time all or an error.
 
-    A lasting output also outlives a power cut: a file is synced before `write` returns, since a mark that reached the
-    disk before its line would lose the line. And if a file that is appended to ends inside a line (a killed run may leave
-    that), a line feed comes first: the torn line must not spoil the next one.
+    A lasting output survives a power cut: a file is synced before `write` returns, since a mark that reached the disk before
+    its line would lose the line. If a file that is appended to ends inside a line (a killed run may leave that), a line feed
+    comes first.
     """
 
     def __init__(self, fd: int, *, lasting: bool) -> None:
@@ -226,7 +225,7 @@ class Output:
 
 
 def _ends_inside_a_line(fd: int) -> bool:
-    """True if the descriptor appends to a file whose last byte is no line feed; False if that cannot be known."""
+    """True if the descriptor appends to a file with a torn last line, as far as that can be known."""
     size = os.fstat(fd).st_size
     if not size or not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND:
         return False

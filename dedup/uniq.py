@@ -1,9 +1,8 @@
 """UniqFilter: has this URL been seen? Asked before a URL is enqueued; marked after the URL is stored.
 
 The filter is a chain of stages, which its mode selects: the SMM (`smm/`), the DSBF (`bloom/`), an exact index (`exact/`).
-They are asked in this order, each one only about the keys that all earlier stages know. A key is dropped only if all
-stages know it, so their error probabilities multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
-`bookkeeping.py` has the files LOSSES and POSITION; `recent.py` is the in-memory front that the Frontier uses.
+Each one is asked only about the keys that all earlier stages know. A key is dropped only if all stages know it, so their
+error probabilities multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
 """
 
 from __future__ import annotations
@@ -87,10 +86,7 @@ class UniqParameters:
 
     @property
     def format(self) -> formatfile.Format:
-        """The content of the FORMAT file of a folder with this filter.
-
-        Raises: BadParameters if a stage cannot be made of it, so that no folder records parameters that cannot work.
-        """
+        """The content of the FORMAT file of a folder with this filter. Raises: BadParameters if a stage cannot be made of it."""
         if "smm" in self.stages:
             shape(self.signature, self.smm_levels)
         if "dsbf" in self.stages:
@@ -109,7 +105,7 @@ def _written(given: UniqParameters) -> formatfile.Format:
 def recorded(folder: Path) -> UniqParameters | None:
     """The parameters of the filter in a folder, None without a filter; those that its mode does not need are the defaults.
 
-    Raises: FormatMismatch if the folder's FORMAT file is of something else, of another version or damaged; OSError.
+    Raises: FormatMismatch if the FORMAT file is of something else, of another version or damaged; OSError.
     """
     path = folder / formatfile.NAME
     if not path.exists():
@@ -155,9 +151,9 @@ class UniqStatistics:
 class UniqFilter:
     """Has this key been seen? `UniqFilter.open` gives a lasting one.
 
-    A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics`
-    states. Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to
-    one filter at a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
+    A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics` reports.
+    Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to one filter at
+    a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
     """
 
     def __init__(self, folder: Path, mode: str, stages: Sequence[Stage]) -> None:
@@ -180,11 +176,10 @@ class UniqFilter:
     def open(cls, folder: str | Path, parameters: UniqParameters | None = None, leaves: str = "memory") -> Self:
         """Open a folder's filter, or make it if the folder is new or empty.
 
-        Default of `parameters`: those that the folder records, or for a new folder the defaults. `leaves` is where
-        the bits of the DSBF are while it is open, "memory" or "mapped", and may be another one each time. Cost:
-        milliseconds after a clean end, else 0.3 µs per key that was marked. Raises: FormatMismatch if the folder is not
-        ours, is damaged, lost keys that were synced, or was made with other parameters (it names them); BadParameters;
-        FilterInUse; StoreFull, OSError.
+        Default of `parameters`: those that the folder records, else the defaults. `leaves` is where the bits of the DSBF are
+        while it is open, "memory" or "mapped". Cost: milliseconds after a clean end, else 0.3 µs per marked key. Raises:
+        FormatMismatch if the folder is not ours, is damaged, lost synced keys, or was made with other parameters (it names
+        them); BadParameters; FilterInUse; StoreFull, OSError.
         """
         folder = Path(folder)
         given = parameters or recorded(folder) or UniqParameters()
@@ -255,7 +250,7 @@ class UniqFilter:
         return new
 
     def position(self) -> str:
-        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty if there were none.
+        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty before the first.
 
         A filter with the same name and at least this number has all of them.
         """
@@ -296,10 +291,7 @@ class UniqFilter:
         )
 
     def check(self) -> None:
-        """Verify all that the filter says about itself; it reads everything.
-
-        Raises: InvariantBroken; FormatMismatch for a file that was cut off or replaced; OSError.
-        """
+        """Read everything and verify it. Raises: InvariantBroken; FormatMismatch for a file cut off or replaced; OSError."""
         for stage in reversed(self._stages):
             stage.check()
 
@@ -366,8 +358,8 @@ def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> 
 def _uncertainty(given: UniqParameters) -> tuple[float, int]:
     """The share and the number of keys that the DSBF may count fewer although no log was cut off.
 
-    One set is counted differently by those falsely known, fewer than 3 f of all; and a part of a batch, 1/40 of a leaf,
-    may have been counted and not yet logged when a sync in another thread began.
+    One set is counted differently by those falsely known, fewer than 3 f of all; and a part of a batch, 1/40 of a leaf, may
+    have been counted and not yet logged when a sync in another thread began.
     """
     return max(0.01, 3 * given.false_positive), given.dsbf.split_above // 32 + _FEW_KEYS
 

@@ -11,10 +11,9 @@ from anabranch.dedup.errors import BadParameters
 
 
 def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
-    """The function of that name, unchanged.
+    """The function of that name, unchanged. `what` ("feature", "signature") and the `known` names go into the message.
 
-    Raises: BadParameters, which says that there is no such `what` ("feature", "signature"), and names the `known` ones, or
-    why its module cannot be imported.
+    Raises: BadParameters if there is no such function, or its module cannot be imported.
     """
     module, colon, function = name.partition(":")
     if not (module and colon and function):

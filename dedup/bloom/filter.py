@@ -2,7 +2,6 @@
 
 An element is its key's 128-bit fingerprint. LocHash, one per level, leads it down to a leaf; MapHash gives its k bits
 there. Each leaf also logs its elements, so that it can be split and rebuilt: bits are a cache, logs are the set.
-`restoring.py` opens a folder, `splitting.py` takes elements and splits leaves, `table.py` answers queries.
 """
 
 from __future__ import annotations
@@ -116,11 +115,10 @@ class Dsbf:
     def open(cls, folder: Path, parameters: DsbfParameters | None = None, leaves: str = "memory") -> Self:
         """Open a folder's filter, or make it if the folder is new or empty.
 
-        `leaves` is where the bits are while it is open, and may be another one each time: "memory", or "mapped" (in
-        a file, for filters larger than memory). After a clean end the bits are there again: 1 ms per MiB in memory,
-        nothing mapped. After any other they are rebuilt from the logs: 0.3 µs per element; torn tails are cut, and a
-        log with equal elements is written anew without them. Raises: FormatMismatch if the folder is not ours, is
-        damaged or was made with other parameters; FilterInUse; BadParameters; OSError.
+        `leaves` is where the bits are while it is open: "memory", or "mapped" in a file, for filters larger than memory.
+        Cost after a clean end: 1 ms per MiB in memory, nothing mapped; else 0.3 µs per element, read from the logs. Raises:
+        FormatMismatch if the folder is not ours, is damaged or was made with other parameters; FilterInUse; BadParameters;
+        OSError.
         """
         if leaves not in STORAGES:
             raise BadParameters(f"leaves is {leaves!r}; it must be one of {', '.join(STORAGES)}")
@@ -141,7 +139,7 @@ class Dsbf:
         return self.unseen_elements(fingerprints(keys))
 
     def unseen_elements(self, elements: Fingerprints) -> BoolArray:
-        """`unseen` of keys whose `fingerprints` the caller has already."""
+        """`unseen` of keys with these `fingerprints`."""
         self._require_open()
         return self._table.unseen(elements)
 
@@ -153,16 +151,15 @@ class Dsbf:
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set, whatever their bits say.
 
-        A key whose bits are all set already is logged all the same: another filter may have found it new, and without
-        its fingerprint the next split would lose it. A call for n keys also moves fewer than 2048 + 32 n elements of
-        leaves that are being split. Raises: StoreFull (an OSError), with the keys taken or not taken; the filter
-        stays sound and the call may be repeated. If anything else breaks a call off while a split begins, such as
-        KeyboardInterrupt, the calls that write raise FilterClosed from then on: close the filter and open it again.
+        Keys with all bits set are logged too: another filter may have found them new, and the next split would lose them. A
+        call for n keys also moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); the
+        filter stays sound and the call may be repeated. After any other exception while a split begins, such as
+        KeyboardInterrupt, the calls that write raise FilterClosed: close the filter and open it again.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 
     def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """`mark` of keys whose `fingerprints` and `first_of_each` the caller has already; do not change the array."""
+        """`mark` of keys with these `fingerprints` and `first_of_each`; do not change the array."""
         self._require_open()
         if not len(elements):
             return
@@ -194,8 +191,7 @@ class Dsbf:
     def sync(self) -> None:
         """Make all that was marked before this call durable (fdatasync, log by log). Raises: OSError.
 
-        Splits whose elements have all been moved end here. A `mark` that starts one waits while this replaces the
-        manifest.
+        Splits with all elements moved end here. A `mark` that starts a split waits while the manifest is replaced.
         """
         with self._syncing:
             self._require_open()
@@ -223,8 +219,7 @@ class Dsbf:
         )
 
     def check(self) -> None:
-        """Read all logs and compare: the bits of each leaf and each splitting node are exactly its log's elements',
-        its count is not above them, what was moved is known below, and the counts add up.
+        """Read all logs and compare them with bits, counts and splits.
 
         Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError.
         """
@@ -235,8 +230,7 @@ class Dsbf:
     def close(self) -> None:
         """Sync, keep the bits for the next opening, and unlock the folder; a second call does nothing.
 
-        Raises: OSError, and FilterClosed as `mark` says, with the folder unlocked. If only the bits could not be kept,
-        the next opening reads the logs.
+        Raises: OSError, and FilterClosed as `mark`, with the folder unlocked.
         """
         with self._syncing:
             if self.is_closed:

@@ -1,9 +1,8 @@
-"""The elements of each leaf: one append-only file of fingerprints per leaf.
+"""The elements of each leaf: one append-only file of fingerprints per leaf, from which it is split and rebuilt.
 
-A log is what a leaf is split and rebuilt from; the bits are only its image. File `leaf-<number>.log`: a header of 64
-bytes (magic, version, parameters, leaf), then 16 bytes an element (`fingerprint.py`). Appends are collected in memory
-and written in larger pieces; `sync` writes and syncs. Descriptors are opened for each piece, so that thousands of
-leaves need none. The log of a leaf that is being split is frozen: nothing is appended to it or taken out of it any more.
+File `leaf-<number>.log`: a header of 64 bytes (magic, version, parameters, leaf), then 16 bytes an element (`keys.py`).
+Appends are collected in memory and written in larger pieces. Descriptors are opened for each piece, so that thousands of
+leaves need none. The log of a splitting leaf is frozen: it never changes again.
 """
 
 from __future__ import annotations
@@ -90,10 +89,7 @@ class LeafLogs:
         return self.read(leaf)
 
     def require(self, lengths: Mapping[int, int]) -> None:
-        """Raise `FormatMismatch` if a log is missing, another one's, or shorter than so many bytes, which were synced.
-
-        Nothing is taken up or changed. Cost: some 10 µs per leaf.
-        """
+        """Raise `FormatMismatch` if a log is missing, another one's, or shorter than these bytes, which were synced."""
         for leaf, length in lengths.items():
             path = self.path(leaf)
             with _found(path, os.O_RDONLY) as fd:
@@ -102,10 +98,7 @@ class LeafLogs:
                     raise FormatMismatch(f"{path} {CUT_OFF}")
 
     def adopt(self, lengths: Mapping[int, int]) -> bool:
-        """Take up the logs of these leaves, their elements unread, if each has so many bytes; `require` them first.
-
-        Else none is taken up, and the answer is False. Cost: some microseconds per leaf.
-        """
+        """Take up all these logs, their elements unread, if each has so many bytes, else none; `require` them first."""
         if any(self.path(leaf).stat().st_size != length for leaf, length in lengths.items()):
             return False
         self._lengths = dict(lengths)
@@ -123,7 +116,7 @@ class LeafLogs:
             return dict(self._lengths)
 
     def count(self, leaf: int) -> int:
-        """Number of elements in a log, equal ones and all; those that wait to be written not included."""
+        """Number of elements in a log, equal ones included, waiting ones not."""
         return (self._lengths[leaf] - _HEADER.size) // FINGERPRINT_BYTES
 
     def read(self, leaf: int, start: int = 0, stop: int | None = None) -> Fingerprints:

@@ -1,7 +1,7 @@
-"""Redis servers, called all at the same time: the only file that imports redis-py.
+"""Redis servers, all called at the same time: the only file that imports redis-py.
 
-A batch of script calls is sent to every server that it concerns before the first reply is read, so that it costs one
-round trip however many servers and leaves it touches. Redis 6.0 or later, or what speaks its protocol; no Redis Cluster.
+A batch of script calls is sent to all its servers before the first reply is read, so it costs one round trip. Redis 6.0
+or later, or a server that speaks its protocol; no Redis Cluster.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Connection(Protocol):
 
 
 class RedisServers:
-    """Connections to several servers, made when they are needed and anew after an error. For one thread.
+    """Connections to several servers, made when needed and anew after an error. For one thread.
 
-    Each wait for a server ends after `timeout_s` seconds. Nothing is tried a second time. `on_sent` is called with the
-    servers asked, when all calls are sent and no reply is read: an experiment lets time pass there.
+    Each wait for a server ends after `timeout_s` seconds; nothing is retried. `on_sent` is called with the servers asked,
+    when all calls are sent and no reply is read: an experiment lets time pass there.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RedisServers:
         return len(self._connections)
 
     def call(self, calls: Sequence[Call]) -> list[Reply]:
-        """Run the scripts and answer in the same order. Calls to one server run in the order given.
+        """Run the scripts and return their replies in the same order. Calls to one server run in the order given.
 
         Raises: StoreUnavailable, StoreFull, FormatMismatch, BadParameters; calls of the batch may then have run.
         """
@@ -76,7 +76,7 @@ class RedisServers:
     def sync(self, key: str) -> bool:
         """Have all servers sync all earlier writes of all clients; False if one has not done so in time. It sets the key.
 
-        Servers before Redis 7.2, or without an append-only file, cannot be asked (WAITAOF): they count as synced.
+        Servers before Redis 7.2, or without an append-only file, have no WAITAOF: they count as synced.
         """
         # WAITAOF waits for the last write of its own connection, and so for all that was written before that.
         wait_ms = self._sync_wait_ms

@@ -1,12 +1,10 @@
-"""How an opened DSBF gets its leaves back: from the bits that were kept at a clean end, or else from the logs.
+"""How an opened DSBF gets its leaves back: from the bits kept at a clean end (file BITS, `bits.py`), or from the logs.
 
-The kept bits are in the file BITS (`bits.py`). The record `image` in the MANIFEST (`splitting.py`) says whether they
-count: it is written last, and taken away durably before the first change. It has the stamp of the file's header, the
-slot and count of each node, and the length of each log. An older image beside newer logs, or one of another state,
-disagrees with it in one of these; then the bits are rebuilt from the logs. But a log that is shorter than recorded was
-damaged, and the filter is refused: the log was synced before the image was written, and no log becomes shorter while
-there is an image. Bits that are read into memory must have the recorded CRC-32; mapped bits are not read at opening, so
-they have no checksum.
+The record `image` in the MANIFEST (`splitting.py`) says whether the kept bits count. It is written last, and removed
+durably before the first change. It has the stamp of the file's header, the slot and count of each node, and the length
+of each log. If any of them disagrees, the bits are rebuilt from the logs; but a log shorter than recorded is damage, and
+the filter is refused: no synced log becomes shorter while there is an image. Bits read into memory must have the
+recorded CRC-32; mapped bits are not read at opening, so they have no checksum.
 """
 
 from __future__ import annotations
@@ -109,8 +107,8 @@ class Restored:
 def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, storage: BitStorage) -> Restored:
     """The state of the folder's filter, which is made if the folder is empty.
 
-    Cost: 0.3 µs per element, or that of reading or mapping the kept bits. Raises: FormatMismatch, OSError; if a log
-    has lost what it held at the last clean end, nothing in the folder is changed.
+    Cost: 0.3 µs per element, or that of loading the kept bits. Raises: OSError; FormatMismatch, with the folder unchanged
+    if a log has lost elements of the last clean end.
     """
     manifest = read_manifest(folder, parameters) or _founded(folder, parameters, logs)
     if image := Image.of_record(manifest.image or {}, len(manifest.tree)):

@@ -1,23 +1,22 @@
 """How a full leaf of a DSBF is split while it serves, a little at a time, and forgets nothing at any crash.
 
-To split a leaf is to insert its elements anew below it. Its states, and what brings the next one:
+The elements of the leaf are inserted anew below it. Its states, and what brings the next one:
 
     LEAF       full: its log is flushed and frozen, its children's logs are made and synced, then a manifest that
-               names the children and the split takes the old one's place. Some syncs; no element is touched.
+               names the children and the split replaces the old one. Some syncs; no element is touched.
     SPLITTING  new elements go to its children; a query asks it too. With every call that marks keys, some elements of
                its log are inserted anew. `moved` is the number of those done.
     DRAINED    all are moved: its bits are dropped, queries pass it by. Nothing on the disk has changed yet.
-    INNER      at the next sync: the children's logs are durable, a manifest without the split takes the old one's
-               place, and only then is the log removed.
+    INNER      at the next sync: the children's logs are durable, a manifest without the split replaces the old one,
+               and only then is the log removed.
 
-The manifest is always true of the disk. `moved` is recorded there only up to what had been moved before a sync of all
-logs began. So after a crash at any point each synced element is in the log of a leaf, or in that of a splitting node at
-`moved` or later; elements that are moved a second time change nothing.
+The manifest records `moved` only up to the elements moved before a sync of all logs began. So after any crash each synced
+element is in the log of a leaf, or in that of a splitting node at `moved` or later; moving it again changes nothing.
 
 File MANIFEST, JSON: `magic`, `version`, `parameters`, the arrays `fan_out` and `first_child` of `tree.py`, `splitting`
-(pairs: a node that is being split, and how many elements of its log are already, durably, in the logs below it; the
-oldest split first) and `image`, null or the record of `restoring.Image`. A node without children is a leaf; one with
-children is SPLITTING if it is listed there, else INNER. The file is replaced at once, so it is always one whole state.
+(pairs: a splitting node, and how many elements of its log are durably in the logs below it; the oldest split first) and
+`image`, null or the record of `restoring.Image`. A node without children is a leaf; one with children is SPLITTING if it
+is listed there, else INNER. The file is replaced at once, so it is always one whole state.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ _SMALLEST_STEP = 16
 
 @dataclass(slots=True, kw_only=True)
 class Split:
-    """A node whose elements are on their way to the leaves below it."""
+    """A node with elements on their way to the leaves below it."""
 
     node: int
     length: int  #: elements in its log, which is frozen
@@ -175,14 +174,13 @@ class Splitter:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """All splits whose node still has its log, the oldest first."""
+        """All splits with a log, the oldest first."""
         return tuple(self._splits)
 
     def take(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, count and log; start to split what is full, and move elements of what is splitting.
+        """Set bits, count and log; start to split full leaves, and move elements of splitting ones.
 
-        For n elements taken, fewer than MOVE_AT_LEAST + MOVES_PER_KEY * n are moved. Raises: OSError; `Dsbf.mark`
-        says what holds then.
+        For n elements fewer than MOVE_AT_LEAST + MOVES_PER_KEY * n are moved. Raises: OSError, as `Dsbf.mark` says.
         """
         for start in range(0, len(elements), self._step):
             part = slice(start, start + self._step)
@@ -204,8 +202,8 @@ class Splitter:
     def start(self, full: list[int]) -> None:
         """Begin to split these leaves. Raises: OSError, with the splits begun or not.
 
-        Any other exception may break it off between the manifest and the table; then all calls that write a manifest
-        raise FilterClosed, since it could leave out a log. The disk is in a true state: open the filter again.
+        After any other exception between manifest and table, memory and disk may differ: all calls that write a manifest
+        raise FilterClosed. The disk is in a true state: open the filter again.
         """
         if not full:
             return
@@ -232,9 +230,9 @@ class Splitter:
             self._settle()
 
     def sync(self) -> None:
-        """Make all that was taken before this call durable, and end splits whose elements are. Raises: OSError.
+        """Make all that was taken before this call durable, and end splits with all elements moved. One call at a time.
 
-        It may be repeated. One call at a time. Raises FilterClosed as `start` says, with all logs synced.
+        Raises: OSError; it may be repeated. FilterClosed as `start`, with all logs synced.
         """
         moved = [(split, split.moved) for split in self.splits]  # before the logs are flushed: see above
         self._logs.sync()

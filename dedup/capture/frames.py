@@ -1,9 +1,8 @@
 """From a capture file or packet to TCP segments: pcap and pcapng, link header, VLAN tags, IPv4 or IPv6, TCP.
 
-Formats: draft-ietf-opsawg-pcap (both byte orders, time stamps in micro- or nanoseconds) and draft-ietf-opsawg-pcapng
-(sections of either byte order, enhanced, simple and obsolete packet blocks); the tcpdump group's LINKTYPE_ registry, IEEE
-802.1Q, RFC 791 (IPv4), RFC 8200 (IPv6), RFC 4302 (AH), RFC 9293 (TCP). Time stamps are not read. Checksums are not
-verified: on the sending machine the network card fills them in after the capture. `requests.py` takes the segments.
+Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng, both byte orders; the tcpdump group's LINKTYPE_ registry,
+IEEE 802.1Q, RFC 791 (IPv4), RFC 8200 (IPv6), RFC 4302 (AH), RFC 9293 (TCP). Time stamps are not read. Checksums are not
+verified: on the sending machine the network card fills them in after the capture.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ class _DamagedBlock(Exception):
 def frames(stream: BinaryIO, name: str, counts: CaptureStatistics) -> Iterator[Frame]:
     """Yield the frames of a capture in file order. A cut or damaged rest is counted and ends the iteration.
 
-    Reads forward only (a pipe will do) and holds one record at a time. Raises FormatMismatch, with `name` in the message,
-    if the file does not begin like a capture.
+    Reads forward only and holds one record. Raises: FormatMismatch, with `name`, if the file does not begin like a capture.
     """
     head = stream.read(4)
     if head in _PCAP_ORDERS:

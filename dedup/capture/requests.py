@@ -1,8 +1,8 @@
 """From TCP segments, in the order they were captured, to the URLs of the HTTP/1 requests in them.
 
-`TcpFlows` orders the segments of each flow; sequence numbers are compared modulo 2^32 (RFC 9293 §3.4), and memory is
-bounded per flow and in the number of flows. `HttpRequests` parses one direction of a connection: RFC 9112 (message
-syntax; §2.2 empty lines before a request, §3.2 forms of the target, §6 body length, §7.1 chunks).
+`TcpFlows` orders the segments of each flow, with bounded memory; sequence numbers are compared modulo 2^32 (RFC 9293
+§3.4). `HttpRequests` parses one direction of a connection (RFC 9112: §2.2 empty lines before a request, §3.2 forms of the
+target, §6 body length, §7.1 chunks).
 """
 
 from __future__ import annotations
@@ -364,10 +364,7 @@ class HttpRequests:
 
 
 def url_of_request(method: bytes, target: bytes, hosts: list[bytes]) -> bytes | None:
-    """`http://` + Host + target, or the target itself if it is absolute; None if the request names no one URL.
-
-    CONNECT and `*` name none. Several different Hosts name none (RFC 9112 §3.2). The bytes stay as they were sent.
-    """
+    """`http://` + Host + target, or an absolute target itself; None for CONNECT, `*` and several different Hosts (§3.2)."""
     if method == b"CONNECT":
         return None
     if _ABSOLUTE.match(target):

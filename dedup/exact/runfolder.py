@@ -1,10 +1,9 @@
-"""The files of an exact index: runs and their merging, the log of the tail, and the manifest that says which of them count.
+"""The files of an exact index: runs and their merging, the log of the tail, and the manifest that names those that count.
 
 MANIFEST is JSON: `magic`, `version`, `parameters`, `runs` and `log` (the numbers of files), and `seal` (bytes and CRC-32
-that the log started with when the manifest was written; null or missing: not known). `sync` writes it if other files
-count than before, and the end writes it if anything changed; all other files are removed at the next opening. So a crash
-at any moment leaves what was synced, and a log that was cut off or changed is noticed. `runs.py` has the format of a run,
-`tail.py` that of the log.
+that the log started with when the manifest was written; null or missing: unknown). `sync` writes it if other files count
+than before, and the end if anything changed; all other files are removed at the next opening. So a crash at any moment
+leaves what was synced, and a cut or changed log is noticed. Runs: `runs.py`; logs: `tail.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from anabranch.dedup.files.formatfile import Format, read_record
 
 
 class RunMerge:
-    """The merge of some runs, which have no element in common and serve until it is done."""
+    """The merge of some runs without common elements, which serve until it is done."""
 
     def __init__(self, sources: Sequence[SortedRun], path: Path, number: int) -> None:
         self.sources = tuple(sources)
@@ -36,9 +35,8 @@ class RunMerge:
         self._writer = RunWriter(path, number, self.remaining)
 
     def step(self, elements: int) -> int:
-        """Move about so many elements, 1 or more; returns how many.
+        """Move about so many elements, 1 or more; returns how many. Equal high halves move together.
 
-        Elements that share their high half move together, so only forged ones make a step longer than asked for.
         Raises: StoreFull (an OSError), with nothing moved; it may be repeated.
         """
         stops = self._stops(max(1, elements // len(self.sources)))
@@ -80,10 +78,7 @@ _PARTS_PER_TAIL = 4  # of a merge: the smaller a part, the shorter a call; below
 
 
 class RunFolder:
-    """`tail` and `runs`, oldest run first, are the set. `make_room` moves elements from the one to the others.
-
-    Everything but `sync` belongs to one thread; `sync` may run in another one at the same time.
-    """
+    """`tail` and `runs`, oldest run first, are the set. Only `sync` may run in another thread at the same time."""
 
     def __init__(self, folder: Path, tail_elements: int) -> None:
         self._folder = folder
@@ -110,9 +105,8 @@ class RunFolder:
     def make_room(self, arriving: int) -> None:
         """Write a long tail as a run, and go on merging; call it before so many elements are taken by the tail.
 
-        Cost: for a tail of 65,536 elements 11 to 25 ms, once in that many; for a merge 20 ns for each of 32 elements per
-        arriving one, so that a call for 10,000 takes up to 45 ms. Raises: StoreFull, OSError, with the set as it was; it
-        may be repeated.
+        Cost: 11 to 25 ms once in 65,536 elements for the run; 20 ns for each of 32 elements per arriving one for the merge.
+        Raises: StoreFull, OSError, with the set as it was; it may be repeated.
         """
         if len(self.tail) >= self._tail_elements:
             self._turn_tail()

@@ -1,12 +1,12 @@
-"""Immutable files of sorted fingerprints that are searched where they lie: the runs of an exact index.
+"""Immutable files of sorted fingerprints that are searched in place: the runs of an exact index.
 
 File `run-<number>.run`: a header of 64 bytes (magic, version, number, count, checksums of the two columns), then the
-high halves of all elements in ascending order, then the low half of each; 8 bytes a half, little-endian. Elements that
-share a high half, forged ones, are in the order of their low halves, so that a search among them is a search too.
+high halves of all elements in ascending order, then the low half of each; 8 bytes a half, little-endian. Elements with
+equal high halves, forged ones, are in the order of their low halves.
 
-A long run is searched by interpolation (`find`). Hashes are spread evenly, so a value tells its place: among n of them
-the first guess is off by about sqrt(n) / 2, the second by the root of that, the third by a few places. That is three
-memory accesses a value, which do not wait for one another; a binary search has some ten that do.
+A long run is searched by interpolation (`find`). Hashes are spread evenly: among n of them the first guess is off by
+about sqrt(n) / 2, the second by the root of that, the third by a few places. That is three memory accesses a value,
+which do not wait for one another; a binary search has some ten that do.
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ class SortedRun:
         return len(self._map)
 
     def knows(self, highs: HashArray, lows: HashArray) -> BoolArray:
-        """True where the element of these halves is in the run.
-
-        Cost: a search each, less in ascending order of the high halves, since neighbours share pages.
-        """
+        """True where the element of these halves is in the run. Cost: a search each, less in ascending order."""
         if self.count >= WORTH_GUESSING and len(highs) >= FEWEST_GUESSED:
             places, known = find(self._highs, highs)
         else:
@@ -129,9 +126,9 @@ class SortedRun:
 
 
 class RunWriter:
-    """A run that is being written: its number of elements is known, they come in ascending order, part by part.
+    """A run that is being written: the number of elements is known, and they come in ascending order, part by part.
 
-    The header is written at the end, so that half a file is never taken for a run. Raises: StoreFull, OSError.
+    The header comes last, so that half a file is never taken for a run. Raises: StoreFull, OSError.
     """
 
     def __init__(self, path: Path, number: int, count: int) -> None:
@@ -216,7 +213,7 @@ _RANGE = 2.0**64
 
 
 def find(ascending: HashArray, wanted: HashArray) -> tuple[IntArray, BoolArray]:
-    """For each wanted value its first place, and whether it is there (if not, the place means nothing).
+    """For each wanted value its first place, and whether it is in the array (if not, the place means nothing).
 
     Right for any ascending array, fast for hashes. Cost: 25 µs, and 0.3 to 0.6 µs a value among 10 million.
     """

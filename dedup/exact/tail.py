@@ -1,6 +1,6 @@
 """The newest elements of an exact index: a dictionary in memory and a log on the disk.
 
-File `log-<number>.log`: a header of 64 bytes (magic, version, number), then 16 bytes an element (`fingerprint.py`).
+File `log-<number>.log`: a header of 64 bytes (magic, version, number), then 16 bytes an element (`keys.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class TailLog:
-    """A set of elements. Its file is made by the first `flush`, and has the set as of the last `flush`.
+    """A set of elements. The first `flush` makes its file, which has the set as of the last `flush`.
 
     Taking and asking belong to one thread; `flush` and `sync` may run in another one at the same time.
     """
@@ -54,8 +54,7 @@ class TailLog:
     def reopen(cls, path: Path, number: int, seal: Seal | None = None) -> TailLog:
         """The set in a file; a tail that a crash tore is cut off.
 
-        Raises: FormatMismatch if the file is missing, another one or not what its `seal` says; it is then left as it
-        was; OSError.
+        Raises: OSError; FormatMismatch, with the file unchanged, if it is missing, another one, or contradicts its `seal`.
         """
         content = _content(path, number)
         if seal is not None:
@@ -148,10 +147,7 @@ class TailLog:
             raise
 
     def check(self) -> None:
-        """Write what was taken and compare the file with the set.
-
-        Raises: InvariantBroken; FormatMismatch if the file was cut off or replaced; OSError.
-        """
+        """Write what was taken and compare the file with the set. Raises: InvariantBroken, FormatMismatch, OSError."""
         self.flush()
         content, (length, _) = _content(self.path, self.number), self.seal
         if len(content) < length:

@@ -1,8 +1,8 @@
-"""Files that survive a crash: what is written, in which order, and when it counts as durable.
+"""Files that survive a crash: how they are written, and when they count as durable.
 
 A file that changes is replaced by a temporary file, its sync, the rename and the sync of the folder, so that a crash leaves
-the old text or the new one, never a mixture. A file that grows is appended to in whole lines and cut back to the last line
-that counts. All functions raise OSError; `store_full_errors` makes the error of this room of a full disk.
+the old text or the new one. A file that grows is appended to in whole lines and cut back to the last line that counts.
+All functions raise OSError; `store_full_errors` makes the error of this room of a full disk.
 """
 
 from __future__ import annotations
@@ -79,10 +79,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> bool:
-    """Return when all files and names of the folder's file system are on the medium (syncfs(2)); False without that call.
+    """Return when all files and names of the folder's file system are on the medium (Linux's syncfs(2)); False without that call.
 
-    One call serves thousands of small files. It waits for what other programs wrote, too. Linux has it, and reports errors
-    since 5.8.
+    It also waits for what other programs wrote.
     """
     syncfs = getattr(_libc, "syncfs", None)
     if syncfs is None:
@@ -109,8 +108,8 @@ def write_file(path: Path, data: bytes) -> None:
 def swap_file(path: Path, data: bytes, *, names_first: bool = False) -> None:
     """Replace a file's text at once; the new text survives a power loss only after `sync_folder`.
 
-    Only the owner may read the file. After an error the old text is in place, and no temporary file. With `names_first` the
-    folder is synced before the rename, so that the files that the new text names exist whenever it does.
+    Only the owner may read the file. After an error the old text is in place. With `names_first` the folder is synced before
+    the rename, so that the files that the new text names exist whenever it does.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     write_file(unfinished, data)
@@ -141,7 +140,7 @@ def checked_line(text: bytes) -> bytes:
 
 
 def checked_text(line: bytes) -> bytes:
-    """What such a line says. Raises: ValueError if it is not as it was written."""
+    """The text of such a line. Raises: ValueError if it was changed."""
     text = line[9:-1]
     if line != checked_line(text):
         raise ValueError("not as it was written")
@@ -149,18 +148,12 @@ def checked_text(line: bytes) -> bytes:
 
 
 def checked_json(written: bytes) -> Any:
-    """What a file of one such line says in JSON; in one of an older version the line has no checksum.
-
-    Raises: ValueError, RecursionError.
-    """
+    """The JSON value in a file of one such line; a line of an older version has no checksum. Raises: ValueError, RecursionError."""
     return json.loads(written if written.startswith(b"{") else checked_text(written))
 
 
 def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
-    """Append to the file that has the name at this moment, an operator may move it at any time; `head` first in an empty one.
-
-    What was written is handed to the system, not synced.
-    """
+    """Append, unsynced, to the file that has the name now, since an operator may move it; `head` first in an empty one."""
     with descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666) as fd:
         rest = memoryview(data if not head or os.fstat(fd).st_size else head + data)
         while rest:
@@ -170,9 +163,8 @@ def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
 class AppendOnlyFile:
     """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
 
-    Opening makes the file if there is none, cuts what is torn at its end and makes the file's name durable. `end_of_whole`
-    tells from a descriptor how many bytes are whole: by default those up to the last newline (nobody was told that a line
-    without one counts). Cost of an append: one sync.
+    Opening makes the file if it is missing, cuts a torn end and makes the file's name durable. `end_of_whole` returns how
+    many bytes of a descriptor are whole: by default those up to the last newline.
     """
 
     def __init__(self, path: Path, end_of_whole: Callable[[int], int] | None = None) -> None:
@@ -182,9 +174,7 @@ class AppendOnlyFile:
         self._open()
 
     def follow(self) -> None:
-        """Go on in the file that has the name now: in another one if this one was moved or removed, and behind what is left if
-        somebody cut it. Cost: one stat. Raises: OSError.
-        """
+        """Go on in the file that has the name now, behind its whole content, if the file was moved, removed or cut. Cost: one stat."""
         try:
             named = self.path.stat()
         except FileNotFoundError:
@@ -195,7 +185,7 @@ class AppendOnlyFile:
             self._begin_behind()
 
     def append(self, data: bytes) -> None:
-        """Write and sync behind what is kept; nothing at all for no data. Raises: OSError, maybe with a part written."""
+        """Write and sync behind what is kept. Raises: OSError, maybe with a part written."""
         if not data:
             return
         self.begin()
@@ -213,7 +203,7 @@ class AppendOnlyFile:
         return self._kept_bytes
 
     def begin(self) -> None:
-        """Cut what an earlier failure left, so that what is written now stands behind what counts. Raises: OSError."""
+        """Cut what an earlier failure left, so that new data follows what counts. Raises: OSError."""
         self._cut()
 
     def write(self, data: bytes | bytearray) -> None:
@@ -238,7 +228,7 @@ class AppendOnlyFile:
             self._cut()
 
     def close(self) -> None:
-        """What counts is synced, so closing has nothing to say. A second call does nothing."""
+        """Close the file without a sync. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):
@@ -257,7 +247,7 @@ class AppendOnlyFile:
             raise
 
     def _begin_behind(self) -> None:
-        """What is whole in the file counts, and nothing else is in it."""
+        """Count what is whole in the file, and cut the rest."""
         found = os.fstat(self._fd)
         self._identity = found.st_dev, found.st_ino
         self._written_bytes = found.st_size
@@ -265,7 +255,7 @@ class AppendOnlyFile:
         self._cut()
 
     def _cut(self) -> None:
-        """Cut what was written and does not count: it is the end of the file, also if somebody cut that meanwhile."""
+        """Cut what was written and does not count: the end of the file, even if somebody cut that meanwhile."""
         written = self._written_bytes - self._kept_bytes
         if written > 0:
             size = os.fstat(self._fd).st_size

@@ -5,11 +5,8 @@ patent on similarity-based URL deduplication) is one bit in the bit array of its
 number itself mod N. All bits 1: similar. Any bit 0: new; the URL goes to the table URL_DB (`url_db.py`), and then the bits
 are set. The arrays are in memory and are rebuilt from URL_DB at opening.
 
-Known limit of the published mode: features of different URLs combine. A known site, depth, directory and tail that
-were never seen together still count as similar. The site-bound mode hashes each feature together with its site, so
-only features of one site can combine.
-
-Any bytes are accepted. Without a slash they are a site alone (n = 1), so bytes that are not a URL are compared as a whole.
+Known limit of the published mode: features of different URLs combine. The site-bound mode hashes each feature together
+with its site. Any bytes are accepted; without a slash they are a site alone (n = 1).
 """
 
 from __future__ import annotations
@@ -44,8 +41,7 @@ _AFTER_PATH = re.compile(rb"[?#]")
 def parts_of(url: bytes, *, drop_query: bool = False) -> Parts:
     """Split a URL at the slashes of its path, bytes as they are; the scheme is dropped.
 
-    The query (and a fragment, if there is one) belongs to un, with its slashes, unless it is dropped. A query right
-    after the site follows an empty path `/`.
+    Query and fragment belong to un, unless dropped. A query right after the site follows an empty path `/`.
     """
     scheme = _SCHEME.match(url)
     rest = url[scheme.end() :] if scheme else url
@@ -68,7 +64,7 @@ def depth(parts: Parts) -> int:
 
 
 def directory(parts: Parts) -> bytes:
-    """u2, empty if there is none."""
+    """u2, or empty."""
     return parts[1] if len(parts) > 1 else b""
 
 
@@ -82,10 +78,7 @@ FEATURES: dict[str, Feature] = {"site": site, "depth": depth, "directory": direc
 
 
 def feature_named(name: str) -> Feature:
-    """The feature of that name, from the table or imported.
-
-    Raises: BadParameters if there is none. So does an imported one that fails for a URL.
-    """
+    """The feature of that name, from the table or imported. Raises: BadParameters, also when an imported one fails."""
     if name in FEATURES:
         return FEATURES[name]
     feature: Feature = imported(name, "feature", FEATURES)
@@ -151,11 +144,10 @@ class SimilarityStatistics:
 
 
 def array_bits(expected: int, false_positive: float, hashed: int) -> int:
-    """N, the bits of each array, from k, P and F, the number of hashed features.
+    """N, the bits of each array, from k, P and F, the number of hashed features. Raises: BadParameters above 2^40.
 
-    M = -k ln P / (ln 2)^2, and N = the larger of M and -k / ln(1 - P^(1/F)), rounded up. At k URLs that differ in all
-    features an array is filled to 1 - e^(-k/N) <= P^(1/F), so all F bits are set by chance at a rate of at most P.
-    Without a hashed feature N = M. Raises: BadParameters if N is above 2^40.
+    M = -k ln P / (ln 2)^2, and N = the larger of M and -k / ln(1 - P^(1/F)), rounded up; without a hashed feature N = M. At k
+    different URLs an array is filled to 1 - e^(-k/N) <= P^(1/F), so all F bits are set by chance at a rate of at most P.
     """
     bits = -expected * math.log(false_positive) / math.log(2) ** 2
     if hashed:
@@ -231,10 +223,10 @@ class SimilarityFilter:
 
     @classmethod
     def open(cls, folder: Path, parameters: SimilarityParameters | None = None) -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty.
+        """Open a folder's filter, or make it if the folder is new or empty. Cost: about 10 µs per stored URL.
 
-        Cost: about 10 µs per stored URL. Raises: FormatMismatch if the folder is not ours, is damaged or was made
-        with other parameters (it names them); BadParameters; FilterInUse; StoreFull, OSError.
+        Raises: FormatMismatch if the folder is not ours, is damaged or was made with other parameters (it names them);
+        BadParameters; FilterInUse; StoreFull, OSError.
         """
         given = parameters or SimilarityParameters()
         Comparison(given)  # features that cannot be had leave no folder behind
@@ -258,10 +250,7 @@ class SimilarityFilter:
         return self._are_set(self._comparison.places(url))
 
     def are_similar(self, urls: Sequence[bytes]) -> BoolArray:
-        """True where `add_all` would answer False: similar to a stored URL or to a new one before it in the batch.
-
-        Nothing is changed, so that new URLs may be handed on before they are added.
-        """
+        """True where `add_all` would answer False: similar to a stored URL or to an earlier new one of the batch. Changes nothing."""
         new, flipped = self._admit(urls)
         _flip(flipped)
         return ~new
@@ -288,11 +277,10 @@ class SimilarityFilter:
         return self._admit(urls)[0]
 
     def store(self, urls: Sequence[bytes]) -> None:
-        """The second half: URLs that `mark` found new, to the disk; they are there when it returns.
+        """The second half of `add_all`: URLs that `mark` found new are on the disk when it returns.
 
-        In the thread that opened the filter; calls that use the arrays alone (`is_similar`, `are_similar`, `mark`) may run
-        in another thread meanwhile. Cost: one transaction. Raises: StoreFull (an OSError), OSError, FilterClosed; the call
-        may be repeated.
+        In the thread that opened the filter; `is_similar`, `are_similar` and `mark` may run in another thread meanwhile. Cost: one
+        transaction. Raises: as `add_all`; the call may be repeated.
         """
         self._url_db.append(urls, " ".join(self._names))
 

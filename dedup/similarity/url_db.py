@@ -1,8 +1,8 @@
 """The table URL_DB: every URL that the similarity filter let through, in an SQLite file of its own.
 
-The file is in WAL mode with `synchronous=FULL`: a transaction that has returned is on the disk. It is held with
-`locking_mode=EXCLUSIVE`, so a second opener is refused, and the lock ends with the process. A second table, FORMAT,
-holds one record: magic, version and the parameters that the URLs were compared with.
+WAL mode with `synchronous=FULL`: a transaction that has returned is on the disk. `locking_mode=EXCLUSIVE` refuses a
+second opener until the process ends. A second table, FORMAT, holds one record: magic, version and the parameters that
+the URLs were compared with.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class UrlDb:
 
     @classmethod
     def open(cls, path: Path, parameters: Parameters, *, may_be_new: bool = True) -> Self:
-        """Open the file, or make it if it `may_be_new` and there is none or an empty one; its folder must be there.
+        """Open the file, or make it if it `may_be_new` and is missing or empty; its folder must exist.
 
-        Raises: FormatMismatch if the file is not ours, is damaged or was made with other parameters (it is left as
-        it was); FilterInUse; StoreFull, OSError.
+        Raises: FormatMismatch, with the file unchanged, if it is not ours, is damaged or was made with other parameters;
+        FilterInUse; StoreFull, OSError.
         """
         # Without an isolation level the driver begins no transaction of its own: `_begin` does.
         engine = create_engine(
@@ -128,7 +128,7 @@ class UrlDb:
         return cls(path, connection, rows)
 
     def append(self, urls: Sequence[bytes], features: str) -> None:
-        """Store the URLs, all or none, in one transaction; they are on the disk when it returns.
+        """Store the URLs in one transaction; they are on the disk when it returns.
 
         Raises: StoreFull (nothing is stored; free space and repeat), OSError, FilterClosed.
         """

@@ -1,11 +1,8 @@
 """From a key to one bit of one file: the signature gives a number, the levels divide it into a file and an offset.
 
-A signature is read big-endian; its leading bytes are the address. Another signature is one more row of `SIGNATURES`; a
-user function is named `package.module:function` and maps a key to a digest of fixed length.
-
-Levels `(1, 3)` take the first byte of an address as the file's name and the other three as the bit offset in it; every
-level before the last but one is a folder. Names are upper-case hex, two digits a byte. Bit 0 of a file is the most
-significant bit of its first byte. `bitfiles.py` reads and sets the bits.
+A signature is read big-endian; its leading bytes are the address. Levels `(1, 3)` take the first byte of an address as the
+file's name and the other three as the bit offset in it; every level before the last but one is a folder. Names are
+upper-case hex, two digits a byte. Bit 0 of a file is the most significant bit of its first byte.
 """
 
 from __future__ import annotations
@@ -102,10 +99,9 @@ SIGNATURES: dict[str, Signature] = {
 
 
 def signature_named(name: str) -> Signature:
-    """The signature of that name, from the table or imported.
+    """The signature of that name, from the table or imported. Raises: BadParameters.
 
-    Raises: BadParameters if there is none. So do the methods of an imported one, if its function fails or gives a key
-    something else than bytes, as many as it gave the empty key.
+    So do the methods of an imported one, if its function fails or gives other than bytes, always as many.
     """
     return SIGNATURES[name] if name in SIGNATURES else _user_signature(name)
 
@@ -134,8 +130,7 @@ def _user_signature(name: str) -> DigestSignature:
 def check_value(signature: Signature) -> str:
     """The leading bytes, at most 7, of the signature of "123456789", in hex.
 
-    Stored beside a signature's name: it tells a function that was changed, or salted by the process, from the one
-    that a store was made with.
+    Stored with the signature's name: it detects a function that was changed, or salted by the process.
     """
     width = min(signature.width_bytes, 7)
     return f"{signature.address(_CHECKED, width):0{2 * width}x}"
@@ -151,7 +146,7 @@ _HIGHEST_FILL = 1 / 256
 
 
 def levels_for(expected: int) -> tuple[int, ...]:
-    """The smallest levels whose fill is at most 1/256 once `expected` distinct keys are marked.
+    """The smallest levels with a fill of at most 1/256 once `expected` distinct keys are marked.
 
     That is (1, 1) up to 256 keys, (1, 2) up to 65,664, (1, 3) up to 16.8 million. Beyond that it is (1, 3) as well, with
     the fill 1 - e^(-expected / 2^32): 2.3 % at 100 million, 21 % at 1,000 million.

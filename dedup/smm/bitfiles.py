@@ -1,8 +1,7 @@
-"""A set of addresses on disk, one bit each, in sparse files of full size that are mapped shared.
+"""A set of addresses on disk, one bit each, in sparse files of full size that are mapped shared (`mapping.py`).
 
-`addresses.py` says which bit of which file an address is; `mapping.py` maps the files, all at once or on demand. The set
-outlives the process. Other processes that map the files see a bit as soon as it is set; only one at a time sets bits
-(`sharing.py`), and only in pages that have blocks on the disk.
+The set outlives the process. Other processes that map the files see a bit as soon as it is set; only one at a time sets
+bits (`sharing.py`), and only in pages that have blocks on the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
 class BitFiles:
-    """The files of one folder; `BitFiles.create` makes them, in the same turn in which they are first opened.
+    """The files of one folder, made by `BitFiles.create` in the turn in which they are first opened.
 
     Setting and asking belong to one thread; `sync` may run in another one at the same time.
     """
@@ -127,9 +126,9 @@ class BitFiles:
                 raise
 
     def check(self) -> None:
-        """Count the bits and compare with the kept number; after a crash, correct that number instead.
+        """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
 
-        Cost: one turn in which all data is read, and after a crash synced. Raises: InvariantBroken, FormatMismatch.
+        Cost: one turn in which all data is read. Raises: InvariantBroken, FormatMismatch.
         """
         with self._sharing:
             kept, is_rough = self._ledger.bits_set, self._ledger.count_is_rough

@@ -1,20 +1,18 @@
 """The mapped files of a store, and which of their pages have blocks on the disk.
 
-`WholeFiles` serves two levels: all files are made with the store, mapped once, and stay mapped while it is open. The body
-of the ledger (`sharing.py`) has one byte a page, 1 if the page has blocks: shared by all processes, and lasting.
+`WholeFiles` serves two levels: all files are made with the store and mapped once. The body of the ledger (`sharing.py`)
+has one byte a page, 1 if the page has blocks: shared by all processes, and lasting.
 
 `LazyFiles` serves three and more levels, up to 2^48 bits in 16 million files: a file is made when its first bit is set,
-and mapped when it is asked for, over one of a fixed number of places; the least recently used file gives its place up.
-The file system tells which blocks a file has when it is mapped. Another process may allocate pages later. So the body of
-the ledger has 4,096 counters, shared by all: whoever allocates pages in a file adds 1 to the counter of its number mod
-4,096, after the pages have blocks and before they hold bits. Whoever finds a counter changed asks the file system again.
-A missing file is remembered in the same way. Use: signatures longer than 32 bits, whose bits stay rare at any number of
-URLs. Cost at random addresses: nearly every new URL makes a new file, or at least a page of 16 KiB, some 0.3 ms; a known
-one maps a file anew once there are more files than places, some 60 µs [measured on ext4].
+and mapped when it is asked for, over one of a fixed number of places; the least recently used file loses its place. The
+file system knows the blocks of a file when it is mapped. Another process may allocate pages later, so the body of the
+ledger has 4,096 counters, shared by all: a process that allocates pages in a file adds 1 to the counter of its number mod
+4,096, after the pages have blocks and before they hold bits. A process that finds a counter changed asks the file system
+again. A missing file is remembered in the same way. Cost at random addresses: 0.3 ms for a new URL, since it makes a file
+or a page of 16 KiB; 60 µs for a known one once there are more files than places [measured on ext4].
 
-Writing to a page of a map that has no block on a full disk is a SIGBUS, so blocks are allocated first
-(`files/mapped.py`). A page not known to have blocks holds no bit and is not touched by a query, so that asking a fresh
-store costs no page fault. (On tmpfs even reading a hole takes memory, and ends in SIGBUS when full.)
+A write to a mapped page without a block on a full disk is a SIGBUS, so blocks are allocated first (`files/mapped.py`). A
+page not known to have blocks holds no bit, and queries do not touch it: on tmpfs even reading a hole takes memory.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from anabranch.dedup.smm.sharing import Ledger
 class PageTable:
     """What is known of each page of a mapped array.
 
-    `present[page]`: the page has blocks; the array may be shared by all processes. A page is `is_sure` once this
-    process allocated it itself; only such pages are written to, since after a power loss `present` may promise too much.
+    `present[page]`: the page has blocks; the array may be shared by all processes. A page is `is_sure` once this process
+    allocated it itself; only such pages are written to, since after a power loss `present` may promise too much.
     """
 
     def __init__(self, present: BoolArray) -> None:
@@ -61,13 +59,13 @@ class PageTable:
         self._note_all()
 
     def trust(self, start: int, stop: int) -> None:
-        """The pages of that range lie in files that have all their blocks: they are sure, if they are present."""
+        """The pages of that range belong to files with all their blocks: they are sure, if they are present."""
         self._unsure -= int((self.present[start:stop] & ~self.is_sure[start:stop]).sum())
         self.is_sure[start:stop] |= self.present[start:stop]
         self._note_all()
 
     def forget(self, start: int, stop: int) -> None:
-        """The pages of that range are others from now on, of which nothing is known: not present, not sure."""
+        """Nothing is known of the pages of that range from now on: not present, not sure."""
         self._unsure += int(self.is_sure[start:stop].sum())
         self.is_sure[start:stop] = False
         self.present[start:stop] = False
@@ -114,11 +112,7 @@ class WholeFiles:
 
     @staticmethod
     def create(folder: Path, index: FileIndex) -> None:
-        """Make the files, empty: mapping gives an empty file its size.
-
-        They are not synced one by one: the sync of a file that holds bits includes its size. So a file that a power
-        loss left empty never held a synced bit.
-        """
+        """Make the files, empty and unsynced: the sync of a file that holds bits includes its size and name."""
         for name in index.names():
             (folder / name).touch()
         Ledger.create(folder, index.files * -(-index.file_bytes // PAGE_BYTES))
@@ -163,10 +157,7 @@ class WholeFiles:
 
 
 def _require_filled(paths: Iterable[Path]) -> None:
-    """Raise `FormatMismatch` if one of these files, which have pages with blocks by the ledger, is empty.
-
-    Only if all writers ended well: after a power loss the ledger may list blocks of a file that lost its size.
-    """
+    """Raise `FormatMismatch` if one of these files, which have pages with blocks by the ledger, is empty."""
     for path in paths:
         if path.exists() and not path.stat().st_size:
             raise FormatMismatch(f"{path} {CUT_OFF}")
@@ -211,9 +202,9 @@ class LazyFiles:
         return Ledger(folder, 8 * _COUNTERS)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterator[tuple[slice | IntArray, IntArray]]:
-        """The addresses in parts of few enough files: which they are, and where in `data` the bytes of their bits lie.
+        """The addresses in parts of few enough files, and where in `data` the bytes of their bits are, until the next part.
 
-        The places hold until the next part is asked for. With `create` the files are made that are not there.
+        With `create` missing files are made.
         """
         files = addresses // self._file_bits
         distinct, inverse = np.unique(files, return_inverse=True)

@@ -1,10 +1,8 @@
 """SMM: the shared memory-mapped signature store, one bit per URL.
 
 A key's signature (`addresses.py`) is an address in the store's files (`bitfiles.py`). A bit that is 0 proves that the key
-was never marked; a bit that is 1 may be another key's of the same address.
-
-Which levels? Two suffice for CRC-32: 2^32 bits, all files mapped. A longer signature and three or more levels make
-collisions rare, but every key then lies in a page, and mostly in a file, of its own: see `mapping.py` for the cost.
+was never marked; a bit that is 1 may be another key's. Two levels suffice for CRC-32: 2^32 bits, all files mapped. With
+a longer signature and more levels collisions are rare, but nearly every key has a page or a file of its own.
 """
 
 from __future__ import annotations
@@ -37,12 +35,10 @@ def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature
 class Smm:
     """The store of one folder. Use `Smm.open`.
 
-    Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and what
-    one marks the others see at once. If one is killed in the middle of a batch, the others go on; bits of that batch
-    may be set although no process got True for their keys.
-
-    Within a process marking and asking belong to one thread, and `sync` may run in another one at the same time. Other
-    threads, and processes forked off, open the store themselves.
+    Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and all see a
+    mark at once. If one is killed in the middle of a batch, the others go on; bits of that batch may be set although no process
+    got True for their keys. Within a process marking and asking belong to one thread, and `sync` may run in another one at the
+    same time. Other threads, and forked processes, open the store themselves.
     """
 
     def __init__(self, folder: Path, signature: str, index: FileIndex, sharing: Sharing, files: BitFiles) -> None:
@@ -60,12 +56,10 @@ class Smm:
     ) -> Self:
         """Open a folder's store, or make it if the folder is new or empty; several processes may do so at once.
 
-        `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other
-        processes and threads, and needs no lock per batch. Cost: some 10 µs per file with two levels.
-
-        Raises: FormatMismatch if the folder is not ours, is damaged or was made with another signature or other levels;
-        FilterInUse if another opening holds the store alone, or any does and this one is to be `alone`; BadParameters;
-        StoreFull.
+        `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other processes and
+        threads, and needs no lock per batch. Raises: FormatMismatch if the folder is not ours, is damaged or was made with
+        another signature or other levels; FilterInUse if another opening holds the store, and one of the two `alone`;
+        BadParameters; StoreFull.
         """
         index, chosen = shape(signature, levels)
         wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=_parameters(signature, chosen, levels))
@@ -122,10 +116,7 @@ class Smm:
         return self._files.is_clear(self._signature.address(key, self._index.address_bytes))
 
     def mark(self, keys: Sequence[bytes]) -> None:
-        """Set the keys' bits.
-
-        Raises: StoreFull (an OSError) with some pages allocated and no bit of this batch set; it may be repeated.
-        """
+        """Set the keys' bits. Raises: StoreFull (an OSError) with no bit of this batch set; it may be repeated."""
         self.set(self.addresses(keys))
 
     def mark_one(self, key: bytes) -> None:
@@ -134,25 +125,19 @@ class Smm:
         self._files.mark_one(self._signature.address(key, self._index.address_bytes))
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new, to one process only. A signature twice in one batch is new once.
-
-        Raises: as `mark`.
-        """
+        """Test and set: True where a key was new, to one process only. A signature twice in a batch is new once. Raises: as `mark`."""
         self._require_open()
         return self._files.add(self.addresses(keys))
 
     def sync(self) -> None:
-        """Make all that was marked here before this call durable. Raises: OSError.
-
-        By fdatasync of each file with marks, or, if there are more than 256, by one sync of the whole file system.
-        """
+        """Make all that was marked here before this call durable. Raises: OSError."""
         self._require_open()
         self._files.sync()
 
     def check(self) -> None:
         """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
 
-        Cost: reads all data there is; other processes wait. Raises: InvariantBroken, FormatMismatch.
+        Cost: reads all data; other processes wait. Raises: InvariantBroken, FormatMismatch.
         """
         self._require_open()
         self._files.check()
