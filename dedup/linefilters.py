@@ -143,11 +143,12 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
         now = shared.statistics()
         return FilterTotals(keys=now.elements, false_drop=now.mean_rate, expected_lost=None)
 
+    # What is marked is durable already, so there is nothing to sync.
     return LineFilter(
         kind=SHARED,
         unseen=shared.unseen,
         mark=shared.mark,
-        sync=_nothing,
+        sync=lambda: None,
         check=shared.check,
         totals=totals,
         close=shared.close,
@@ -177,36 +178,34 @@ def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
 
     made = SimilarityFilter.open(folder, parameters)
 
-    def unseen(urls: Sequence[bytes]) -> BoolArray:
-        return ~made.are_similar(urls)
-
     def totals() -> FilterTotals:
         now = made.statistics()
         return FilterTotals(keys=now.urls, false_drop=now.false_similar, expected_lost=None)
 
     return LineFilter(
         kind=SIMILAR,
-        unseen=unseen,
+        unseen=lambda urls: ~made.are_similar(urls),
         mark=made.add_all,
-        sync=_nothing,
+        sync=lambda: None,
         check=None,
         totals=totals,
         close=made.close,
     )
 
 
-def _nothing() -> None:
-    """What is marked is durable already."""
-
-
 def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityParameters:
-    """What the folder was made with, or is to be made with. Raises: Contradiction, NoSuchChoice, FormatMismatch."""
+    """The parameters of the folder's filter, or of a new one. Raises: Contradiction, NoSuchChoice, FormatMismatch."""
     recorded = _recorded(folder)
     if recorded is None:
         kind = DEFAULT if choice.kind is None else choice.kind
         given = _given(kind, choice)
-        return _similarity_parameters(given) if kind == SIMILAR else UniqParameters(mode=kind, **given)
-    kind, values = _as_choices(recorded)
+        if kind != SIMILAR:
+            return UniqParameters(mode=kind, **given)
+        from anabranch.dedup.similarity.filter import SimilarityParameters  # noqa: PLC0415 - see SIMILAR
+
+        return SimilarityParameters(**given)
+    kind = recorded.mode if isinstance(recorded, UniqParameters) else SIMILAR
+    values = {name: getattr(recorded, name) for name in CHOICES[kind]}
     if choice.kind not in (None, kind):
         raise _contradiction(folder, "kind", kind, choice.kind)
     for name, value in _given(kind, choice).items():
@@ -218,7 +217,7 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
 
 
 def _given(kind: str, choice: Choice) -> dict[str, Any]:
-    """What is chosen for the filter of that kind. Raises: NoSuchChoice."""
+    """The chosen parameters of the filter of that kind. Raises: NoSuchChoice."""
     if kind not in CHOICES:
         raise NoSuchChoice("kind", f"{kind!r} is unknown; there are: {', '.join(CHOICES)}")
     given = choice.given()
@@ -232,11 +231,11 @@ def _given(kind: str, choice: Choice) -> dict[str, Any]:
 
 
 def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
-    """What the filter in a folder was made with; None if there is no filter. Raises: FormatMismatch, OSError."""
+    """The parameters of the filter in a folder; None without a filter. Raises: FormatMismatch, OSError."""
     path = folder / formatfile.NAME
     if not path.exists() or (record := formatfile.read_record(path)).get("magic") == uniq.MAGIC:
         return uniq.recorded(folder)
-    from anabranch.dedup.similarity.filter import MAGIC  # noqa: PLC0415 - see SIMILAR
+    from anabranch.dedup.similarity.filter import MAGIC, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
 
     if record.get("magic") != MAGIC:
         raise FormatMismatch(f"{folder} holds something else than a filter of URLs; name another folder")
@@ -248,31 +247,14 @@ def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
             "mode": "published" | "site-bound" as mode,
             "drop_query": bool(drop_query),
         }:
-            return _similarity_parameters(
-                {
-                    "expected": expected,
-                    "false_positive": false_positive,
-                    "features": tuple(features.split()),
-                    "site_bound": mode == "site-bound",
-                    "drop_query": drop_query,
-                }
+            return SimilarityParameters(
+                expected=expected,
+                false_positive=false_positive,
+                features=tuple(features.split()),
+                site_bound=mode == "site-bound",
+                drop_query=drop_query,
             )
     raise FormatMismatch(f"{path} is damaged: its parameters are not those of a filter")
-
-
-def _similarity_parameters(given: Mapping[str, Any]) -> SimilarityParameters:
-    from anabranch.dedup.similarity.filter import Mode, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
-
-    rest = {name: value for name, value in given.items() if name != "site_bound"}
-    return SimilarityParameters(mode=Mode.SITE_BOUND if given.get("site_bound") else Mode.PUBLISHED, **rest)
-
-
-def _as_choices(parameters: UniqParameters | SimilarityParameters) -> tuple[str, dict[str, object]]:
-    """The kind of the filter, and what would have to be chosen for it."""
-    if isinstance(parameters, UniqParameters):
-        return parameters.mode, {name: getattr(parameters, name) for name in CHOICES[parameters.mode]}
-    values = {name: getattr(parameters, name) for name in CHOICES[SIMILAR] - {"site_bound"}}
-    return SIMILAR, values | {"site_bound": parameters.mode.value == "site-bound"}
 
 
 def _contradiction(folder: Path, name: str, there: object, here: object) -> Contradiction:

@@ -20,6 +20,7 @@ from anabranch.dedup.bloom.filter import Dsbf, DsbfStatistics
 from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.bloom.splitting import MANIFEST_FILE
 from anabranch.dedup.bookkeeping import LossCount, Position
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
 from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
@@ -86,7 +87,7 @@ class UniqParameters:
 
     @property
     def format(self) -> formatfile.Format:
-        """The content of the FORMAT file of a folder with this filter. Raises: BadParameters if a stage cannot be made of it."""
+        """The content of the FORMAT file of a folder with this filter. Raises: BadParameters if a stage is impossible."""
         if "smm" in self.stages:
             shape(self.signature, self.smm_levels)
         if "dsbf" in self.stages:
@@ -148,7 +149,7 @@ class UniqStatistics:
     exact: ExactStatistics | None  #: runs and tail; None without an exact index
 
 
-class UniqFilter:
+class UniqFilter(Closing):
     """Has this key been seen? `UniqFilter.open` gives a lasting one.
 
     A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics` reports.
@@ -305,12 +306,6 @@ class UniqFilter:
             for stage in self._stages:
                 closing.callback(stage.close)
             self.sync()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<UniqFilter {self._mode} {' '.join(map(repr, self._stages))}>"

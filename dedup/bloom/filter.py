@@ -21,6 +21,7 @@ from anabranch.dedup.bloom.log import LeafLogs
 from anabranch.dedup.bloom.restoring import Image, restore
 from anabranch.dedup.bloom.splitting import Split, Splitter
 from anabranch.dedup.bloom.table import NONE, LeafTable
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.files.locks import FolderLock
 from anabranch.dedup.keys import BoolArray, Fingerprints, distinct, fingerprint, fingerprints, first_of_each
@@ -88,7 +89,7 @@ class DsbfStatistics:
     strays: int  #: elements dropped at opening since they stood in a wrong leaf's log, as after a power loss
 
 
-class Dsbf:
+class Dsbf(Closing):
     """The filter of one folder. Use `Dsbf.open`.
 
     Marking and asking belong to one thread; `sync` and `rates` may run in another one at the same time.
@@ -242,12 +243,6 @@ class Dsbf:
                 self.is_closed = True
                 self._storage.close()
                 self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{len(self)} elements in {len(self._table.tree.leaves)} leaves"

@@ -28,6 +28,7 @@ from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
 from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, LeafAddress, LeafState
 from anabranch.dedup.bloom.sharedsplitting import LEASE_MS, SharedSplitter
 from anabranch.dedup.bloom.sharedtree import SharedManifest
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
 from anabranch.dedup.keys import (
     FINGERPRINT_BYTES,
@@ -65,7 +66,7 @@ class SharedStatistics:
     log_bytes: int  #: logs on all servers
 
 
-class SharedDsbf:
+class SharedDsbf(Closing):
     """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`.
 
     An instance belongs to one thread of one process; any number of instances may share the filter. An `add` that fails
@@ -191,12 +192,6 @@ class SharedDsbf:
     def close(self) -> None:
         """Disconnect from the servers, which keep the filter; a second call does nothing."""
         self._servers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         tree = self._manifest.tree

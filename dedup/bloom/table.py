@@ -138,7 +138,7 @@ class LeafTable:
         self.tree = tree  # last: who looks from another thread finds nodes for all of its tree
 
     def end_split(self, node: int) -> None:
-        """Drop the bits of a node with all elements known below. What it still counts was falsely known: the sum is corrected."""
+        """Drop the bits of a node with all elements known below. What it still counts was falsely known, so it counts 0 now."""
         self.leaves.drop(self.nodes.slots.item(node))
         self._count(node, 0)
         self.nodes.slots[node], self.nodes.loads[node] = NONE, 0

@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.exact.runfolder import RunFolder
 from anabranch.dedup.exact.runs import SortedRun
@@ -40,7 +41,7 @@ class ExactStatistics:
     file_bytes: int  #: runs and log that count now; a merge under way takes as much again as what it merges
 
 
-class ExactIndex:
+class ExactIndex(Closing):
     """The index of one folder. Use `ExactIndex.open`.
 
     Marking and asking belong to one thread; `sync` may run in another one at the same time.
@@ -190,12 +191,6 @@ class ExactIndex:
             self.is_closed = True
             self._files.abandon()
             self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{len(self)} elements in {len(self._files.runs)} runs and a tail"

@@ -79,10 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> bool:
-    """Return when all files and names of the folder's file system are on the medium (Linux's syncfs(2)); False without that call.
-
-    It also waits for what other programs wrote.
-    """
+    """Return when all files and names of the folder's file system are on the medium (Linux's syncfs(2)); False without that."""
     syncfs = getattr(_libc, "syncfs", None)
     if syncfs is None:
         return False
@@ -148,7 +145,7 @@ def checked_text(line: bytes) -> bytes:
 
 
 def checked_json(written: bytes) -> Any:
-    """The JSON value in a file of one such line; a line of an older version has no checksum. Raises: ValueError, RecursionError."""
+    """The JSON value in a file of one such line; older versions have no checksum. Raises: ValueError, RecursionError."""
     return json.loads(written if written.startswith(b"{") else checked_text(written))
 
 
@@ -174,7 +171,7 @@ class AppendOnlyFile:
         self._open()
 
     def follow(self) -> None:
-        """Go on in the file that has the name now, behind its whole content, if the file was moved, removed or cut. Cost: one stat."""
+        """Go on in the file that has the name now, behind its content, if this one was moved, removed or cut."""
         try:
             named = self.path.stat()
         except FileNotFoundError:

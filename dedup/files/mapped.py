@@ -47,7 +47,7 @@ class MappedPlaces:
         self._start = self.data.ctypes.data
 
     def put(self, place: int, path: Path, fd: int) -> bool:
-        """Map the open file `path` over a place; an empty file is given its size first, sparse. True if all blocks are allocated.
+        """Map the open file `path` over a place; an empty file is given its size first. True if all its blocks are allocated.
 
         Raises: FormatMismatch if the file has another size, StoreFull, OSError.
         """

@@ -16,13 +16,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import compress
 from pathlib import Path
 from typing import Self, TypeAlias
 
 import numpy as np
 
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.keys import BoolArray
@@ -95,13 +95,6 @@ _PROBE: Parts = (b"www.example.com", b"news", b"index.html")
 _MAX_BITS = 1 << 40
 
 
-class Mode(Enum):
-    """What is hashed of a feature."""
-
-    PUBLISHED = "published"  #: its value alone
-    SITE_BOUND = "site-bound"  #: site, slash, value; a number too is hashed then
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarityParameters:
     """What a filter compares, and how large it is; recorded in its folder. Raises BadParameters when made."""
@@ -109,7 +102,8 @@ class SimilarityParameters:
     expected: int = 1_000_000  #: k: URLs that will be stored, at least 1
     false_positive: float = 1e-3  #: P: part of URLs new in every hashed feature called similar at k
     features: tuple[str, ...] = tuple(FEATURES)  #: names as for `feature_named`, each once
-    mode: Mode = Mode.PUBLISHED  #: whether features of different sites may combine
+    #: The mode: False is "published", only values are hashed; True is "site-bound", site, slash and value, numbers too.
+    site_bound: bool = False
     drop_query: bool = False  #: True: URLs that differ in the query alone are equal
 
     def __post_init__(self) -> None:
@@ -128,7 +122,7 @@ class SimilarityParameters:
             "expected": self.expected,
             "false_positive": self.false_positive,
             "features": " ".join(self.features),
-            "mode": self.mode.value,
+            "mode": "site-bound" if self.site_bound else "published",
             "drop_query": self.drop_query,
         }
 
@@ -180,8 +174,7 @@ class Comparison:
 
     def __init__(self, parameters: SimilarityParameters) -> None:
         self._features = [(name, feature_named(name)) for name in parameters.features]
-        self._is_bound = parameters.mode is Mode.SITE_BOUND
-        self._drop_query = parameters.drop_query
+        self._is_bound, self._drop_query = parameters.site_bound, parameters.drop_query
         #: Names of the hashed features; what one gives for one URL says whether it is hashed.
         self.hashed = tuple(name for name, value in self._values(_PROBE) if isinstance(value, bytes))
         #: N.
@@ -190,8 +183,10 @@ class Comparison:
     def places(self, url: bytes) -> list[int]:
         """The place in each array, from 0 to N - 1, in the order of the features. Cost: one MD5 per feature."""
         parts = parts_of(url, drop_query=self._drop_query)
-        prefix = parts[0] + b"/" if self._is_bound else None
-        return [_number(value, prefix) % self.array_bits for _, value in self._values(parts)]
+        values = [value for _, value in self._values(parts)]
+        if self._is_bound:  # a site holds no slash, so prefixed values of two sites are never equal
+            values = [parts[0] + b"/" + (value if isinstance(value, bytes) else b"%d" % value) for value in values]
+        return [(value if isinstance(value, int) else _md5(value)) % self.array_bits for value in values]
 
     def _values(self, parts: Parts) -> Iterable[tuple[str, bytes | int]]:
         for name, feature in self._features:
@@ -201,16 +196,11 @@ class Comparison:
             yield name, value
 
 
-def _number(value: bytes | int, prefix: bytes | None) -> int:
-    """What is taken mod N; a site holds no slash, so prefixed values of two sites are never equal."""
-    if prefix is not None:
-        value = prefix + (value if isinstance(value, bytes) else b"%d" % value)
-    if isinstance(value, int):
-        return value
+def _md5(value: bytes) -> int:
     return int.from_bytes(hashlib.md5(value, usedforsecurity=False).digest(), "big")
 
 
-class SimilarityFilter:
+class SimilarityFilter(Closing):
     """Is this URL, or a similar one, known? `SimilarityFilter.open` gives a lasting one. It belongs to one thread."""
 
     def __init__(self, url_db: UrlDb, parameters: SimilarityParameters) -> None:
@@ -229,7 +219,7 @@ class SimilarityFilter:
         BadParameters; FilterInUse; StoreFull, OSError.
         """
         given = parameters or SimilarityParameters()
-        Comparison(given)  # features that cannot be had leave no folder behind
+        Comparison(given)  # unknown features leave no folder behind
         wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=given.record())
         is_complete = formatfile.adopt(folder, wanted)
         path = folder / URL_DB_NAME
@@ -247,10 +237,11 @@ class SimilarityFilter:
 
     def is_similar(self, url: bytes) -> bool:
         """True if the bits of all features are set; nothing is changed."""
-        return self._are_set(self._comparison.places(url))
+        places = self._comparison.places(url)
+        return all(array.is_set(place) for array, place in zip(self._arrays, places, strict=True))
 
     def are_similar(self, urls: Sequence[bytes]) -> BoolArray:
-        """True where `add_all` would answer False: similar to a stored URL or to an earlier new one of the batch. Changes nothing."""
+        """True where `add_all` would answer False: similar to a stored URL or to an earlier new one of the batch."""
         new, flipped = self._admit(urls)
         _flip(flipped)
         return ~new
@@ -277,10 +268,9 @@ class SimilarityFilter:
         return self._admit(urls)[0]
 
     def store(self, urls: Sequence[bytes]) -> None:
-        """The second half of `add_all`: URLs that `mark` found new are on the disk when it returns.
+        """The second half of `add_all`: URLs that `mark` found new are on the disk when it returns. It may be repeated.
 
-        In the thread that opened the filter; `is_similar`, `are_similar` and `mark` may run in another thread meanwhile. Cost: one
-        transaction. Raises: as `add_all`; the call may be repeated.
+        In the thread that opened the filter; `is_similar`, `are_similar` and `mark` may run in another thread meanwhile.
         """
         self._url_db.append(urls, " ".join(self._names))
 
@@ -292,23 +282,14 @@ class SimilarityFilter:
         return SimilarityStatistics(urls=len(self), array_bits=bits, fill=fill, false_similar=chance)
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         self._url_db.close()
 
     def __len__(self) -> int:
         return len(self._url_db)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<SimilarityFilter {len(self)} urls by {' '.join(self._names)}>"
-
-    def _are_set(self, places: list[int]) -> bool:
-        return all(array.is_set(place) for array, place in zip(self._arrays, places, strict=True))
 
     def _set(self, places: list[int]) -> list[tuple[BitArray, int]]:
         """Set the bits; those that were clear."""

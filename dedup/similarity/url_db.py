@@ -34,6 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
 from anabranch.dedup.files.formatfile import Format, Parameters
 
@@ -95,7 +96,7 @@ _MEANINGS: dict[int, Callable[[Path], Exception]] = {
 _UNKNOWN = _failed(errno.EIO, "the file of the URLs cannot be read or written; look at the disk, quota and limits")
 
 
-class UrlDb:
+class UrlDb(Closing):
     """The stored URLs in the order of storing; `UrlDb.open` makes or opens the file. It belongs to one thread."""
 
     def __init__(self, path: Path, connection: Connection, rows: int) -> None:
@@ -163,12 +164,6 @@ class UrlDb:
         """Let go of the file; a second call does nothing. All that was stored is on the disk already."""
         with _translating(self._path):
             self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<UrlDb {self._path} {self._rows} urls>"

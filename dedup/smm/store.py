@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FilterClosed
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.files.mapped import PAGE_BYTES
@@ -32,7 +33,7 @@ def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature
     return index, chosen
 
 
-class Smm:
+class Smm(Closing):
     """The store of one folder. Use `Smm.open`.
 
     Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and all see a
@@ -125,7 +126,10 @@ class Smm:
         self._files.mark_one(self._signature.address(key, self._index.address_bytes))
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new, to one process only. A signature twice in a batch is new once. Raises: as `mark`."""
+        """Test and set: True where a key was new, to one process only; a signature twice in a batch is new once.
+
+        Raises: as `mark`.
+        """
         self._require_open()
         return self._files.add(self.addresses(keys))
 
@@ -151,12 +155,6 @@ class Smm:
             self._files.close()
         finally:
             self._sharing.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.bits_set} of {self.bits} bits set"
