@@ -18,8 +18,8 @@ from anabranch.dedup.files.durable import store_full_errors, sync_file_system, s
 from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
 from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each
 from anabranch.dedup.smm.addresses import FileIndex
-from anabranch.dedup.smm.mapping import ALL, LazyFiles, WholeFiles
-from anabranch.dedup.smm.sharing import Sharing
+from anabranch.dedup.smm.mapping import ALL, LazyFiles, StoreFiles, WholeFiles, are_whole, ledger_bytes
+from anabranch.dedup.smm.sharing import Ledger, Sharing
 
 #: More files than this are synced by one call for the whole file system: a call for each takes 2 ms [measured on ext4].
 _MOST_SINGLE_SYNCS = 256
@@ -27,7 +27,7 @@ _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
 class BitFiles:
-    """The files of one folder, made by `BitFiles.create` in the turn in which they are first opened.
+    """The files of one folder, made by `create_files` in the turn in which they are first opened.
 
     Setting and asking belong to one thread; `sync` may run in another one at the same time.
     """
@@ -36,12 +36,12 @@ class BitFiles:
         self._folder = folder
         self._index = index
         self._sharing = sharing
-        kind = _kind(index)
-        self._ledger = kind.open_ledger(folder, index)
+        self._ledger = Ledger(folder, ledger_bytes(index))
         try:
             if sharing.attend(self._ledger.path, alone=alone):
                 self._ledger.open_first()
-            self._files: WholeFiles | LazyFiles = kind(folder, index, self._ledger)
+            kind = WholeFiles if are_whole(index) else LazyFiles
+            self._files: StoreFiles = kind(folder, index, self._ledger)
         except BaseException:
             self._ledger.close()
             raise
@@ -49,11 +49,6 @@ class BitFiles:
         self._unsynced: set[int] = set()  # files
         self._unsynced_lock = threading.Lock()
         self._one_sync = threading.Lock()  # held for a whole sync: a second one waits for what the first has taken over
-
-    @staticmethod
-    def create(folder: Path, index: FileIndex) -> None:
-        """Make what a store without bits consists of."""
-        _kind(index).create(folder, index)
 
     @property
     def bits_set(self) -> int:
@@ -205,7 +200,3 @@ class BitFiles:
                 self._files.note_allocated(start)
                 self._pages.record(missing[:done])
                 missing = missing[done:]
-
-
-def _kind(index: FileIndex) -> type[WholeFiles] | type[LazyFiles]:
-    return WholeFiles if WholeFiles.can_hold(index) else LazyFiles

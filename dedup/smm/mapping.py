@@ -80,74 +80,43 @@ class PageTable:
         self.all_present |= self.all_sure
 
 
-_MOST_WHOLE_FILES = 4096
-_MOST_WHOLE_BYTES = 1 << 37  # the ledger then has 8 MiB
-
 ALL = slice(None)
 
 
-class WholeFiles:
-    """Places in `data` for all addresses at once."""
+class StoreFiles:
+    """The mapped files of one store: `places` of them lie in `data`, one every `stride` bytes."""
 
-    def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
-        self._paths = [folder / name for name in index.names()]
-        if not ledger.count_is_rough:
-            counts = np.count_nonzero(ledger.body.reshape(index.files, -1), axis=1)
-            _require_filled(self._paths[file] for file in np.flatnonzero(counts).tolist())
+    def __init__(self, mapped: MappedPlaces, index: FileIndex, present: BoolArray) -> None:
+        self._mapped = mapped
         self._file_bits = index.file_bits
-        self._mapped = MappedFiles(self._paths, index.file_bytes, PAGE_BYTES)
-        self.data = self._mapped.data
-        self.stride = self._mapped.stride
-        #: Bytes between the end of a file and the next one in the mapped array.
-        self._padding = self.stride - index.file_bytes
-        self.pages = PageTable(ledger.body.view(np.bool_))
-        per_file = self.stride // PAGE_BYTES
-        for file in np.flatnonzero(self._mapped.is_full).tolist():
-            self.pages.trust(file * per_file, (file + 1) * per_file)
-
-    @staticmethod
-    def can_hold(index: FileIndex) -> bool:
-        """True if so many files of that size may be mapped at once: the kernel allows some 65,000 maps in all."""
-        return index.files <= _MOST_WHOLE_FILES and index.files * index.file_bytes <= _MOST_WHOLE_BYTES
-
-    @staticmethod
-    def create(folder: Path, index: FileIndex) -> None:
-        """Make the files, empty and unsynced: the sync of a file that holds bits includes its size and name."""
-        for name in index.names():
-            (folder / name).touch()
-        Ledger.create(folder, index.files * -(-index.file_bytes // PAGE_BYTES))
-
-    @staticmethod
-    def open_ledger(folder: Path, index: FileIndex) -> Ledger:
-        """The ledger of such a store."""
-        return Ledger(folder, index.files * -(-index.file_bytes // PAGE_BYTES))
+        self.data = mapped.data
+        self.stride = mapped.stride
+        self.pages = PageTable(present)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
-        """One part, all addresses, and where in `data` the bytes of their bits lie. Nothing has to be created."""
-        del create
-        places = addresses >> 3
-        if self._padding:
-            places += addresses // self._file_bits * self._padding
-        return ((ALL, places),)
+        """The addresses in parts of few enough files, and where in `data` the bytes of their bits are, until the next part.
+
+        With `create` missing files are made.
+        """
+        raise NotImplementedError
 
     def place(self, address: int, *, create: bool = False) -> int:
-        """The place of one address."""
-        del create
-        return (address >> 3) + address // self._file_bits * self._padding
+        """The place of one address; it holds until the next call."""
+        raise NotImplementedError
 
     def path(self, place: int) -> Path:
         """The file that is mapped at a multiple of `stride`."""
-        return self._paths[place // self.stride]
-
-    def note_allocated(self, place: int) -> None:
-        """Pages of the file at that place were allocated; the shared table has it already."""
+        raise NotImplementedError
 
     def existing(self) -> Iterator[Path]:
-        """All files."""
-        return iter(self._paths)
+        """All files that were made, folder by folder."""
+        raise NotImplementedError
+
+    def note_allocated(self, place: int) -> None:
+        """Notify the other processes that pages of the file at that place were allocated; in a turn."""
 
     def sync_folders(self, folders: set[Path]) -> None:
-        """The names of all files are durable since the store was made."""
+        """Make the names in these folders durable, and the folders' own."""
 
     def close(self) -> None:
         """Unmap all files."""
@@ -156,11 +125,68 @@ class WholeFiles:
         self._mapped.close()
 
 
-def _require_filled(paths: Iterable[Path]) -> None:
-    """Raise `FormatMismatch` if one of these files, which have pages with blocks by the ledger, is empty."""
-    for path in paths:
-        if path.exists() and not path.stat().st_size:
-            raise FormatMismatch(f"{path} {CUT_OFF}")
+_MOST_WHOLE_FILES = 4096
+_MOST_WHOLE_BYTES = 1 << 37  # the ledger then has 8 MiB
+
+
+def are_whole(index: FileIndex) -> bool:
+    """True if so many files of that size may be mapped at once: the kernel allows some 65,000 maps in all."""
+    return index.files <= _MOST_WHOLE_FILES and index.files * index.file_bytes <= _MOST_WHOLE_BYTES
+
+
+def ledger_bytes(index: FileIndex) -> int:
+    """Size of the ledger's body."""
+    return index.files * -(-index.file_bytes // PAGE_BYTES) if are_whole(index) else 8 * _COUNTERS
+
+
+def create_files(folder: Path, index: FileIndex) -> None:
+    """Make the ledger and, if all files are mapped at once, the files, empty and unsynced.
+
+    The sync of a file that holds bits includes its size, so a file that a power loss left empty never held a synced bit.
+    """
+    for name in index.names() if are_whole(index) else ():
+        (folder / name).touch()
+    Ledger.create(folder, ledger_bytes(index))
+
+
+class WholeFiles(StoreFiles):
+    """Places in `data` for all addresses at once; the ledger has the pages, and the names of all files are durable."""
+
+    def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
+        self._paths = [folder / name for name in index.names()]
+        if not ledger.count_is_rough:  # after a power loss the ledger may list blocks of a file that lost its size
+            counts = np.count_nonzero(ledger.body.reshape(index.files, -1), axis=1)
+            for path in [self._paths[file] for file in np.flatnonzero(counts).tolist()]:
+                if path.exists() and not path.stat().st_size:
+                    raise FormatMismatch(f"{path} {CUT_OFF}")
+        mapped = MappedFiles(self._paths, index.file_bytes, PAGE_BYTES)
+        super().__init__(mapped, index, ledger.body.view(np.bool_))
+        #: Bytes between the end of a file and the next one in the mapped array.
+        self._padding = self.stride - index.file_bytes
+        per_file = self.stride // PAGE_BYTES
+        for file in np.flatnonzero(mapped.is_full).tolist():
+            self.pages.trust(file * per_file, (file + 1) * per_file)
+
+    def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
+        """One part, all addresses. Nothing has to be created."""
+        del create
+        places = addresses >> 3
+        if self._padding:
+            places += addresses // self._file_bits * self._padding
+        return ((ALL, places),)
+
+    def place(self, address: int, *, create: bool = False) -> int:
+        """The place of one address, for good."""
+        del create
+        return (address >> 3) + address // self._file_bits * self._padding
+
+    def path(self, place: int) -> Path:
+        """The file that is mapped at a multiple of `stride`."""
+        return self._paths[place // self.stride]
+
+    def existing(self) -> Iterator[Path]:
+        """All files."""
+        return iter(self._paths)
 
 
 _COUNTERS = 4096
@@ -169,19 +195,16 @@ _MOST_OPEN = 1024
 _MOST_MAPPED_BYTES = 1 << 44  # of address space; a process has 2^47 bytes on most machines
 
 
-class LazyFiles:
+class LazyFiles(StoreFiles):
     """Places in `data` for the addresses of at most 1,024 files at a time, fewer if files are larger than 16 GiB."""
 
     def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
         self._folder = folder
         self._index = index
-        self._file_bits = index.file_bits
         self._most = max(1, min(_MOST_OPEN, _MOST_MAPPED_BYTES // index.file_bytes))
-        self._mapped = MappedPlaces(self._most, index.file_bytes, PAGE_BYTES)
-        self.data = self._mapped.data
-        self.stride = self._mapped.stride
-        self._per_file = self.stride // PAGE_BYTES
-        self.pages = PageTable(np.zeros(self._most * self._per_file, dtype=np.bool_))
+        mapped = MappedPlaces(self._most, index.file_bytes, PAGE_BYTES)
+        self._per_file = mapped.stride // PAGE_BYTES
+        super().__init__(mapped, index, np.zeros(self._most * self._per_file, dtype=np.bool_))
         self._counters = ledger.body.data.cast("Q")
         self._slots: OrderedDict[int, int] = OrderedDict()  # by file, the one used last at the end
         self._free = list(range(self._most))
@@ -189,23 +212,8 @@ class LazyFiles:
         self._is_there = [False] * self._most
         self._looked_at = [0] * self._most  # the file's counter when the system was asked about it
 
-    @staticmethod
-    def create(folder: Path, index: FileIndex) -> None:
-        """Make the ledger, and no file."""
-        del index
-        Ledger.create(folder, 8 * _COUNTERS)
-
-    @staticmethod
-    def open_ledger(folder: Path, index: FileIndex) -> Ledger:
-        """The ledger of such a store."""
-        del index
-        return Ledger(folder, 8 * _COUNTERS)
-
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterator[tuple[slice | IntArray, IntArray]]:
-        """The addresses in parts of few enough files, and where in `data` the bytes of their bits are, until the next part.
-
-        With `create` missing files are made.
-        """
+        """Files that do not fit at the same time come in several parts."""
         files = addresses // self._file_bits
         distinct, inverse = np.unique(files, return_inverse=True)
         if len(distinct) <= self._most:
@@ -246,10 +254,8 @@ class LazyFiles:
 
     def close(self) -> None:
         """Unmap all files."""
-        self.pages.close()
         self._counters.release()
-        self.data = np.zeros(0, dtype=np.uint8)
-        self._mapped.close()
+        super().close()
 
     def _places(self, addresses: IntArray, files: IntArray, slots: IntArray) -> IntArray:
         return slots * self.stride + (addresses - files * self._file_bits >> 3)

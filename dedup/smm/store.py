@@ -19,6 +19,7 @@ from anabranch.dedup.files.mapped import PAGE_BYTES
 from anabranch.dedup.keys import BoolArray, IntArray
 from anabranch.dedup.smm.addresses import FileIndex, Signature, check_value, signature_named
 from anabranch.dedup.smm.bitfiles import BitFiles
+from anabranch.dedup.smm.mapping import create_files
 from anabranch.dedup.smm.sharing import Sharing
 
 MAGIC = "anabranch smm"
@@ -69,7 +70,7 @@ class Smm(Closing):
             undo.callback(sharing.close)
             with sharing:
                 if not formatfile.adopt(folder, wanted):
-                    BitFiles.create(folder, index)
+                    create_files(folder, index)
                     formatfile.complete(folder, wanted)
                 files = BitFiles(folder, index, sharing, alone=alone)
             if alone:

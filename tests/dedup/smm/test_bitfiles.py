@@ -33,7 +33,7 @@ def opened(folder: Path, index: FileIndex = SMALL) -> BitFiles:
 
 def made(folder: Path, index: FileIndex = SMALL) -> BitFiles:
     folder.mkdir()
-    BitFiles.create(folder, index)
+    mapping.create_files(folder, index)
     return opened(folder, index)
 
 

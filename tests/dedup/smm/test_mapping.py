@@ -100,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
 
 def opened(folder: Path, index: FileIndex = INDEX) -> BitFiles:
     if not any(folder.iterdir()):
-        BitFiles.create(folder, index)
+        mapping.create_files(folder, index)
     return BitFiles(folder, index, Sharing(folder))
 
 
