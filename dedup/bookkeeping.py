@@ -75,12 +75,8 @@ class LossCount:
         """Write the sum, and how many keys are durable, durably if either moved. Raises: OSError."""
         with self._lock:
             keys = self._keys
-            record = _LOSSES_FORMAT.record() | {
-                "keys": keys,
-                "odds": self._odds,
-                "lost": self._lost,
-                "durable": durable,
-            }
+            numbers = {"keys": keys, "odds": self._odds, "lost": self._lost, "durable": durable}
+            record = _LOSSES_FORMAT.record() | numbers
         if (keys, durable) != self._saved:
             with store_full_errors(self._path):
                 replace_file(self._path, json.dumps(record).encode() + b"\n")
@@ -102,8 +98,6 @@ def _odds(probability: float) -> float:
     return probability / max(1 - probability, 1e-9)
 
 
-POSITION_FILE = "POSITION"
-
 _POSITION_FORMAT = Format(magic="anabranch filter position", version=1, parameters={})
 
 
@@ -111,7 +105,7 @@ class Position:
     """The position of one folder's filter. `advance` belongs to one caller at a time, in all processes."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / POSITION_FILE
+        self._path = folder / "POSITION"
         self._filter, self._syncs = self._read()
 
     def __str__(self) -> str:
@@ -136,16 +130,13 @@ class Position:
     def _read(self) -> tuple[str, int]:
         if not self._path.exists():
             return "", 0
+        advice = "remove it to have every key marked again"
         try:
-            return _parsed(self._path)
+            found = read_record(self._path)
+            _POSITION_FORMAT.require(self._path, found)
         except FormatMismatch as error:
-            raise FormatMismatch(f"{error}; remove it to have every key marked again") from error
-
-
-def _parsed(path: Path) -> tuple[str, int]:
-    found = read_record(path)
-    _POSITION_FORMAT.require(path, found)
-    match found:
-        case {"filter": str(name), "syncs": int(syncs)} if name and syncs > 0:
-            return name, syncs
-    raise FormatMismatch(f"{path} is damaged: it does not hold a name and a number")
+            raise FormatMismatch(f"{error}; {advice}") from error
+        match found:
+            case {"filter": str(name), "syncs": int(syncs)} if name and syncs > 0:
+                return name, syncs
+        raise FormatMismatch(f"{self._path} is damaged: it does not hold a name and a number; {advice}")

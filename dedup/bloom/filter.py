@@ -27,18 +27,6 @@ from anabranch.dedup.files.locks import FolderLock
 from anabranch.dedup.keys import BoolArray, Fingerprints, distinct, fingerprint, fingerprints, first_of_each
 
 
-def check(folder: Path, table: LeafTable, logs: LeafLogs, splits: Sequence[Split]) -> None:
-    """Read all logs and compare. Raises: InvariantBroken; FormatMismatch for a log cut off or replaced; OSError."""
-    logs.flush()
-    logs.require(logs.lengths())
-    for leaf in table.tree.leaves:
-        check_node(table, leaf, logs.read(leaf), logs.path(leaf))
-    for split in splits:
-        check_split(table, split, logs.read(split.node), logs.path(split.node))
-    if table.elements != (total := int(table.nodes.counts.sum())):
-        raise InvariantBroken(f"{folder}: {table.elements} elements, but its leaves count {total}")
-
-
 def check_node(table: LeafTable, node: int, logged: Fingerprints, name: Path) -> None:
     """The node's bits are exactly those of the elements in its log, and it does not count more of them."""
     elements = distinct(logged)
@@ -60,17 +48,12 @@ def check_split(table: LeafTable, split: Split, logged: Fingerprints, name: Path
     if split.moved < split.length:
         check_node(table, split.node, logged[mine], name)
     moved = logged[: split.moved][mine[: split.moved]]
-    if lost := _not_below(table, split.node, moved):
+    leaves = table.tree.descend(moved)
+    asked = np.flatnonzero(table.leaves.unseen(table.nodes.slots[leaves], moved))
+    keepers = table.keepers(leaves[asked], moved[asked])
+    is_below = (keepers != NONE) & (table.tree.level[keepers] > table.tree.level[split.node])
+    if lost := np.count_nonzero(~is_below):
         raise InvariantBroken(f"{name}: {lost} of the elements said to be moved are not known below")
-
-
-def _not_below(table: LeafTable, node: int, elements: Fingerprints) -> int:
-    """Number of elements that neither their leaf knows nor a splitting node between it and this one."""
-    leaves = table.tree.descend(elements)
-    asked = np.flatnonzero(table.leaves.unseen(table.nodes.slots[leaves], elements))
-    keepers = table.keepers(leaves[asked], elements[asked])
-    is_below = (keepers != NONE) & (table.tree.level[keepers] > table.tree.level[node])
-    return int(np.count_nonzero(~is_below))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +197,7 @@ class Dsbf(Closing):
             height=tree.height,
             mean_rate=mean,
             worst_rate=worst,
-            memory_bytes=self._table.memory_bytes,
+            memory_bytes=self._table.leaves.memory_bytes,
             log_bytes=self._logs.log_bytes,
             strays=self._strays,
         )
@@ -226,7 +209,15 @@ class Dsbf(Closing):
         """
         with self._syncing:
             self._require_open()
-            check(self._folder, self._table, self._logs, self._splitter.splits)
+            table, logs = self._table, self._logs
+            logs.flush()
+            logs.require(logs.lengths())
+            for leaf in table.tree.leaves:
+                check_node(table, leaf, logs.read(leaf), logs.path(leaf))
+            for split in self._splitter.splits:
+                check_split(table, split, logs.read(split.node), logs.path(split.node))
+            if table.elements != (total := int(table.nodes.counts.sum())):
+                raise InvariantBroken(f"{self._folder}: {table.elements} elements, but its leaves count {total}")
 
     def close(self) -> None:
         """Sync, keep the bits for the next opening, and unlock the folder; a second call does nothing.
@@ -266,7 +257,7 @@ class Dsbf(Closing):
         nodes = self._table.nodes
         image = Image(
             stamp=stamp,
-            size=self._table.memory_bytes,
+            size=self._table.leaves.memory_bytes,
             checksum=checksum,
             slots=nodes.slots.tolist(),
             counts=nodes.counts.tolist(),

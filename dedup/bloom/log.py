@@ -141,8 +141,9 @@ class LeafLogs:
         with self._lock:
             self._recent.append((leaves, elements))
             self._waiting_count += len(elements)
-            if len(self._recent) == _PARTS_AT_ONCE:
-                self._join_recent()
+            if len(self._recent) == _PARTS_AT_ONCE:  # one of many: a writing after 32,768 single ones would take 12 ms
+                self._waiting.append(_joined(self._recent))
+                self._recent = []
 
     def flush(self) -> None:
         """Write what waits. Raises: OSError; what could not be written waits on, and counts of files stay true."""
@@ -192,11 +193,6 @@ class LeafLogs:
             self._waiting = [(leaves[written:], elements[written:])] if written < len(leaves) else []
             self._waiting_count = len(leaves) - written
 
-    def _join_recent(self) -> None:
-        """Make one of many parts as they come, since a writing after 32,768 single elements would take 12 ms."""
-        self._waiting.append(_joined(self._recent))
-        self._recent = []
-
     def _write(self, leaf: int, data: bytes) -> None:
         """Append at the recorded length, not at the file's end: half of a failed write may be there."""
         path = self.path(leaf)
@@ -206,19 +202,14 @@ class LeafLogs:
         self._touched.add(leaf)
 
     def _header(self, leaf: int) -> bytes:
-        return _HEADER.pack(*self._fields(leaf))
-
-    def _fields(self, leaf: int) -> tuple[bytes | int | float, ...]:
         given = self._parameters
-        return (
-            *(_MAGIC, VERSION, given.hashes, given.leaf_bits, given.expected),
-            *(given.split_fan_out, given.false_positive, leaf),
-        )
+        numbers = (VERSION, given.hashes, given.leaf_bits, given.expected, given.split_fan_out, given.false_positive)
+        return _HEADER.pack(_MAGIC, *numbers, leaf)
 
     def _require_header(self, path: Path, leaf: int, header: bytes) -> None:
         if len(header) < _HEADER.size or not header.startswith(_MAGIC):
             raise FormatMismatch(f"{path} is damaged: it does not start as a leaf's log")
-        there = zip(_FIELDS, _HEADER.unpack(header), self._fields(leaf), strict=True)
+        there = zip(_FIELDS, _HEADER.unpack(header), _HEADER.unpack(self._header(leaf)), strict=True)
         if wrong := [f"{name} is {found!r} instead of {wanted!r}" for name, found, wanted in there if found != wanted]:
             raise FormatMismatch(f"{path} does not belong to this filter: {'; '.join(wrong)}")
 

@@ -67,7 +67,10 @@ class RedisServers:
         replies = self._exchange(calls)
         forgotten = [place for place, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
         if forgotten:  # the server lost its scripts (SCRIPT FLUSH): these calls have not run
-            for place, reply in zip(forgotten, self._load_and_call([calls[place] for place in forgotten]), strict=True):
+            again = [calls[place] for place in forgotten]
+            for server in {call.server for call in again}:
+                self._load_scripts(server)
+            for place, reply in zip(forgotten, self._exchange(again), strict=True):
                 replies[place] = reply
         for call, reply in zip(calls, replies, strict=True):
             self._raise_if_refused(call.server, reply)
@@ -98,17 +101,14 @@ class RedisServers:
         self.is_closed = True
         self._drop(range(len(self)))
 
-    def _load_and_call(self, calls: Sequence[Call]) -> list[Reply]:
-        for server in {call.server for call in calls}:
-            self._load_scripts(server)
-        return self._exchange(calls)
-
     def _exchange(self, calls: Sequence[Call]) -> list[Reply]:
         """Send all, then read all; a refused call has an exception in its place."""
         places: dict[int, list[int]] = {}
+        commands: dict[int, list[tuple[object, ...]]] = {}
         for place, call in enumerate(calls):
+            command = ("EVALSHA", _HASHES[call.script], len(call.keys), *call.keys, *call.arguments)
             places.setdefault(call.server, []).append(place)
-        commands = {server: [_command(calls[place]) for place in mine] for server, mine in places.items()}
+            commands.setdefault(call.server, []).append(command)
         replies: list[Reply] = [None] * len(calls)
         for server, answers in self._send_and_read(commands).items():
             for place, answer in zip(places[server], answers, strict=True):
@@ -129,7 +129,12 @@ class RedisServers:
             if self._on_sent:
                 self._on_sent(list(commands))
             for server, mine in commands.items():
-                replies[server] = [self._read(server) for _ in mine]
+                for _ in mine:
+                    try:
+                        reply = self._connections[server].read_response(disable_decoding=True)
+                    except redis.ResponseError as error:
+                        reply = error
+                    replies.setdefault(server, []).append(reply)
         except redis.RedisError as error:
             self._drop(commands)
             raise _translated(self.addresses[server], error) from error
@@ -137,12 +142,6 @@ class RedisServers:
             self._drop(commands)  # replies that were not read would be taken for those of the next batch
             raise
         return replies
-
-    def _read(self, server: int) -> Reply:
-        try:
-            return self._connections[server].read_response(disable_decoding=True)
-        except redis.ResponseError as error:
-            return error
 
     def _connect(self, server: int) -> None:
         if server in self._ready:
@@ -182,10 +181,6 @@ def _connection(url: str, address: str, timeout_s: float) -> _Connection:
     except (ValueError, TypeError) as error:
         raise BadParameters(f"{address} is not the URL of a Redis server: {error}") from error
     return connection
-
-
-def _command(call: Call) -> tuple[object, ...]:
-    return ("EVALSHA", _HASHES[call.script], len(call.keys), *call.keys, *call.arguments)
 
 
 def _translated(address: str, error: redis.RedisError) -> DedupError:

@@ -10,7 +10,7 @@ recorded CRC-32; mapped bits are not read at opening, so they have no checksum.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -43,15 +43,7 @@ class Image:
 
     def record(self) -> dict[str, object]:
         """The image as a JSON object."""
-        return {
-            "stamp": self.stamp.hex(),
-            "size": self.size,
-            "checksum": self.checksum,
-            "slots": self.slots,
-            "counts": self.counts,
-            "loads": self.loads,
-            "lengths": sorted(self.lengths.items()),
-        }
+        return asdict(self) | {"stamp": self.stamp.hex(), "lengths": sorted(self.lengths.items())}
 
     @classmethod
     def of_record(cls, record: dict[str, object], nodes: int) -> Self | None:
@@ -66,27 +58,11 @@ class Image:
                 "loads": list(loads),
                 "lengths": list(lengths),
             } if _STAMP.fullmatch(stamp) and all(_are_numbers(pair, 2) for pair in lengths):
-                image = cls(
-                    stamp=bytes.fromhex(stamp),
-                    size=size,
-                    checksum=checksum,
-                    slots=slots,
-                    counts=counts,
-                    loads=loads,
-                    lengths=dict(lengths),
-                )
-                return image if all(_are_numbers(row, nodes) for row in (slots, counts, loads)) else None
-            case _:
-                return None
-
-    def nodes_with_bits(self) -> set[int]:
-        """Numbers of the nodes that have a slot."""
-        return {node for node, slot in enumerate(self.slots) if slot != NONE}
-
-    def nodes(self) -> Nodes:
-        """The arrays as a table takes them."""
-        slots, counts, loads = (np.array(row, dtype=np.int64) for row in (self.slots, self.counts, self.loads))
-        return Nodes(slots, counts, loads)
+                if not all(_are_numbers(row, nodes) for row in (slots, counts, loads)):
+                    return None
+                rows = {"slots": slots, "counts": counts, "loads": loads}
+                return cls(stamp=bytes.fromhex(stamp), size=size, checksum=checksum, lengths=dict(lengths), **rows)
+        return None
 
 
 def _are_numbers(row: object, length: int) -> bool:
@@ -143,14 +119,20 @@ def _from_image(
     parameters: DsbfParameters, manifest: Manifest, image: Image, logs: LeafLogs, storage: BitStorage
 ) -> Restored | None:
     """The state at the last clean end, of which this is the image; None if anything disagrees. No log is read."""
-    if not _agree(image, manifest, logs) or (leaves := kept_leaves(parameters, image, storage)) is None:
+    with_bits = {node for node, slot in enumerate(image.slots) if slot != NONE}
+    if not image.lengths.keys() == with_bits == _nodes_with_logs(manifest) or not logs.adopt(image.lengths):
+        return None
+    splits = _splits(manifest, logs)
+    if any(split.moved >= split.length for split in splits):
+        return None
+    if (leaves := kept_leaves(parameters, image, storage)) is None:
         return None
     table = LeafTable(parameters, manifest.tree, leaves)
     try:
-        table.adopt(image.nodes())
+        table.adopt(Nodes(*(np.array(row, dtype=np.int64) for row in (image.slots, image.counts, image.loads))))
     except ValueError:
         return None
-    return Restored(table=table, splits=_splits(manifest, logs), strays=0, image=manifest.image)
+    return Restored(table=table, splits=splits, strays=0, image=manifest.image)
 
 
 def kept_leaves(parameters: DsbfParameters, image: Image, storage: BitStorage) -> LeafBits | None:
@@ -162,48 +144,33 @@ def kept_leaves(parameters: DsbfParameters, image: Image, storage: BitStorage) -
     return LeafBits(parameters.leaf_bits, parameters.hashes, storage=storage)
 
 
-def _agree(image: Image, manifest: Manifest, logs: LeafLogs) -> bool:
-    """True if the image names the manifest's nodes and the logs as they are; the logs are taken up then."""
-    if not image.lengths.keys() == image.nodes_with_bits() == _nodes_with_logs(manifest):
-        return False
-    return logs.adopt(image.lengths) and all(split.moved < split.length for split in _splits(manifest, logs))
-
-
 def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, storage: BitStorage) -> Restored:
     """The state as the logs have it. Torn tails are cut, equal elements and strays dropped."""
     tree = manifest.tree
     storage.begin()
     slots = len(tree.leaves) + len(manifest.splitting)
     table = LeafTable(parameters, tree, LeafBits(parameters.leaf_bits, parameters.hashes, slots, storage))
-    strays = sum(_load_leaf(leaf, table, logs) for leaf in tree.leaves)
+    strays = 0
+    for leaf in tree.leaves:
+        found = logs.open(leaf)
+        mine = found[tree.leads_through(leaf, found)]
+        elements = distinct(mine)
+        if len(elements) < len(found):
+            logs.rewrite(leaf, elements)
+        table.settle(leaf, elements)
+        strays += len(found) - len(mine)
     for node, moved in manifest.splitting:
         if moved > len(logs.open(node)):
             raise FormatMismatch(f"{logs.path(node)} is damaged: it holds fewer elements than were moved out of it")
     splits = _splits(manifest, logs)
-    # A node counts what no node below it knows, so the deepest come first.
+    # A node counts what no node below it knows, so the deepest come first. Their logs are frozen: nothing is dropped.
     for split in sorted(splits, key=lambda split: -tree.level.item(split.node)):
-        strays += _load_splitting(split, table, logs)
+        found = logs.read(split.node)
+        is_mine = tree.leads_through(split.node, found)
+        if split.moved < split.length:
+            table.settle(split.node, distinct(found[is_mine]))
+        strays += int(np.count_nonzero(~is_mine))
     return Restored(table=table, splits=splits, strays=strays, image=None)
-
-
-def _load_leaf(leaf: int, table: LeafTable, logs: LeafLogs) -> int:
-    """Let a leaf hold what its log says; returns the number of strays, which are dropped from the log."""
-    found = logs.open(leaf)
-    mine = found[table.tree.leads_through(leaf, found)]
-    elements = distinct(mine)
-    if len(elements) < len(found):
-        logs.rewrite(leaf, elements)
-    table.settle(leaf, elements)
-    return len(found) - len(mine)
-
-
-def _load_splitting(split: Split, table: LeafTable, logs: LeafLogs) -> int:
-    """The same for a splitting node, whose log is frozen: nothing is dropped from it."""
-    found = logs.read(split.node)
-    mine = table.tree.leads_through(split.node, found)
-    if split.moved < split.length:
-        table.settle(split.node, distinct(found[mine]))
-    return int(np.count_nonzero(~mine))
 
 
 def _splits(manifest: Manifest, logs: LeafLogs) -> list[Split]:

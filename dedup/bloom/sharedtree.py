@@ -118,7 +118,7 @@ class SharedTree:
 
     def with_splits(self, leaves: Sequence[int], fan_out: int) -> SharedTree:
         """The tree in which these leaves are splitting and have children."""
-        wider = self.tree.split_all(leaves, fan_out)
+        wider = self.tree.split(leaves, fan_out)
         return SharedTree(wider, self.splitting | set(leaves), self.tokens, uuid.uuid4().hex)
 
     def with_ends(self, nodes: Iterable[int]) -> SharedTree:

@@ -54,17 +54,11 @@ class Manifest:
 
 def write_manifest(folder: Path, parameters: DsbfParameters, manifest: Manifest) -> None:
     """Put this manifest in place of the old one. It lasts a power loss only after the folder is synced."""
-    tree = manifest.tree
-    state = {
-        "fan_out": tree.fan_out.tolist(),
-        "first_child": tree.first_child.tolist(),
-        "splitting": manifest.splitting,
-        "image": manifest.image,
-    }
-    with store_full_errors(folder / MANIFEST_FILE):
-        swap_file(
-            folder / MANIFEST_FILE, json.dumps(_format(parameters).record() | state).encode() + b"\n", names_first=True
-        )
+    tree, path = manifest.tree, folder / MANIFEST_FILE
+    nodes = {"fan_out": tree.fan_out.tolist(), "first_child": tree.first_child.tolist()}
+    state = nodes | {"splitting": manifest.splitting, "image": manifest.image}
+    with store_full_errors(path):
+        swap_file(path, json.dumps(_format(parameters).record() | state).encode() + b"\n", names_first=True)
 
 
 def read_manifest(folder: Path, parameters: DsbfParameters) -> Manifest | None:
@@ -75,15 +69,16 @@ def read_manifest(folder: Path, parameters: DsbfParameters) -> Manifest | None:
     found = read_record(path)
     _format(parameters).require(path, found)
     try:
-        tree = Tree.checked(found.get("fan_out"), found.get("first_child"))
-        return Manifest(tree=tree, splitting=_splitting(found.get("splitting"), tree), image=_image(found.get("image")))
+        return _manifest(found)
     except FormatMismatch as error:
         raise FormatMismatch(f"{path}: {error}") from error
 
 
-def _splitting(found: object, tree: Tree) -> tuple[tuple[int, int], ...]:
+def _manifest(found: dict[str, object]) -> Manifest:
+    tree = Tree.checked(found.get("fan_out"), found.get("first_child"))
+    splitting, image = found.get("splitting"), found.get("image")
     pairs = []
-    for pair in found if isinstance(found, list) else [None]:
+    for pair in splitting if isinstance(splitting, list) else [None]:
         match pair:
             case [int(node), int(moved)] if 0 < node < len(tree) and tree.fan_out[node] and moved >= 0:
                 pairs.append((node, moved))
@@ -91,13 +86,9 @@ def _splitting(found: object, tree: Tree) -> tuple[tuple[int, int], ...]:
                 raise FormatMismatch("the list of splits is damaged: pairs of an inner node and a count are needed")
     if len({node for node, _ in pairs}) < len(pairs):
         raise FormatMismatch("the list of splits is damaged: it names a node twice")
-    return tuple(pairs)
-
-
-def _image(found: object) -> dict[str, object] | None:
-    if found is None or isinstance(found, dict):
-        return found
-    raise FormatMismatch("the record of the bits is damaged: it is not an object")
+    if image is not None and not isinstance(image, dict):
+        raise FormatMismatch("the record of the bits is damaged: it is not an object")
+    return Manifest(tree=tree, splitting=tuple(pairs), image=image)
 
 
 def _format(parameters: DsbfParameters) -> Format:
@@ -208,7 +199,7 @@ class Splitter:
         if not full:
             return
         self._logs.flush()
-        tree = self._table.tree.split_all(full, self._parameters.split_fan_out)
+        tree = self._table.tree.split(full, self._parameters.split_fan_out)
         children = list(range(len(self._table.tree), len(tree)))
         splits = [Split(node=leaf, length=self._logs.count(leaf)) for leaf in full]
         with self._lock:
@@ -239,9 +230,13 @@ class Splitter:
         with self._lock:
             self._require_whole()
             if any(split.recorded < count or count == split.length for split, count in moved):
-                self._record(moved)
+                for split, count in moved:
+                    split.record(count)
+                self._replace_manifest(self._table.tree, self._splits)
             self._settle()
-            self._end_recorded()
+            # The manifest, which lasts, does not name the recorded splits any more.
+            self._ended += [split.node for split in self._splits if split.is_recorded]
+            self._splits = [split for split in self._splits if not split.is_recorded]
         while self._ended:
             self._logs.discard(self._ended[-1:])
             self._ended.pop()
@@ -289,17 +284,6 @@ class Splitter:
     def _require_whole(self) -> None:
         if self._is_starting:
             raise FilterClosed(f"{self._folder}: a call was broken off while a split began; open the filter again")
-
-    def _record(self, moved: list[tuple[Split, int]]) -> None:
-        """Record in the manifest that so many elements of each split are durably elsewhere."""
-        for split, count in moved:
-            split.record(count)
-        self._replace_manifest(self._table.tree, self._splits)
-
-    def _end_recorded(self) -> None:
-        """The manifest, which lasts, does not name these splits any more."""
-        self._ended += [split.node for split in self._splits if split.is_recorded]
-        self._splits = [split for split in self._splits if not split.is_recorded]
 
     def _replace_manifest(self, tree: Tree, splits: list[Split]) -> None:
         """Put the present state in the manifest's place, by a rename that `_settle` makes durable."""

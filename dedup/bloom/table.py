@@ -85,11 +85,6 @@ class LeafTable:
         self.nodes = Nodes.empty(len(tree))
         self.elements = 0  #: sum of all counts
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bit arrays, in memory or mapped."""
-        return self.leaves.memory_bytes
-
     def settle(self, node: int, elements: Fingerprints) -> None:
         """Let the leaf or splitting node hold exactly these distinct elements. Raises: OSError.
 

@@ -108,11 +108,7 @@ class Tree:
             level += 1
         return node
 
-    def split(self, leaf: int, fan_out: int) -> Tree:
-        """The tree in which this leaf has children."""
-        return self.split_all([leaf], fan_out)
-
-    def split_all(self, leaves: Sequence[int], fan_out: int) -> Tree:
+    def split(self, leaves: Sequence[int], fan_out: int) -> Tree:
         """The tree in which each of these leaves has children."""
         below = [0] * (fan_out * len(leaves))
         widths, firsts = [*self.fan_out.tolist(), *below], [*self.first_child.tolist(), *below]

@@ -32,7 +32,8 @@ class RunMerge:
         self._places = [0] * len(sources)
         #: Elements that are still to be moved.
         self.remaining = sum(run.count for run in sources)
-        self._writer = RunWriter(path, number, self.remaining)
+        #: It finishes the run of all elements, once none remains.
+        self.writer = RunWriter(path, number, self.remaining)
 
     def step(self, elements: int) -> int:
         """Move about so many elements, 1 or more; returns how many. Equal high halves move together.
@@ -43,18 +44,10 @@ class RunMerge:
         stretches = zip(self.sources, self._places, stops, strict=True)
         parts = [run.part(start, stop) for run, start, stop in stretches if start < stop]
         highs, lows = (np.concatenate(halves) for halves in zip(*parts, strict=True))
-        self._writer.append(*ranked(highs, lows))
+        self.writer.append(*ranked(highs, lows))
         self._places = stops
         self.remaining -= len(highs)
         return len(highs)
-
-    def finish(self) -> SortedRun:
-        """The run of all elements, once none remains. Raises: StoreFull, OSError; it may be repeated."""
-        return self._writer.finish()
-
-    def abandon(self) -> None:
-        """Remove what was written."""
-        self._writer.abandon()
 
     def _stops(self, each: int) -> list[int]:
         """Where the next part ends in each run: no run gives more than `each`, and no high half is divided."""
@@ -95,7 +88,10 @@ class RunFolder:
         self._next_number = max((*found[0], found[1])) + 1
         #: Numbers of runs that a manifest may name, so that only another manifest sets them free; and of runs on the medium.
         self._named, self._synced = {*found[0]}, {*found[0]}
-        self._remove_strangers()
+        mine = {self.tail.path, *(run.path for run in self.runs)}
+        for path in (*folder.glob("run-*.run"), *folder.glob("log-*.log*")):
+            if path not in mine:  # no manifest names it: it was under way when the process ended
+                path.unlink()
 
     @property
     def merging(self) -> int:
@@ -116,7 +112,11 @@ class RunFolder:
             self._credit += arriving * MOVES_PER_KEY
             if len(self.runs) > MOST_RUNS:
                 self._credit = max(self._credit, 2 * self._merge.remaining)
-            self._go_on(self._merge)
+            part = max(1, self._tail_elements // _PARTS_PER_TAIL)
+            while self._merge.remaining and self._credit >= part:
+                self._credit -= self._merge.step(part)
+            if not self._merge.remaining:
+                self._end_merge(self._merge)
 
     def sync(self, *, at_end: bool = False) -> None:
         """Make durable what was taken before this call, and `at_end` seal it. Raises: OSError; it may be repeated."""
@@ -138,7 +138,7 @@ class RunFolder:
     def abandon(self) -> None:
         """Forget what is in memory: maps, and the merge under way, which begins anew after the next opening."""
         if self._merge is not None:
-            self._merge.abandon()
+            self._merge.writer.abandon()
         self._merge, self.runs = None, ()
 
     def _make_durable(self, runs: Sequence[SortedRun], tail: TailLog, *, at_end: bool) -> None:
@@ -174,15 +174,8 @@ class RunFolder:
                 self._credit = 0
                 return
 
-    def _go_on(self, merge: RunMerge) -> None:
-        part = max(1, self._tail_elements // _PARTS_PER_TAIL)
-        while merge.remaining and self._credit >= part:
-            self._credit -= merge.step(part)
-        if not merge.remaining:
-            self._end_merge(merge)
-
     def _end_merge(self, merge: RunMerge) -> None:
-        merged = merge.finish()
+        merged = merge.writer.finish()
         first = self.runs.index(merge.sources[0])
         with self._lock:
             self.runs = (*self.runs[:first], merged, *self.runs[first + len(merge.sources) :])
@@ -230,13 +223,6 @@ class RunFolder:
                 if len({*numbers}) == len(runs):
                     return numbers, log, _seal(path, found.get("seal"))
         raise FormatMismatch(f"{path} is damaged: it does not name runs and a log")
-
-    def _remove_strangers(self) -> None:
-        """Remove what no manifest names: what was under way when the process ended."""
-        mine = {self.tail.path, *(run.path for run in self.runs)}
-        for path in (*self._folder.glob("run-*.run"), *self._folder.glob("log-*.log*")):
-            if path not in mine:
-                path.unlink()
 
 
 def _seal(path: Path, found: object) -> Seal | None:

@@ -67,9 +67,8 @@ class SortedRun:
         candidates = np.flatnonzero(known)
         if len(candidates):
             same = self._lows[places[candidates]] == lows[candidates]
-            if not same.all():
-                for i in candidates[~same].tolist():
-                    known[i] = self._is_among_equals(places.item(i), highs[i], lows[i])
+            for i in candidates[~same].tolist():
+                known[i] = self._is_among_equals(places.item(i), highs[i], lows[i])
         return known
 
     def knows_one(self, high: int, low: int) -> bool:
@@ -82,8 +81,12 @@ class SortedRun:
 
     def part(self, start: int, stop: int) -> tuple[HashArray, HashArray]:
         """Both halves of a stretch of elements, read ahead from the file."""
-        for column in (_HEADER.size, _HEADER.size + self.count * _HALF_BYTES):
-            self._expect(column + start * _HALF_BYTES, (stop - start) * _HALF_BYTES)
+        # The map is advised for random access, so a stretch is announced, or each page would be a read of its own.
+        if hasattr(mmap, "MADV_WILLNEED") and start < stop:
+            for place in (start, self.count + start):
+                offset = _HEADER.size + place * _HALF_BYTES
+                first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+                self._map.madvise(mmap.MADV_WILLNEED, first, offset + (stop - start) * _HALF_BYTES - first)
         return self._highs[start:stop], self._lows[start:stop]
 
     def high(self, place: int) -> int:
@@ -117,12 +120,6 @@ class SortedRun:
         equals = self._lows[place : int(self._highs.searchsorted(high, side="right"))]
         found = int(equals.searchsorted(low))
         return found < len(equals) and bool(equals[found] == low)
-
-    def _expect(self, offset: int, length: int) -> None:
-        # The map is advised for random access, so a stretch is announced, or each page would be a read of its own.
-        if hasattr(mmap, "MADV_WILLNEED") and length:
-            first = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, first, offset + length - first)
 
 
 class RunWriter:

@@ -168,6 +168,8 @@ class AppendOnlyFile:
         self.path = path
         self._end_of_whole = end_of_whole or end_of_last_line
         self._fd = -1
+        self.written_bytes = 0  #: size of the file, with what does not count yet
+        self.kept_bytes = 0  #: how much of the file counts
         self._open()
 
     def follow(self) -> None:
@@ -178,7 +180,7 @@ class AppendOnlyFile:
             named = None
         if named is None or (named.st_dev, named.st_ino) != self._identity:
             self._open()
-        elif named.st_size < self._kept_bytes:
+        elif named.st_size < self.kept_bytes:
             self._begin_behind()
 
     def append(self, data: bytes) -> None:
@@ -189,26 +191,22 @@ class AppendOnlyFile:
         self.write(data)
         self.sync()
 
-    @property
-    def written_bytes(self) -> int:
-        """The size of the file, with what is written and does not count yet."""
-        return self._written_bytes
-
-    @property
-    def kept_bytes(self) -> int:
-        """How much of the file counts."""
-        return self._kept_bytes
-
     def begin(self) -> None:
-        """Cut what an earlier failure left, so that new data follows what counts. Raises: OSError."""
-        self._cut()
+        """Cut what does not count: the end of the file, even if somebody cut that meanwhile. Raises: OSError."""
+        written = self.written_bytes - self.kept_bytes
+        if written > 0:
+            size = os.fstat(self._fd).st_size
+            self.kept_bytes = min(self.kept_bytes, max(size - written, 0))
+            os.ftruncate(self._fd, self.kept_bytes)
+            sync_file(self._fd)
+            self.written_bytes = self.kept_bytes
 
     def write(self, data: bytes | bytearray) -> None:
         """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
         rest = memoryview(data)
         while rest:  # a second time only if the disk took a part: then it says why
             count = os.write(self._fd, rest)
-            self._written_bytes += count
+            self.written_bytes += count
             rest = rest[count:]
 
     def sync(self) -> None:
@@ -217,12 +215,12 @@ class AppendOnlyFile:
 
     def keep(self) -> None:
         """All that is written counts."""
-        self._kept_bytes = self._written_bytes
+        self.kept_bytes = self.written_bytes
 
     def take_back(self) -> None:
         """Cut what does not count; if the disk refuses that too, the next append or opening tries again."""
         with contextlib.suppress(OSError):
-            self._cut()
+            self.begin()
 
     def close(self) -> None:
         """Close the file without a sync. A second call does nothing."""
@@ -247,19 +245,9 @@ class AppendOnlyFile:
         """Count what is whole in the file, and cut the rest."""
         found = os.fstat(self._fd)
         self._identity = found.st_dev, found.st_ino
-        self._written_bytes = found.st_size
-        self._kept_bytes = self._end_of_whole(self._fd)
-        self._cut()
-
-    def _cut(self) -> None:
-        """Cut what was written and does not count: the end of the file, even if somebody cut that meanwhile."""
-        written = self._written_bytes - self._kept_bytes
-        if written > 0:
-            size = os.fstat(self._fd).st_size
-            self._kept_bytes = min(self._kept_bytes, max(size - written, 0))
-            os.ftruncate(self._fd, self._kept_bytes)
-            sync_file(self._fd)
-            self._written_bytes = self._kept_bytes
+        self.written_bytes = found.st_size
+        self.kept_bytes = self._end_of_whole(self._fd)
+        self.begin()
 
 
 def end_of_last_line(fd: int) -> int:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import xxhash
@@ -23,23 +23,6 @@ from anabranch.dedup.keys import ByteArray, IntArray
 from anabranch.dedup.userfunctions import imported
 
 _CHECKED = b"123456789"  # the customary input of check values
-
-
-class Signature(Protocol):
-    """How keys become addresses of 1 to 7 bytes, not more than the signature has."""
-
-    @property
-    def width_bytes(self) -> int:
-        """Length of a signature."""
-        ...
-
-    def address(self, key: bytes, prefix_bytes: int) -> int:
-        """The first `prefix_bytes` bytes of the key's signature, as one big-endian number."""
-        ...
-
-    def addresses(self, keys: Sequence[bytes], prefix_bytes: int) -> IntArray:
-        """`address` of each key."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +62,17 @@ class DigestSignature:
         return words.view(">i8").ravel().astype(np.int64)
 
 
-def _md5(key: bytes) -> bytes:
-    return hashlib.md5(key, usedforsecurity=False).digest()
-
-
-def _sha1(key: bytes) -> bytes:
-    return hashlib.sha1(key, usedforsecurity=False).digest()
-
+#: Keys become addresses of 1 to 7 bytes, not more than the signature has.
+Signature: TypeAlias = NumberSignature | DigestSignature
 
 #: By name, as recorded in FORMAT files; a user function is named `package.module:function`. Microseconds per
 #: key of 55 bytes, alone / in a batch of 64 [measured]: crc32 0.18 / 0.14, xxh3-64 0.10 / 0.06, md5 0.63 / 0.40,
 #: sha1 0.56 / 0.36.
 SIGNATURES: dict[str, Signature] = {
     "crc32": NumberSignature(width_bytes=4, number=zlib.crc32),  # ISO 3309, as in zlib
-    "md5": DigestSignature(width_bytes=16, digest=_md5),  # RFC 1321
-    "sha1": DigestSignature(width_bytes=20, digest=_sha1),  # FIPS 180-4, RFC 3174
+    # RFC 1321; FIPS 180-4, RFC 3174
+    "md5": DigestSignature(width_bytes=16, digest=lambda key: hashlib.md5(key, usedforsecurity=False).digest()),
+    "sha1": DigestSignature(width_bytes=20, digest=lambda key: hashlib.sha1(key, usedforsecurity=False).digest()),
     "xxh3-64": NumberSignature(width_bytes=8, number=xxhash.xxh3_64_intdigest),  # xxHash 0.8, seed 0
 }
 
@@ -103,10 +82,8 @@ def signature_named(name: str) -> Signature:
 
     So do the methods of an imported one, if its function fails or gives other than bytes, always as many.
     """
-    return SIGNATURES[name] if name in SIGNATURES else _user_signature(name)
-
-
-def _user_signature(name: str) -> DigestSignature:
+    if name in SIGNATURES:
+        return SIGNATURES[name]
     function = imported(name, "signature", SIGNATURES)
     sample = function(b"")
     if not isinstance(sample, bytes) or not sample:

@@ -65,7 +65,7 @@ def splitting(moved: int) -> tuple[LeafTable, Split, Fingerprints]:
     logged = of(checked, 1, ELEMENTS)
     for leaf in (1, 2):
         checked.settle(leaf, of(checked, leaf, ELEMENTS))
-    checked.begin_splits([1], checked.tree.split(1, 2), checked.take(2))
+    checked.begin_splits([1], checked.tree.split([1], 2), checked.take(2))
     checked.mark(logged[:moved], np.ones(moved, dtype=np.bool_))
     return checked, Split(node=1, length=len(logged), moved=moved), logged
 
@@ -74,7 +74,7 @@ def test_what_was_moved_is_known_below() -> None:
     """In the leaf of its way, or in a splitting node between."""
     checked, split, logged = splitting(moved=10)
     check_split(checked, split, logged, LOG)
-    checked.begin_splits([3, 4], checked.tree.split_all([3, 4], 2), checked.take(4))
+    checked.begin_splits([3, 4], checked.tree.split([3, 4], 2), checked.take(4))
     check_split(checked, split, logged, LOG)
     split.moved = 12
     with pytest.raises(InvariantBroken, match="2 of the elements said to be moved are not known below"):

@@ -334,7 +334,7 @@ def test_an_image_that_is_not_trusted_is_taken_back_at_once(tmp_path: Path) -> N
 
 def test_after_a_rebuild_an_element_counts_in_the_deepest_node_that_knows_it(tmp_path: Path) -> None:
     """Of a chain of splitting nodes the lower one counts what its leaves do not know, the upper one the others."""
-    tree, elements = Tree.rooted(1).split(1, 2).split(2, 2), fingerprints(keys(0, 60))
+    tree, elements = Tree.rooted(1).split([1], 2).split([2], 2), fingerprints(keys(0, 60))
     both = elements[tree.leads_through(2, elements)]
     logs = LeafLogs(tmp_path, SMALL)
     logs.create([1, 2, *tree.leaves])
