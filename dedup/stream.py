@@ -15,15 +15,18 @@ import select
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from anabranch.dedup.errors import DedupError
 from anabranch.dedup.files.durable import sync_file
-from anabranch.dedup.keys import BoolArray, first_of_each
+from anabranch.dedup.keys import first_of_each
+
+if TYPE_CHECKING:
+    from anabranch.dedup.linefilters import LineFilter
 
 #: What one read takes at most: some 5,000 URLs.
 READ_BYTES = 1 << 18
@@ -39,18 +42,6 @@ class OutputFailed(DedupError, OSError):
 
 class ReaderGone(OutputFailed):
     """The reader of the output has closed it (`| head`)."""
-
-
-class Seen(Protocol):
-    """What a stream needs of a filter."""
-
-    @property
-    def unseen(self) -> Callable[[Sequence[bytes]], BoolArray]:
-        """True where a key is new; nothing is changed."""
-
-    @property
-    def mark(self) -> Callable[[Sequence[bytes]], object]:
-        """Makes keys known. Raises: StoreFull, OSError; the call may be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +105,7 @@ class LineUniq:
 
     def __init__(
         self,
-        seen: Seen,
+        seen: LineFilter,
         write: Callable[[bytes], None],
         *,
         on_too_long: Callable[[], object] = lambda: None,
@@ -205,7 +196,10 @@ class Output:
         view = memoryview(b"\n" + data if self._is_torn else data)
         try:
             while view:
-                view = view[self._write_some(view) :]
+                try:
+                    view = view[os.write(self._fd, view) :]
+                except BlockingIOError:  # another user of the descriptor made it non-blocking
+                    select.select([], [self._fd], [])
             if self._is_synced:
                 sync_file(self._fd)
         except BrokenPipeError as error:
@@ -215,13 +209,6 @@ class Output:
                 error.errno, f"the output cannot be written: {error.strerror}; see to it, then run it again"
             ) from error
         self._is_torn = False
-
-    def _write_some(self, view: memoryview) -> int:
-        try:
-            return os.write(self._fd, view)
-        except BlockingIOError:  # another user of the descriptor made it non-blocking
-            select.select([], [self._fd], [])
-            return 0
 
 
 def _ends_inside_a_line(fd: int) -> bool:

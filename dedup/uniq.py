@@ -78,12 +78,7 @@ class UniqParameters:
     @property
     def dsbf(self) -> DsbfParameters:
         """The parameters of the DSBF. Raises: BadParameters."""
-        return DsbfParameters(
-            expected=self.expected,
-            false_positive=self.false_positive,
-            leaf_bits=self.leaf_bits,
-            split_fan_out=self.split_fan_out,
-        )
+        return DsbfParameters(**{name: getattr(self, name) for name in _PARAMETERS["dsbf"]})
 
     @property
     def format(self) -> formatfile.Format:

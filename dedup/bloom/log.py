@@ -122,12 +122,15 @@ class LeafLogs:
     def read(self, leaf: int, start: int = 0, stop: int | None = None) -> Fingerprints:
         """Elements of a log from one place to another, by default all; `flush` first. Raises: OSError."""
         path, last = self.path(leaf), self.count(leaf) if stop is None else stop
+        offset, end = (_HEADER.size + place * FINGERPRINT_BYTES for place in (start, last))
+        parts = []
         with descriptor(path, os.O_RDONLY) as fd:
-            wanted = (last - start) * FINGERPRINT_BYTES
-            data = read_all(fd, wanted, _HEADER.size + start * FINGERPRINT_BYTES)
-        if len(data) < wanted:
-            raise OSError(errno.EIO, "the log is shorter than it was: its end was cut off", str(path))
-        return from_bytes(data)
+            while offset < end:  # one read serves at most 2 GiB on Linux
+                parts.append(os.pread(fd, end - offset, offset))
+                offset += len(parts[-1])
+                if not parts[-1]:
+                    raise OSError(errno.EIO, "the log is shorter than it was: its end was cut off", str(path))
+        return from_bytes(b"".join(parts))
 
     def make_room(self) -> None:
         """Write what waits if it is much. Call it before an `append`, which can then not fail. Raises: OSError."""
@@ -246,12 +249,3 @@ def _order(leaves: IntArray) -> IntArray:
     if leaves.max() < 1 << 16:
         return np.argsort(leaves.astype(np.uint16), kind="stable")
     return np.argsort(leaves, kind="stable")
-
-
-def read_all(fd: int, length: int, offset: int) -> bytes:
-    """So many bytes from an offset, fewer only at the end of the file. One read serves at most 2 GiB on Linux."""
-    parts = []
-    while length and (part := os.pread(fd, length, offset)):
-        parts.append(part)
-        length, offset = length - len(part), offset + len(part)
-    return b"".join(parts)

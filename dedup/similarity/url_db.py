@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -66,36 +66,6 @@ _SETTINGS = (
 )
 
 
-def _full(path: Path) -> Exception:
-    return StoreFull(errno.ENOSPC, "no room to write the URLs; free space and repeat", str(path))
-
-
-def _held(path: Path) -> Exception:
-    return FilterInUse(f"{path} is open elsewhere; end the process that uses it first")
-
-
-def _foreign(path: Path) -> Exception:
-    return FormatMismatch(f"{path} is damaged, or not the file of an {MAGIC}; name another, or restore it from a copy")
-
-
-def _failed(number: int, what: str) -> Callable[[Path], Exception]:
-    return lambda path: OSError(number, what, str(path))
-
-
-#: What a primary result code means (https://www.sqlite.org/rescode.html).
-_MEANINGS: dict[int, Callable[[Path], Exception]] = {
-    sqlite3.SQLITE_FULL: _full,
-    sqlite3.SQLITE_BUSY: _held,
-    sqlite3.SQLITE_LOCKED: _held,
-    sqlite3.SQLITE_NOTADB: _foreign,
-    sqlite3.SQLITE_CORRUPT: _foreign,
-    sqlite3.SQLITE_ERROR: _foreign,  # our statements are right, so the tables are not ours
-    sqlite3.SQLITE_READONLY: _failed(errno.EROFS, "the file of the URLs cannot be written; make it writable"),
-    sqlite3.SQLITE_CANTOPEN: _failed(errno.EACCES, "the file of the URLs cannot be opened; look at its folder"),
-}
-_UNKNOWN = _failed(errno.EIO, "the file of the URLs cannot be read or written; look at the disk, quota and limits")
-
-
 class UrlDb(Closing):
     """The stored URLs in the order of storing; `UrlDb.open` makes or opens the file. It belongs to one thread."""
 
@@ -111,13 +81,13 @@ class UrlDb(Closing):
         Raises: FormatMismatch, with the file unchanged, if it is not ours, is damaged or was made with other parameters;
         FilterInUse; StoreFull, OSError.
         """
-        # Without an isolation level the driver begins no transaction of its own: `_begin` does.
+        # Without an isolation level the driver begins no transaction of its own.
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             poolclass=NullPool,
             connect_args={"timeout": BUSY_S, "isolation_level": None},
         )
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         wanted = Format(magic=MAGIC, version=VERSION, parameters=parameters)
         with _translating(path):
             connection = engine.connect()
@@ -155,13 +125,8 @@ class UrlDb(Closing):
     def __len__(self) -> int:
         return self._rows
 
-    @property
-    def is_closed(self) -> bool:
-        """True after `close`."""
-        return self._connection.closed
-
     def close(self) -> None:
-        """Let go of the file; a second call does nothing. All that was stored is on the disk already."""
+        """Close the file; a second call does nothing."""
         with _translating(self._path):
             self._connection.close()
 
@@ -170,7 +135,7 @@ class UrlDb(Closing):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        if self.is_closed:
+        if self._connection.closed:
             raise FilterClosed(f"{self._path} was closed; open it again")
         with _translating(self._path), self._connection.begin():
             yield self._connection
@@ -184,11 +149,28 @@ def _translating(path: Path) -> Iterator[None]:
     except (DBAPIError, sqlite3.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
-        raise _MEANINGS.get(code, _UNKNOWN)(path) from error
+        raise _error_of(code, path) from error
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _error_of(code: int, path: Path) -> Exception:
+    """The error for a primary result code (https://www.sqlite.org/rescode.html)."""
+    number, what = errno.EIO, "cannot be read or written; look at the disk, quota and limits"
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return StoreFull(errno.ENOSPC, "no room to write the URLs; free space and repeat", str(path))
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return FilterInUse(f"{path} is open elsewhere; end the process that uses it first")
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR:  # our statements are right
+            return _foreign(path)
+        case sqlite3.SQLITE_READONLY:
+            number, what = errno.EROFS, "cannot be written; make it writable"
+        case sqlite3.SQLITE_CANTOPEN:
+            number, what = errno.EACCES, "cannot be opened; look at its folder"
+    return OSError(number, f"the file of the URLs {what}", str(path))
+
+
+def _foreign(path: Path) -> FormatMismatch:
+    return FormatMismatch(f"{path} is damaged, or not the file of an {MAGIC}; name another, or restore it from a copy")
 
 
 def _prepare(connection: Connection, path: Path, wanted: Format, *, may_be_new: bool) -> int:

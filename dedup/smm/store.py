@@ -64,7 +64,9 @@ class Smm(Closing):
         BadParameters; StoreFull.
         """
         index, chosen = shape(signature, levels)
-        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=_parameters(signature, chosen, levels))
+        names: formatfile.Parameters = {"signature": signature, "signature_of_123456789": check_value(chosen)}
+        parameters = {**names, "levels": list(levels), "page_bytes": PAGE_BYTES}
+        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=parameters)
         with ExitStack() as undo:
             sharing = Sharing(folder)
             undo.callback(sharing.close)
@@ -164,12 +166,3 @@ class Smm(Closing):
     def _require_open(self) -> None:
         if self._is_closed:
             raise FilterClosed(f"the store {self._folder} is closed")
-
-
-def _parameters(name: str, signature: Signature, levels: tuple[int, ...]) -> formatfile.Parameters:
-    return {
-        "signature": name,
-        "signature_of_123456789": check_value(signature),
-        "levels": list(levels),
-        "page_bytes": PAGE_BYTES,
-    }

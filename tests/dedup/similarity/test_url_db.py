@@ -109,7 +109,7 @@ def test_a_closed_file_says_so(tmp_path: Path) -> None:
     db = opened(tmp_path)
     db.close()
     db.close()
-    assert db.is_closed
+    assert db._connection.closed
     with pytest.raises(FilterClosed, match="open it again"):
         db.append([b"a"], "site")
     with pytest.raises(FilterClosed):
