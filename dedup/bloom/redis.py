@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import redis
 from redis.backoff import NoBackoff
@@ -23,16 +23,6 @@ Reply: TypeAlias = object
 
 _HASHES = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in SCRIPTS.items()}
 _LONGEST_SYNC_WAIT_MS = 2000  # with appendfsync everysec the next sync is one second away, or two
-
-
-class _Connection(Protocol):
-    """What is used of `redis.Connection`."""
-
-    def connect(self) -> None: ...
-    def disconnect(self) -> None: ...
-    def pack_commands(self, commands: Iterable[tuple[object, ...]]) -> list[bytes]: ...
-    def send_packed_command(self, command: list[bytes]) -> None: ...
-    def read_response(self, disable_decoding: bool = False) -> object: ...
 
 
 class RedisServers:
@@ -172,15 +162,14 @@ class RedisServers:
             self._connections[server].disconnect()
 
 
-def _connection(url: str, address: str, timeout_s: float) -> _Connection:
+def _connection(url: str, address: str, timeout_s: float) -> Any:  # a redis.Connection, which has no types
     try:
         pool = redis.ConnectionPool.from_url(
             url, protocol=2, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
         )
-        connection: _Connection = pool.make_connection()
+        return pool.make_connection()
     except (ValueError, TypeError) as error:
         raise BadParameters(f"{address} is not the URL of a Redis server: {error}") from error
-    return connection
 
 
 def _translated(address: str, error: redis.RedisError) -> DedupError:
