@@ -42,7 +42,15 @@ class Call(NamedTuple):
     arguments: tuple[str | bytes | int, ...]
 
 
-#: Begins the scripts that look at bits.
+#: Begins the scripts of one leaf, which is KEYS[1]; ARGV[1] is the token.
+_LEAF = """
+local token, stage, count, logged, moved, round =
+  unpack(redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved', 'round'))
+if not token then return 'N' end
+if token ~= ARGV[1] then return 'L' end
+"""
+
+#: Begins the scripts that look at bits, after that.
 _HASHES = """
 local elements = ARGV[#ARGV]
 local m, k = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -54,18 +62,13 @@ local function hashes(start)
 end
 """
 
-#: Name -> text of each script.
-SCRIPTS = {
+_BITS_SCRIPTS = {
     # KEYS leaf, bits. ARGV token, m, k, "leaf" or "parent" (what the caller takes it for), elements. O and the answers.
     # A parent that is open is frozen: its server forgot that when it crashed, and from now on it must not change.
-    "test": _HASHES
-    + """
-local held = call('HMGET', KEYS[1], 'token', 'stage')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if ARGV[4] == 'leaf' and held[2] ~= 'open' or held[2] == 'gone' then return 'M' end
+    "test": """
+if ARGV[4] == 'leaf' and stage ~= 'open' or stage == 'gone' then return 'M' end
 if call('STRLEN', bits) * 8 ~= m then return 'L' end
-if ARGV[4] == 'parent' and held[2] == 'open' then call('HSET', KEYS[1], 'stage', 'frozen') end
+if ARGV[4] == 'parent' and stage == 'open' then call('HSET', KEYS[1], 'stage', 'frozen') end
 for start = 1, #elements, 16 do
   local place, step = hashes(start)
   local answer = '0'
@@ -80,13 +83,10 @@ return 'O' .. table.concat(answers)
 """,
     # KEYS leaf, bits, log. ARGV token, m, k, most elements, "new" or "all" (what is logged), elements. O and the answers.
     # Bits are looked at before they are set, so that elements known already cost no line in the append-only file.
-    "put": _HASHES
-    + """
-local held = call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] ~= 'open' then return 'M' end
-local count, logged, most, logs_all = tonumber(held[3]), tonumber(held[4]), tonumber(ARGV[4]), ARGV[5] == 'all'
+    "put": """
+if stage ~= 'open' then return 'M' end
+count, logged = tonumber(count), tonumber(logged)
+local most, logs_all = tonumber(ARGV[4]), ARGV[5] == 'all'
 if call('STRLEN', bits) * 8 ~= m or call('STRLEN', KEYS[3]) ~= logged then return 'L' end
 local log, is_whole = {}, true
 for start = 1, #elements, 16 do
@@ -114,6 +114,65 @@ if #log > 0 then
 end
 return 'O' .. table.concat(answers)
 """,
+}
+
+_LEAF_SCRIPTS = {
+    # KEYS leaf. ARGV token, elements from which on it may be frozen. F, G, or O if it is open and stays so.
+    "freeze": """
+if stage == 'gone' then return 'G' end
+if stage == 'open' then
+  if tonumber(count) < tonumber(ARGV[2]) then return 'O' end
+  redis.call('HSET', KEYS[1], 'stage', 'frozen')
+end
+return 'F'
+""",
+    # KEYS leaf, log, mover. ARGV token, mover, lease in ms, most bytes, "steal" or "". Takes or renews the lease: O, a line
+    # with round and bytes moved before, and the elements that are to be moved next.
+    "fetch": """
+if stage == 'gone' then return 'G' end
+local mover = redis.call('GET', KEYS[3])
+if mover and mover ~= ARGV[2] and ARGV[5] ~= 'steal' then return 'B' end
+if redis.call('STRLEN', KEYS[2]) ~= tonumber(logged) then return 'L' end
+if stage == 'open' then redis.call('HSET', KEYS[1], 'stage', 'frozen') end
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
+local stop = string.format('%.0f', moved + ARGV[4] - 1)
+return 'O' .. round .. ' ' .. moved .. '\\n' .. redis.call('GETRANGE', KEYS[2], moved, stop)
+""",
+    # KEYS leaf. ARGV token, round, moved before, moved now. O, D at the end of the log, B if another one was faster.
+    "advance": """
+if stage == 'gone' then return 'G' end
+if round ~= ARGV[2] or moved ~= ARGV[3] then return 'B' end
+if ARGV[3] ~= ARGV[4] then redis.call('HSET', KEYS[1], 'moved', ARGV[4]) end
+return ARGV[4] == logged and 'D' or 'O'
+""",
+    # KEYS leaf. ARGV token. O: moving begins anew, and steps under way do not count; G.
+    "rewind": """
+if stage == 'gone' then return 'G' end
+redis.call('HINCRBY', KEYS[1], 'round', 1)
+redis.call('HSET', KEYS[1], 'moved', 0, 'stage', 'frozen')
+return 'O'
+""",
+    # KEYS leaf, bits, log, mover. ARGV token. Only after the manifest says that the leaf is an inner node.
+    "drop": """
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+redis.call('HSET', KEYS[1], 'stage', 'gone')
+return 'O'
+""",
+    # KEYS leaf. ARGV token. O and a line with stage, count, logged, moved.
+    "state": """
+return 'O' .. stage .. ' ' .. count .. ' ' .. logged .. ' ' .. moved
+""",
+    # KEYS leaf, bits, log. ARGV token. O, a line as that of `state`, the bits, the log; M if it is gone.
+    "read": """
+if stage == 'gone' then return 'M' end
+local bits = redis.call('GET', KEYS[2])
+if not bits then return 'L' end
+local line = stage .. ' ' .. count .. ' ' .. logged .. ' ' .. moved
+return 'O' .. line .. '\\n' .. bits .. (redis.call('GET', KEYS[3]) or '')
+""",
+}
+
+_OTHER_SCRIPTS = {
     # KEYS part, leaf, bits, log. ARGV token, bytes of the bits. O, also if the leaf is there already, in whatever stage.
     "create": """
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
@@ -123,80 +182,6 @@ if redis.call('EXISTS', KEYS[3], KEYS[4]) > 0 then return 'L' end
 redis.call('SETRANGE', KEYS[3], ARGV[2] - 1, string.char(0))
 redis.call('HSET', KEYS[2], 'token', ARGV[1], 'stage', 'open', 'count', 0, 'logged', 0, 'moved', 0, 'round', 0)
 return 'O'
-""",
-    # KEYS leaf. ARGV token, elements from which on it may be frozen. F, G, or O if it is open and stays so.
-    "freeze": """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-if held[2] == 'open' then
-  if tonumber(held[3]) < tonumber(ARGV[2]) then return 'O' end
-  redis.call('HSET', KEYS[1], 'stage', 'frozen')
-end
-return 'F'
-""",
-    # KEYS leaf, log, mover. ARGV token, mover, lease in ms, most bytes, "steal" or "". Takes or renews the lease: O, a line
-    # with round and bytes moved before, and the elements that are to be moved next.
-    "fetch": """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'round', 'moved', 'logged')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-local mover = redis.call('GET', KEYS[3])
-if mover and mover ~= ARGV[2] and ARGV[5] ~= 'steal' then return 'B' end
-if redis.call('STRLEN', KEYS[2]) ~= tonumber(held[5]) then return 'L' end
-if held[2] == 'open' then redis.call('HSET', KEYS[1], 'stage', 'frozen') end
-redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
-local stop = string.format('%.0f', held[4] + ARGV[4] - 1)
-return 'O' .. held[3] .. ' ' .. held[4] .. '\\n' .. redis.call('GETRANGE', KEYS[2], held[4], stop)
-""",
-    # KEYS leaf. ARGV token, round, moved before, moved now. O, D at the end of the log, B if another one was faster.
-    "advance": """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'round', 'moved', 'logged')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-if held[3] ~= ARGV[2] or held[4] ~= ARGV[3] then return 'B' end
-if ARGV[3] ~= ARGV[4] then redis.call('HSET', KEYS[1], 'moved', ARGV[4]) end
-return ARGV[4] == held[5] and 'D' or 'O'
-""",
-    # KEYS leaf. ARGV token. O: moving begins anew, and steps under way do not count; G.
-    "rewind": """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-redis.call('HINCRBY', KEYS[1], 'round', 1)
-redis.call('HSET', KEYS[1], 'moved', 0, 'stage', 'frozen')
-return 'O'
-""",
-    # KEYS leaf, bits, log, mover. ARGV token. Only after the manifest says that the leaf is an inner node.
-    "drop": """
-local token = redis.call('HGET', KEYS[1], 'token')
-if not token then return 'N' end
-if token ~= ARGV[1] then return 'L' end
-redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
-redis.call('HSET', KEYS[1], 'stage', 'gone')
-return 'O'
-""",
-    # KEYS leaf. ARGV token. O and a line with stage, count, logged, moved.
-    "state": """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-return 'O' .. held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
-""",
-    # KEYS leaf, bits, log. ARGV token. O, a line as that of `state`, the bits, the log; M if it is gone.
-    "read": """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'M' end
-local bits = redis.call('GET', KEYS[2])
-if not bits then return 'L' end
-local line = held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
-return 'O' .. line .. '\\n' .. bits .. (redis.call('GET', KEYS[3]) or '')
 """,
     # KEYS part. ARGV record of the format (JSON), token. Makes the part if there is none. The record, token, sealed or not.
     "found": """
@@ -230,6 +215,12 @@ return 'O'
 """,
 }
 
+#: Name -> text of each script.
+SCRIPTS = {
+    **{name: _LEAF + _HASHES + text for name, text in _BITS_SCRIPTS.items()},
+    **{name: _LEAF + text for name, text in _LEAF_SCRIPTS.items()},
+    **_OTHER_SCRIPTS,
+}
 
 #: Answers for elements: all bits set; a bit was clear; a bit is clear, and the leaf is full.
 KNOWN, NEW, NOT_TAKEN = b"012"
