@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.dedup.errors import InvariantBroken
+from anabranch.dedup.closing import Closing
+from anabranch.dedup.errors import FilterClosed, InvariantBroken
 from anabranch.dedup.files.durable import store_full_errors, sync_file_system, sync_path
 from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
 from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each
@@ -26,7 +27,7 @@ _MOST_SINGLE_SYNCS = 256
 _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
-class BitFiles:
+class BitFiles(Closing):
     """The files of one folder, made by `create_files` in the turn in which they are first opened.
 
     Setting and asking belong to one thread; `sync` may run in another one at the same time.
@@ -46,6 +47,7 @@ class BitFiles:
             self._ledger.close()
             raise
         self._pages = self._files.pages
+        self._is_closed = False
         self._unsynced: set[int] = set()  # files
         self._unsynced_lock = threading.Lock()
         self._one_sync = threading.Lock()  # held for a whole sync: a second one waits for what the first has taken over
@@ -53,10 +55,12 @@ class BitFiles:
     @property
     def bits_set(self) -> int:
         """Number of set bits; after a crash it may miss what was being set then, until `check`."""
+        self._require_open()
         return self._ledger.bits_set
 
     def are_clear(self, addresses: IntArray) -> BoolArray:
         """True where the bit is 0. Cost: one page touched per address."""
+        self._require_open()
         clear: BoolArray = np.empty(len(addresses), dtype=np.bool_)
         bits = _BIT[addresses & 7]
         for part, places in self._files.parts(addresses):
@@ -67,12 +71,13 @@ class BitFiles:
 
     def is_clear(self, address: int) -> bool:
         """`are_clear` of one address."""
+        self._require_open()
         place = self._files.place(address)
         return not (
             self._pages.present.item(place >> PAGE_SHIFT) and self._files.data.item(place) & 128 >> (address & 7)
         )
 
-    def add(self, addresses: IntArray) -> BoolArray:
+    def test_and_set(self, addresses: IntArray) -> BoolArray:
         """Test and set, in one turn: True where the bit was 0; an address twice in the batch is new once.
 
         Raises: StoreFull (an OSError) with some pages allocated and no bit set; it may be repeated.
@@ -82,8 +87,8 @@ class BitFiles:
             self._set(addresses[new])
         return new
 
-    def mark(self, addresses: IntArray) -> None:
-        """Set bits, in one turn. Raises: as `add`."""
+    def set(self, addresses: IntArray) -> None:
+        """Set bits, in one turn. Raises: as `test_and_set`."""
         with self._sharing:
             clear = addresses[self.are_clear(addresses)]
             self._set(clear)
@@ -91,8 +96,8 @@ class BitFiles:
             # Bits that another process set are synced here too, since this call reports them as marked.
             self._note_unsynced(addresses)
 
-    def mark_one(self, address: int) -> None:
-        """`mark` one address."""
+    def set_one(self, address: int) -> None:
+        """`set` one address."""
         with self._sharing:
             if self.is_clear(address):
                 place = self._files.place(address, create=True)
@@ -105,7 +110,8 @@ class BitFiles:
             self._unsynced.add(address // self._index.file_bits)
 
     def sync(self) -> None:
-        """Make all bits that were marked here before this call durable. Raises: OSError."""
+        """Make all bits that were set here before this call durable. Raises: OSError."""
+        self._require_open()
         with self._one_sync:
             with self._unsynced_lock:
                 unsynced, self._unsynced = self._unsynced, set()
@@ -125,6 +131,7 @@ class BitFiles:
 
         Cost: one turn in which all data is read. Raises: InvariantBroken, FormatMismatch.
         """
+        self._require_open()
         with self._sharing:
             kept, is_rough = self._ledger.bits_set, self._ledger.count_is_rough
             counted = sum(count_bits(path, self._index.file_bytes) for path in self._files.existing())
@@ -136,15 +143,23 @@ class BitFiles:
                 raise InvariantBroken(f"{self._folder}: {counted} bits are set, {kept} were counted")
 
     def close(self) -> None:
-        """Sync and unmap; call it once. Raises: OSError from the sync, with the files closed."""
+        """Sync, unmap and unlock; a second call does nothing. Raises: OSError from the sync, with the files closed."""
+        if self._is_closed:
+            return
         try:
-            if self._sharing.is_user_function:
+            if self._sharing.is_this_process:
                 self.sync()
                 with self._sharing:
                     self._ledger.end()
         finally:
+            self._is_closed = True
             self._files.close()
             self._ledger.close()
+            self._sharing.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise FilterClosed(f"the store {self._folder} is closed")
 
     def _clear_at(self, places: IntArray, bits: ByteArray) -> BoolArray:
         data, present = self._files.data, self._pages.all_present or self._pages.present[places >> PAGE_SHIFT]

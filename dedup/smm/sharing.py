@@ -72,13 +72,15 @@ class Sharing:
         return is_alone
 
     @property
-    def is_user_function(self) -> bool:
+    def is_this_process(self) -> bool:
         """False in a process that was forked off after the opening."""
         return self._process == os.getpid()
 
     def __enter__(self) -> None:
         if self._process != os.getpid():
             raise FilterClosed(f"{self._folder} was opened before this process was forked off: open it here again")
+        if self._turn < 0:
+            raise FilterClosed(f"the store {self._folder} is closed")
         if self._has_turns:
             fcntl.flock(self._turn, fcntl.LOCK_EX)
 

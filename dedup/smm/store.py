@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from anabranch.dedup.closing import Closing
-from anabranch.dedup.errors import BadParameters, FilterClosed
+from anabranch.dedup.errors import BadParameters
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.files.mapped import PAGE_BYTES
 from anabranch.dedup.keys import BoolArray, IntArray
@@ -34,7 +33,7 @@ def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature
     return index, chosen
 
 
-class Smm(Closing):
+class Smm(BitFiles):
     """The store of one folder. Use `Smm.open`.
 
     Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and all see a
@@ -43,14 +42,12 @@ class Smm(Closing):
     same time. Other threads, and forked processes, open the store themselves.
     """
 
-    def __init__(self, folder: Path, signature: str, index: FileIndex, sharing: Sharing, files: BitFiles) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, signature: str, index: FileIndex, sharing: Sharing, *, alone: bool = False
+    ) -> None:
+        super().__init__(folder, index, sharing, alone=alone)
         self._name = signature
         self._signature = signature_named(signature)
-        self._index = index
-        self._sharing = sharing
-        self._files = files
-        self._is_closed = False
 
     @classmethod
     def open(
@@ -74,11 +71,11 @@ class Smm(Closing):
                 if not formatfile.adopt(folder, wanted):
                     create_files(folder, index)
                     formatfile.complete(folder, wanted)
-                files = BitFiles(folder, index, sharing, alone=alone)
+                made = cls(folder, signature, index, sharing, alone=alone)
             if alone:
                 sharing.end_turns()
             undo.pop_all()
-        return cls(folder, signature, index, sharing, files)
+        return made
 
     @property
     def bits(self) -> int:
@@ -86,29 +83,13 @@ class Smm(Closing):
         return self._index.files * self._index.file_bits
 
     @property
-    def bits_set(self) -> int:
-        """Number of set bits, by all processes; after a crash it may miss what was being marked then, until `check`."""
-        self._require_open()
-        return self._files.bits_set
-
-    @property
     def fill(self) -> float:
         """Share of bits set: the probability that a key never marked meets a set bit."""
         return self.bits_set / self.bits
 
     def addresses(self, keys: Sequence[bytes]) -> IntArray:
-        """The keys' addresses, for `are_clear` and `set`: who asks first and marks later hashes each key once."""
+        """The keys' addresses: with `are_clear` and `set` a caller that asks first and marks later hashes each key once."""
         return self._signature.addresses(keys, self._index.address_bytes)
-
-    def are_clear(self, addresses: IntArray) -> BoolArray:
-        """`unseen` of keys with these addresses."""
-        self._require_open()
-        return self._files.are_clear(addresses)
-
-    def set(self, addresses: IntArray) -> None:
-        """`mark` keys with these addresses. Raises: as `mark`."""
-        self._require_open()
-        self._files.mark(addresses)
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key's bit is 0: it was certainly never marked. Cost: one page touched per key."""
@@ -116,8 +97,7 @@ class Smm(Closing):
 
     def is_unseen(self, key: bytes) -> bool:
         """`unseen` of one key, several times as fast as a batch of one."""
-        self._require_open()
-        return self._files.is_clear(self._signature.address(key, self._index.address_bytes))
+        return self.is_clear(self._signature.address(key, self._index.address_bytes))
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Set the keys' bits. Raises: StoreFull (an OSError) with no bit of this batch set; it may be repeated."""
@@ -125,44 +105,15 @@ class Smm(Closing):
 
     def mark_one(self, key: bytes) -> None:
         """`mark` of one key, several times as fast as a batch of one."""
-        self._require_open()
-        self._files.mark_one(self._signature.address(key, self._index.address_bytes))
+        self.set_one(self._signature.address(key, self._index.address_bytes))
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new, to one process only; a signature twice in a batch is new once.
 
         Raises: as `mark`.
         """
-        self._require_open()
-        return self._files.add(self.addresses(keys))
-
-    def sync(self) -> None:
-        """Make all that was marked here before this call durable. Raises: OSError."""
-        self._require_open()
-        self._files.sync()
-
-    def check(self) -> None:
-        """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
-
-        Cost: reads all data; other processes wait. Raises: InvariantBroken, FormatMismatch.
-        """
-        self._require_open()
-        self._files.check()
-
-    def close(self) -> None:
-        """Sync and unmap; a second call does nothing. Raises: OSError from the sync, with the files closed."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            self._files.close()
-        finally:
-            self._sharing.close()
+        return self.test_and_set(self.addresses(keys))
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.bits_set} of {self.bits} bits set"
         return f"<Smm {self._name} {self._index.levels} {state}>"
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise FilterClosed(f"the store {self._folder} is closed")

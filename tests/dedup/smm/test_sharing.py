@@ -91,7 +91,7 @@ def test_a_process_forked_off_has_no_turns(tmp_path: Path) -> None:
     """It would share its parent's locks, and so exclude nobody."""
     sharing, _ = attended(tmp_path)
     sharing._process += 1
-    assert not sharing.is_user_function
+    assert not sharing.is_this_process
     with pytest.raises(FilterClosed, match="forked off"), sharing:
         pass
     sharing.close()
