@@ -19,7 +19,7 @@ from anabranch.dedup.files.durable import store_full_errors, sync_file_system, s
 from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
 from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each
 from anabranch.dedup.smm.addresses import FileIndex
-from anabranch.dedup.smm.mapping import ALL, LazyFiles, StoreFiles, WholeFiles, are_whole, ledger_bytes
+from anabranch.dedup.smm.mapping import ALL, ledger_bytes, open_files
 from anabranch.dedup.smm.sharing import Ledger, Sharing
 
 #: More files than this are synced by one call for the whole file system: a call for each takes 2 ms [measured on ext4].
@@ -41,8 +41,7 @@ class BitFiles(Closing):
         try:
             if sharing.attend(self._ledger.path, alone=alone):
                 self._ledger.open_first()
-            kind = WholeFiles if are_whole(index) else LazyFiles
-            self._files: StoreFiles = kind(folder, index, self._ledger)
+            self._files = open_files(folder, index, self._ledger)
         except BaseException:
             self._ledger.close()
             raise

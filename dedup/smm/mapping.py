@@ -1,9 +1,9 @@
 """The mapped files of a store, and which of their pages have blocks on the disk.
 
-`WholeFiles` serves two levels: all files are made with the store and mapped once. The body of the ledger (`sharing.py`)
+`_WholeFiles` serves two levels: all files are made with the store and mapped once. The body of the ledger (`sharing.py`)
 has one byte a page, 1 if the page has blocks: shared by all processes, and lasting.
 
-`LazyFiles` serves three and more levels, up to 2^48 bits in 16 million files: a file is made when its first bit is set,
+`_LazyFiles` serves three and more levels, up to 2^48 bits in 16 million files: a file is made when its first bit is set,
 and mapped when it is asked for, over one of a fixed number of places; the least recently used file loses its place. The
 file system knows the blocks of a file when it is mapped. Another process may allocate pages later, so the body of the
 ledger has 4,096 counters, shared by all: a process that allocates pages in a file adds 1 to the counter of its number mod
@@ -149,7 +149,7 @@ def create_files(folder: Path, index: FileIndex) -> None:
     Ledger.create(folder, ledger_bytes(index))
 
 
-class WholeFiles(StoreFiles):
+class _WholeFiles(StoreFiles):
     """Places in `data` for all addresses at once; the ledger has the pages, and the names of all files are durable."""
 
     def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
@@ -168,7 +168,6 @@ class WholeFiles(StoreFiles):
             self.pages.trust(file * per_file, (file + 1) * per_file)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
-        """One part, all addresses. Nothing has to be created."""
         del create
         places = addresses >> 3
         if self._padding:
@@ -176,16 +175,13 @@ class WholeFiles(StoreFiles):
         return ((ALL, places),)
 
     def place(self, address: int, *, create: bool = False) -> int:
-        """The place of one address, for good."""
         del create
         return (address >> 3) + address // self._file_bits * self._padding
 
     def path(self, place: int) -> Path:
-        """The file that is mapped at a multiple of `stride`."""
         return self._paths[place // self.stride]
 
     def existing(self) -> Iterator[Path]:
-        """All files."""
         return iter(self._paths)
 
 
@@ -195,7 +191,7 @@ _MOST_OPEN = 1024
 _MOST_MAPPED_BYTES = 1 << 44  # of address space; a process has 2^47 bytes on most machines
 
 
-class LazyFiles(StoreFiles):
+class _LazyFiles(StoreFiles):
     """Places in `data` for the addresses of at most 1,024 files at a time, fewer if files are larger than 16 GiB."""
 
     def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
@@ -213,7 +209,6 @@ class LazyFiles(StoreFiles):
         self._looked_at = [0] * self._most  # the file's counter when the system was asked about it
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterator[tuple[slice | IntArray, IntArray]]:
-        """Files that do not fit at the same time come in several parts."""
         files = addresses // self._file_bits
         distinct, inverse = np.unique(files, return_inverse=True)
         if len(distinct) <= self._most:
@@ -227,33 +222,27 @@ class LazyFiles(StoreFiles):
             yield part, self._places(addresses[part], files[part], slots[inverse[part] - first])
 
     def place(self, address: int, *, create: bool = False) -> int:
-        """The place of one address; it holds until the next call."""
         file, offset = divmod(address, self._file_bits)
         return self._slot(file, create=create) * self.stride + (offset >> 3)
 
     def path(self, place: int) -> Path:
-        """The file that is mapped at a multiple of `stride`."""
         return self._folder / self._index.name(self._file_in[place // self.stride])
 
     def note_allocated(self, place: int) -> None:
-        """Notify the other processes that pages of the file at that place were allocated; in a turn."""
         slot = place // self.stride
         counter = self._file_in[slot] % _COUNTERS
         self._counters[counter] += 1
         self._looked_at[slot] = self._counters[counter]
 
     def existing(self) -> Iterator[Path]:
-        """All files that were made, folder by folder."""
         return self._below(self._folder, 0)
 
     def sync_folders(self, folders: set[Path]) -> None:
-        """Make the names in these folders durable, and the folders' own."""
         above = {parent for folder in folders for parent in folder.parents if self._folder in (parent, *parent.parents)}
         for folder in folders | above:
             sync_folder(folder)
 
     def close(self) -> None:
-        """Unmap all files."""
         self._counters.release()
         super().close()
 
@@ -332,3 +321,8 @@ def _opened(path: Path, *, create: bool) -> int:
         return -1
     except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
         raise FormatMismatch(f"{path} is not a file below folders: the store is damaged") from error
+
+
+def open_files(folder: Path, index: FileIndex, ledger: Ledger) -> StoreFiles:
+    """Map the files of a store. Raises: FormatMismatch if one of them is damaged; OSError."""
+    return (_WholeFiles if are_whole(index) else _LazyFiles)(folder, index, ledger)
