@@ -20,6 +20,9 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
 `recent.py` answers for recent keys from memory. Each folder records what it is (`files/formatfile.py`), and is opened only
 with the parameters that it was made with. `files/` has the durable writes, locks, headers and maps of all rooms.
 
+Marking and asking a filter belong to one thread; `sync` may run in another one at the same time. A `close` may be called
+twice.
+
 Other ways in: `bloom/sharedfilter.py` is the same tree with its leaves in Redis, shared by crawlers; `similarity/` drops
 URLs if all their features are known; `stream.py` passes on the new lines of a stream by any of these, which
 `linefilters.py` opens by name; `capture/` reads URLs out of packets.

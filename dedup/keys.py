@@ -79,10 +79,7 @@ def to_bytes(elements: Fingerprints) -> bytes:
 
 
 def map_hashes(elements: Fingerprints) -> tuple[IntArray, IntArray]:
-    """The two 40-bit hashes from which a leaf's positions are made; the second one is odd.
-
-    Position i is (first + i * second) mod m: double hashing. An odd step over a power of two never meets itself.
-    """
+    """The two 40-bit hashes of a leaf's positions: position i is (first + i * second) mod m, and the second one is odd."""
     high, low = elements[:, _HIGH], elements[:, _LOW]
     second = low >> _40
     second |= high << _24

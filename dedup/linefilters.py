@@ -99,8 +99,8 @@ class LineFilter:
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
     """Open the folder's filter, of the kind that the folder records; make the chosen one if the folder is new or empty.
 
-    Raises: FormatMismatch if the folder was made with other parameters, is damaged or is not ours; BadParameters also for a
-    choice that the filter does not have; FilterInUse; StoreFull, OSError, which always names a file or the folder.
+    Raises: as `UniqFilter.open`, BadParameters also for a choice that the filter does not have. An OSError names a file or the
+    folder.
     """
     with _naming(folder):
         given = _parameters(folder, choice)

@@ -99,7 +99,7 @@ def _written(given: UniqParameters) -> formatfile.Format:
 
 
 def recorded(folder: Path) -> UniqParameters | None:
-    """The parameters of the filter in a folder, None without a filter; those that its mode does not need are the defaults.
+    """The parameters of a folder's filter, None without one; those that its mode does not need are the defaults.
 
     Raises: FormatMismatch if the FORMAT file is of something else, of another version or damaged; OSError.
     """

@@ -138,10 +138,7 @@ class MemoryBits(BitStorage):
 
 
 class MappedBits(BitStorage):
-    """Bytes in the file itself, mapped shared: they need no memory of their own, and no copy at the end.
-
-    `secure` allocates blocks on the disk, so that a full disk is a StoreFull and never a SIGBUS.
-    """
+    """Bytes in the file itself, mapped shared. `secure` allocates blocks, so that a full disk is a StoreFull and no SIGBUS."""
 
     def begin(self) -> None:
         """Start with an empty file."""
@@ -302,10 +299,7 @@ class LeafBits:
         return clear
 
     def _set(self, places: IntArray, shifts: ByteArray) -> None:
-        """Set all bits at once, and again what is missing, since several may lie in one byte.
-
-        Of those numpy stores the last one alone; with each round fewer are missing, and there are at most eight.
-        """
+        """Set all bits, and again those that are missing: of several in one byte numpy stores the last one alone."""
         data, bits = self._storage.data, np.left_shift(1, shifts, dtype=np.uint8)
         data[places] |= bits
         missing = (data[places] & bits) == 0

@@ -73,10 +73,7 @@ class DsbfStatistics:
 
 
 class Dsbf(Closing):
-    """The filter of one folder. Use `Dsbf.open`.
-
-    Marking and asking belong to one thread; `sync` and `rates` may run in another one at the same time.
-    """
+    """The filter of one folder. Use `Dsbf.open`."""
 
     def __init__(self, folder: Path, parameters: DsbfParameters, lock: FolderLock, leaves: str) -> None:
         self._folder = folder
@@ -97,12 +94,10 @@ class Dsbf(Closing):
 
     @classmethod
     def open(cls, folder: Path, parameters: DsbfParameters | None = None, leaves: str = "memory") -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty.
+        """Open a folder's filter, or make it if the folder is new or empty. Raises: as `UniqFilter.open`.
 
         `leaves` is where the bits are while it is open: "memory", or "mapped" in a file, for filters larger than memory.
-        Cost after a clean end: 1 ms per MiB in memory, nothing mapped; else 0.3 µs per element, read from the logs. Raises:
-        FormatMismatch if the folder is not ours, is damaged or was made with other parameters; FilterInUse; BadParameters;
-        OSError.
+        Cost after a clean end: 1 ms per MiB in memory, nothing mapped; else 0.3 µs per element, read from the logs.
         """
         if leaves not in STORAGES:
             raise BadParameters(f"leaves is {leaves!r}; it must be one of {', '.join(STORAGES)}")
@@ -133,12 +128,11 @@ class Dsbf(Closing):
         return self._table.is_unseen(fingerprint(key))
 
     def mark(self, keys: Sequence[bytes]) -> None:
-        """Put the keys into the set, whatever their bits say.
+        """Put the keys into the set, even those with all bits set: the next split would lose them.
 
-        Keys with all bits set are logged too: another filter may have found them new, and the next split would lose them. A
-        call for n keys also moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); the
-        filter stays sound and the call may be repeated. After any other exception while a split begins, such as
-        KeyboardInterrupt, the calls that write raise FilterClosed: close the filter and open it again.
+        A call for n keys also moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); it may
+        be repeated. After any other exception while a split begins, such as KeyboardInterrupt, the calls that write raise
+        FilterClosed: close the filter and open it again.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 
@@ -173,10 +167,7 @@ class Dsbf(Closing):
         return new
 
     def sync(self) -> None:
-        """Make all that was marked before this call durable (fdatasync, log by log). Raises: OSError.
-
-        Splits with all elements moved end here. A `mark` that starts a split waits while the manifest is replaced.
-        """
+        """Make all that was marked before this call durable, and end splits with all elements moved. Raises: OSError."""
         with self._syncing:
             self._require_open()
             self._splitter.sync()
@@ -203,10 +194,7 @@ class Dsbf(Closing):
         )
 
     def check(self) -> None:
-        """Read all logs and compare them with bits, counts and splits.
-
-        Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError.
-        """
+        """Read all logs and compare. Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError."""
         with self._syncing:
             self._require_open()
             table, logs = self._table, self._logs
@@ -220,10 +208,7 @@ class Dsbf(Closing):
                 raise InvariantBroken(f"{self._folder}: {table.elements} elements, but its leaves count {total}")
 
     def close(self) -> None:
-        """Sync, keep the bits for the next opening, and unlock the folder; a second call does nothing.
-
-        Raises: OSError, and FilterClosed as `mark`, with the folder unlocked.
-        """
+        """Sync, keep the bits for the next opening, and unlock the folder, even after an error. Raises: as `sync`."""
         with self._syncing:
             if self.is_closed:
                 return

@@ -26,10 +26,9 @@ _LONGEST_SYNC_WAIT_MS = 2000  # with appendfsync everysec the next sync is one s
 
 
 class RedisServers:
-    """Connections to several servers, made when needed and anew after an error. For one thread.
+    """Connections to several servers, made when needed and anew after an error, for one thread. Nothing is retried.
 
-    Each wait for a server ends after `timeout_s` seconds; nothing is retried. `on_sent` is called with the servers asked,
-    when all calls are sent and no reply is read: an experiment lets time pass there.
+    Each wait for a server ends after `timeout_s` seconds. `on_sent` is called with the servers asked before a reply is read.
     """
 
     def __init__(
@@ -50,10 +49,7 @@ class RedisServers:
         return len(self._connections)
 
     def call(self, calls: Sequence[Call]) -> list[Reply]:
-        """Run the scripts and return their replies in the same order. Calls to one server run in the order given.
-
-        Raises: StoreUnavailable, StoreFull, FormatMismatch, BadParameters; calls of the batch may then have run.
-        """
+        """Run the scripts, in order on each server, and return the replies. Raises: as `SharedDsbf.add`; some may have run."""
         replies = self._exchange(calls)
         forgotten = [place for place, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
         if forgotten:  # the server lost its scripts (SCRIPT FLUSH): these calls have not run

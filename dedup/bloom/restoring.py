@@ -81,10 +81,9 @@ class Restored:
 
 
 def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, storage: BitStorage) -> Restored:
-    """The state of the folder's filter, which is made if the folder is empty.
+    """The state of the folder's filter, which is made if the folder is empty. Cost: 0.3 µs per element, or loading the bits.
 
-    Cost: 0.3 µs per element, or that of loading the kept bits. Raises: OSError; FormatMismatch, with the folder unchanged
-    if a log has lost elements of the last clean end.
+    Raises: OSError; FormatMismatch, with the folder unchanged if a log has lost elements of the last clean end.
     """
     manifest = read_manifest(folder, parameters) or _founded(folder, parameters, logs)
     if image := Image.of_record(manifest.image or {}, len(manifest.tree)):

@@ -96,9 +96,9 @@ class SharedDsbf(Closing):
     ) -> Self:
         """Open the filter of this name on these servers, or make it if none of them has anything of it.
 
-        All crawlers name the servers in the same order. `timeout_s` bounds each wait for a server; `on_sent` is called
-        with the servers asked after each sending. Raises: BadParameters (a wrong URL or password, no redis-py),
-        FormatMismatch (other parameters, other servers, or keys of something else), StoreUnavailable, StoreFull.
+        All crawlers name the servers in the same order. `timeout_s` bounds each wait for a server; `on_sent` is called with the
+        servers asked after each sending. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys),
+        StoreUnavailable, StoreFull.
         """
         try:
             from anabranch.dedup.bloom.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
@@ -122,8 +122,7 @@ class SharedDsbf(Closing):
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never put in; a key never put in is False with a probability of at most f.
 
-        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable; StoreFull if the answer needs a
-        split that another crawler left undone.
+        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable, StoreFull.
         """
         elements = fingerprints(keys)
         new: BoolArray = np.ones(len(elements), dtype=np.bool_)
@@ -178,10 +177,7 @@ class SharedDsbf(Closing):
         )
 
     def check(self) -> None:
-        """Read all leaves and compare: the bits of each are exactly those of its log. Others may go on meanwhile.
-
-        Cost: all bits and logs come over the network, leaf by leaf. Raises: InvariantBroken, StoreUnavailable.
-        """
+        """Read all leaves over the network and compare bits and logs. Raises: InvariantBroken, StoreUnavailable."""
         self._manifest.reload()
         tree = self._manifest.tree
         for node in sorted([*tree.tree.leaves, *tree.splitting]):

@@ -263,10 +263,7 @@ class LeafState(NamedTuple):
 
 
 class RemoteLeaves:
-    """The leaves of one filter. `tokens` are the generations of its parts, one per server.
-
-    All calls raise StoreUnavailable, StoreFull, FormatMismatch; StoreUnavailable also if a leaf is not of the token.
-    """
+    """The leaves of one filter. `tokens` are the generations of its parts, one per server. Raises: as `RedisServers.call`."""
 
     def __init__(self, servers: RedisServers, name: str, tokens: Sequence[str], leaf_bits: int, hashes: int) -> None:
         self.name = name
@@ -284,10 +281,7 @@ class RemoteLeaves:
     def put(
         self, places: Sequence[LeafAddress], of: IntArray, elements: Fingerprints, most: Sequence[int], logged: str
     ) -> ByteArray:
-        """Test and set: for each element KNOWN, NEW, MOVED, MISSING or NOT_TAKEN.
-
-        `most`: how many elements each place may count. `logged`: "new" elements, or "all" that are taken.
-        """
+        """Test and set, and log "new" elements or "all". Answers as `test`; NOT_TAKEN where a place counts `most` already."""
         return self._ask("put", places, of, elements, lambda n: (most[n], logged))
 
     def create(self, places: Sequence[LeafAddress]) -> None:
@@ -304,10 +298,7 @@ class RemoteLeaves:
     def fetch(
         self, places: Sequence[LeafAddress], mover: str, lease_ms: int, most: int, *, steal: bool
     ) -> list[LeafStep | None]:
-        """Take or renew the lease on splitting leaves and read the elements to move next, at most `most`.
-
-        None where another mover has the lease and `steal` is false; a step with `is_gone` where the leaf is gone.
-        """
+        """Take the leases and read up to `most` elements to move next of each leaf; None where another has it and not `steal`."""
         arguments = (mover, lease_ms, most * FINGERPRINT_BYTES, "steal" if steal else "")
         calls = [self._call("fetch", place, arguments, "leaf", "log", "mover") for place in places]
         steps: list[LeafStep | None] = []

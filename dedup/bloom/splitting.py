@@ -129,10 +129,7 @@ class Split:
 
 
 class Splitter:
-    """Takes elements into the leaves of one filter and splits those that fill up.
-
-    `take`, `take_one` and `start` belong to one thread; `sync` may run in another one at the same time.
-    """
+    """Takes elements into the leaves of one filter and splits those that fill up. Only `sync` may run in another thread."""
 
     def __init__(
         self,
@@ -169,9 +166,9 @@ class Splitter:
         return tuple(self._splits)
 
     def take(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, count and log; start to split full leaves, and move elements of splitting ones.
+        """Set bits, count and log; split full leaves, and move fewer than MOVE_AT_LEAST + MOVES_PER_KEY elements a key.
 
-        For n elements fewer than MOVE_AT_LEAST + MOVES_PER_KEY * n are moved. Raises: OSError, as `Dsbf.mark` says.
+        Raises: OSError, as `Dsbf.mark` says.
         """
         for start in range(0, len(elements), self._step):
             part = slice(start, start + self._step)

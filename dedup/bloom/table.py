@@ -58,10 +58,9 @@ class Nodes:
         self.above = above
 
     def rates(self, parameters: DsbfParameters, tree: Tree) -> tuple[float, float]:
-        """False-positive rate that a random key meets, and that of the worst leaf.
+        """False-positive rate that a random key meets, as a bound, and that of the worst leaf.
 
-        Where a query asks several nodes their rates add up: a bound of the true rate. Another thread may extend the nodes
-        meanwhile: `tree` may be the one before.
+        The rates of the nodes that a query asks add up. Another thread may extend the nodes: `tree` may be the one before.
         """
         m, k, above = parameters.leaf_bits, parameters.hashes, self.above
         leaves = np.flatnonzero(tree.fan_out == 0)
@@ -86,10 +85,7 @@ class LeafTable:
         self.elements = 0  #: sum of all counts
 
     def settle(self, node: int, elements: Fingerprints) -> None:
-        """Let the leaf or splitting node hold exactly these distinct elements. Raises: OSError.
-
-        A splitting node counts those that no node below it knows, so settle the deepest first.
-        """
+        """Let the node hold exactly these distinct elements, the deepest splitting node first. Raises: OSError."""
         is_splitting = self.tree.fan_out.item(node) > 0
         count = int(np.count_nonzero(self.unseen(elements))) if is_splitting else len(elements)
         self.nodes.slots[node] = slot = self.leaves.take()

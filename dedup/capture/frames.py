@@ -73,9 +73,9 @@ class _DamagedBlock(Exception):
 
 
 def frames(stream: BinaryIO, name: str, counts: CaptureStatistics) -> Iterator[Frame]:
-    """Yield the frames of a capture in file order. A cut or damaged rest is counted and ends the iteration.
+    """Yield the frames of a capture, read forward only. A cut or damaged rest is counted and ends the iteration.
 
-    Reads forward only and holds one record. Raises: FormatMismatch, with `name`, if the file does not begin like a capture.
+    Raises: FormatMismatch, with `name`, if the file does not begin like a capture.
     """
     head = stream.read(4)
     if head in _PCAP_ORDERS:

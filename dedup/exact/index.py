@@ -42,10 +42,7 @@ class ExactStatistics:
 
 
 class ExactIndex(Closing):
-    """The index of one folder. Use `ExactIndex.open`.
-
-    Marking and asking belong to one thread; `sync` may run in another one at the same time.
-    """
+    """The index of one folder. Use `ExactIndex.open`."""
 
     def __init__(self, folder: Path, tail_elements: int, lock: FolderLock) -> None:
         self._folder = folder
@@ -56,10 +53,7 @@ class ExactIndex(Closing):
 
     @classmethod
     def open(cls, folder: Path, tail_elements: int = TAIL_ELEMENTS) -> Self:
-        """Open a folder's index, or make it if the folder is new or empty. Cost: milliseconds, mostly to read the log.
-
-        Raises: FormatMismatch if the folder is not ours or is damaged; FilterInUse; OSError.
-        """
+        """Open a folder's index, or make it if the folder is new or empty, by reading the log. Raises: as `UniqFilter.open`."""
         if tail_elements < 1:
             raise BadParameters(f"tail_elements is {tail_elements}; it must be 1 or more")
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,10 +159,7 @@ class ExactIndex(Closing):
         )
 
     def check(self) -> None:
-        """Read all files: each agrees with its header, and no element is in two places.
-
-        Raises: InvariantBroken, FormatMismatch, OSError.
-        """
+        """Read and compare all files; no element may be in two places. Raises: InvariantBroken, FormatMismatch, OSError."""
         self._require_open()
         tail, runs = self._files.tail, self._files.runs
         tail.check()

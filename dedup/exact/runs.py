@@ -32,10 +32,7 @@ _CHECK_AT_ONCE = 1 << 18  # elements
 
 
 class SortedRun:
-    """One run, mapped read-only: what is not asked for takes no memory. It holds one element or more, each once.
-
-    Raises: FormatMismatch if the file is missing, damaged or another one; OSError.
-    """
+    """One run of one element or more, each once, mapped read-only. Raises: FormatMismatch, OSError."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.path = path
@@ -123,9 +120,9 @@ class SortedRun:
 
 
 class RunWriter:
-    """A run that is being written: the number of elements is known, and they come in ascending order, part by part.
+    """A run that is being written: a known number of elements in ascending order, part by part. Raises: StoreFull, OSError.
 
-    The header comes last, so that half a file is never taken for a run. Raises: StoreFull, OSError.
+    The header comes last, so that half a file is never taken for a run.
     """
 
     def __init__(self, path: Path, number: int, count: int) -> None:

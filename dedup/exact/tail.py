@@ -32,10 +32,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class TailLog:
-    """A set of elements. The first `flush` makes its file, which has the set as of the last `flush`.
-
-    Taking and asking belong to one thread; `flush` and `sync` may run in another one at the same time.
-    """
+    """A set of elements, and a file with the set as of the last `flush`. `flush` and `sync` may run in another thread."""
 
     def __init__(self, path: Path, number: int, content: bytes = b"") -> None:
         """`content` is what its file holds in whole elements; empty: there is no file yet."""
@@ -52,10 +49,7 @@ class TailLog:
 
     @classmethod
     def reopen(cls, path: Path, number: int, seal: Seal | None = None) -> TailLog:
-        """The set in a file; a tail that a crash tore is cut off.
-
-        Raises: OSError; FormatMismatch, with the file unchanged, if it is missing, another one, or contradicts its `seal`.
-        """
+        """The set in a file, without a torn tail. Raises: FormatMismatch if it is missing or contradicts its `seal`; OSError."""
         content = _content(path, number)
         if seal is not None:
             length, checksum = seal

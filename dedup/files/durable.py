@@ -103,10 +103,10 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def swap_file(path: Path, data: bytes, *, names_first: bool = False) -> None:
-    """Replace a file's text at once; the new text survives a power loss only after `sync_folder`.
+    """Replace a file's text at once, only the owner may read it; the new text survives a power loss only after `sync_folder`.
 
-    Only the owner may read the file. After an error the old text is in place. With `names_first` the folder is synced before
-    the rename, so that the files that the new text names exist whenever it does.
+    After an error the old text is in place. With `names_first` the folder is synced before the rename, so that the files that
+    the new text names exist whenever it does.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     write_file(unfinished, data)

@@ -66,10 +66,7 @@ def read_record(path: Path) -> dict[str, object]:
 
 
 def adopt(folder: Path, wanted: Format) -> bool:
-    """True if the folder is complete; False if it is new or half made: fill it, then call `complete`.
-
-    Raises: FormatMismatch if it is of another format, or has files and no FORMAT.
-    """
+    """True if the folder is complete; False if it is new or half made: fill it and call `complete`. Raises: FormatMismatch."""
     path = folder / NAME
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():

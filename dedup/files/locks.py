@@ -67,9 +67,9 @@ class FolderLock:
 
 
 def lock_file(path: Path) -> int:
-    """Take the lock of the file, made if it is missing, and write this process's id into it.
+    """Lock the file, made if it is missing, and write this process's id into it. Raises: LockHeld, OSError.
 
-    Returns the descriptor, which holds the lock until it is closed. Raises: LockHeld, OSError.
+    Returns the descriptor, which holds the lock until it is closed.
     """
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -47,10 +47,7 @@ class MappedPlaces:
         self._start = self.data.ctypes.data
 
     def put(self, place: int, path: Path, fd: int) -> bool:
-        """Map the open file `path` over a place; an empty file is given its size first. True if all its blocks are allocated.
-
-        Raises: FormatMismatch if the file has another size, StoreFull, OSError.
-        """
+        """Map the open file over a place; an empty file gets its size first. True if all blocks are allocated. Raises: OSError."""
         status = os.fstat(fd)
         if not status.st_size:
             with store_full_errors(path):
@@ -120,10 +117,7 @@ _allocate: Allocate = allocate_by_fallocate if hasattr(os, "posix_fallocate") el
 
 
 def allocate_pages(path: Path, offsets: list[int], length: int) -> int:
-    """Allocate `length` bytes at each offset through a descriptor of its own; returns how many succeeded.
-
-    Raises: StoreFull only if the first one fails, so that the caller can record the others.
-    """
+    """Allocate `length` bytes at each offset; returns how many succeeded. Raises: StoreFull only if the first one fails."""
     done = 0
     try:
         with store_full_errors(path), descriptor(path, os.O_RDWR) as fd:
@@ -140,10 +134,9 @@ _READ_BYTES = 1 << 20
 
 
 def data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each range below `size` that may hold other bytes than 0 (lseek(2), SEEK_DATA).
+    """Start and end of each range below `size` that may hold other bytes than 0 (SEEK_DATA), or the whole file.
 
-    The rest holds zeros and need not be read: reading a hole of a map in a file system in memory takes memory. Where the
-    system does not know, the range is the whole file.
+    The rest need not be read: reading a hole of a map in a file system in memory takes memory.
     """
     stop = 0
     while stop < size:

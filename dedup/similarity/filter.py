@@ -213,11 +213,7 @@ class SimilarityFilter(Closing):
 
     @classmethod
     def open(cls, folder: Path, parameters: SimilarityParameters | None = None) -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty. Cost: about 10 µs per stored URL.
-
-        Raises: FormatMismatch if the folder is not ours, is damaged or was made with other parameters (it names them);
-        BadParameters; FilterInUse; StoreFull, OSError.
-        """
+        """Open a folder's filter, or make it if the folder is new or empty: 10 µs per URL. Raises: as `UniqFilter.open`."""
         given = parameters or SimilarityParameters()
         Comparison(given)  # unknown features leave no folder behind
         wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=given.record())

@@ -76,11 +76,7 @@ class UrlDb(Closing):
 
     @classmethod
     def open(cls, path: Path, parameters: Parameters, *, may_be_new: bool = True) -> Self:
-        """Open the file, or make it if it `may_be_new` and is missing or empty; its folder must exist.
-
-        Raises: FormatMismatch, with the file unchanged, if it is not ours, is damaged or was made with other parameters;
-        FilterInUse; StoreFull, OSError.
-        """
+        """Open the file, or make it if it `may_be_new` and is missing or empty. Raises: as `UniqFilter.open`."""
         # Without an isolation level the driver begins no transaction of its own.
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
@@ -99,10 +95,7 @@ class UrlDb(Closing):
         return cls(path, connection, rows)
 
     def append(self, urls: Sequence[bytes], features: str) -> None:
-        """Store the URLs in one transaction; they are on the disk when it returns.
-
-        Raises: StoreFull (nothing is stored; free space and repeat), OSError, FilterClosed.
-        """
+        """Store the URLs durably in one transaction. Raises: StoreFull with nothing stored, OSError, FilterClosed."""
         if not urls:
             return
         rows = [{"url": url, "features": features} for url in urls]

@@ -78,10 +78,7 @@ SIGNATURES: dict[str, Signature] = {
 
 
 def signature_named(name: str) -> Signature:
-    """The signature of that name, from the table or imported. Raises: BadParameters.
-
-    So do the methods of an imported one, if its function fails or gives other than bytes, always as many.
-    """
+    """The signature of that name, from the table or imported. It and an imported signature's methods raise BadParameters."""
     if name in SIGNATURES:
         return SIGNATURES[name]
     function = imported(name, "signature", SIGNATURES)
@@ -105,10 +102,7 @@ def signature_named(name: str) -> Signature:
 
 
 def check_value(signature: Signature) -> str:
-    """The leading bytes, at most 7, of the signature of "123456789", in hex.
-
-    Stored with the signature's name: it detects a function that was changed, or salted by the process.
-    """
+    """First 7 bytes of the signature of "123456789", in hex: they detect a changed or salted function of the same name."""
     width = min(signature.width_bytes, 7)
     return f"{signature.address(_CHECKED, width):0{2 * width}x}"
 

@@ -28,10 +28,7 @@ _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
 class BitFiles(Closing):
-    """The files of one folder, made by `create_files` in the turn in which they are first opened.
-
-    Setting and asking belong to one thread; `sync` may run in another one at the same time.
-    """
+    """The files of one folder, made by `create_files` in the turn in which they are first opened."""
 
     def __init__(self, folder: Path, index: FileIndex, sharing: Sharing, *, alone: bool = False) -> None:
         self._folder = folder
@@ -79,7 +76,7 @@ class BitFiles(Closing):
     def test_and_set(self, addresses: IntArray) -> BoolArray:
         """Test and set, in one turn: True where the bit was 0; an address twice in the batch is new once.
 
-        Raises: StoreFull (an OSError) with some pages allocated and no bit set; it may be repeated.
+        Raises: StoreFull (an OSError) with no bit set; it may be repeated.
         """
         with self._sharing:
             new = self.are_clear(addresses) & first_of_each(addresses.tolist())
@@ -128,7 +125,7 @@ class BitFiles(Closing):
     def check(self) -> None:
         """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
 
-        Cost: one turn in which all data is read. Raises: InvariantBroken, FormatMismatch.
+        Cost: reads all data; other processes wait. Raises: InvariantBroken, FormatMismatch.
         """
         self._require_open()
         with self._sharing:

@@ -94,10 +94,7 @@ class StoreFiles:
         self.pages = PageTable(present)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
-        """The addresses in parts of few enough files, and where in `data` the bytes of their bits are, until the next part.
-
-        With `create` missing files are made.
-        """
+        """Addresses in parts of few enough files, and where in `data` their bytes are until the next part; may `create` files."""
         raise NotImplementedError
 
     def place(self, address: int, *, create: bool = False) -> int:

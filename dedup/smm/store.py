@@ -37,9 +37,8 @@ class Smm(BitFiles):
     """The store of one folder. Use `Smm.open`.
 
     Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and all see a
-    mark at once. If one is killed in the middle of a batch, the others go on; bits of that batch may be set although no process
-    got True for their keys. Within a process marking and asking belong to one thread, and `sync` may run in another one at the
-    same time. Other threads, and forked processes, open the store themselves.
+    mark at once. If one is killed in the middle of a batch, some bits of it may be set. Other threads, and forked processes,
+    open the store themselves.
     """
 
     def __init__(
@@ -55,10 +54,8 @@ class Smm(BitFiles):
     ) -> Self:
         """Open a folder's store, or make it if the folder is new or empty; several processes may do so at once.
 
-        `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other processes and
-        threads, and needs no lock per batch. Raises: FormatMismatch if the folder is not ours, is damaged or was made with
-        another signature or other levels; FilterInUse if another opening holds the store, and one of the two `alone`;
-        BadParameters; StoreFull.
+        `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other openings, and
+        needs no lock per batch. Raises: as `UniqFilter.open`.
         """
         index, chosen = shape(signature, levels)
         names: formatfile.Parameters = {"signature": signature, "signature_of_123456789": check_value(chosen)}
@@ -108,10 +105,7 @@ class Smm(BitFiles):
         self.set_one(self._signature.address(key, self._index.address_bytes))
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new, to one process only; a signature twice in a batch is new once.
-
-        Raises: as `mark`.
-        """
+        """Test and set: True where a key was new, to one process only; a signature is new once in a batch. Raises as `mark`."""
         return self.test_and_set(self.addresses(keys))
 
     def __repr__(self) -> str:
