@@ -61,7 +61,7 @@ class Lines:
 
     def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._rest = bytearray()  # of a line whose end has not come
+        self._rest = bytearray()  # of a line without its end
         self._rest_bytes = 0  # its true length; beyond the limit nothing is kept
         self.too_long = 0  #: lines left out because they are longer than the limit
 

@@ -1,7 +1,7 @@
 """UniqFilter: has this URL been seen? Asked before a URL is enqueued; marked after the URL is stored.
 
-The filter is a chain of stages, which its mode selects: the SMM (`smm/`), the DSBF (`bloom/`), an exact index (`exact/`).
-Each one is asked only about the keys that all earlier stages know. A key is dropped only if all stages know it, so their
+The filter is a chain of stages, which its mode selects: the SMM (`smm/`), then the DSBF (`bloom/`) or an exact index
+(`exact/`), which is asked only about the keys that the SMM knows. A key is dropped only if all stages know it, so their
 error probabilities multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
 """
 

@@ -72,7 +72,7 @@ class LeafLogs:
             self._lengths.update(dict.fromkeys(leaves, _HEADER.size))
 
     def open(self, leaf: int) -> Fingerprints:
-        """Take up a leaf's log and read it, without a torn tail. Raises: FormatMismatch if it is missing, damaged or another's."""
+        """Take up a leaf's log and read it, without a torn tail. Raises: FormatMismatch if it is missing or damaged."""
         path = self.path(leaf)
         with _found(path, os.O_RDWR) as fd:
             self._require_header(path, leaf, os.pread(fd, _HEADER.size, 0))

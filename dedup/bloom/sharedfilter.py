@@ -1,14 +1,9 @@
-"""A DSBF whose leaves are in Redis, shared by any number of crawlers, which do not talk to each other.
+"""A DSBF with its leaves in Redis, shared by any number of crawlers, which do not talk to each other.
 
-The leaves are spread over the servers; the tree is a manifest on the first one, of which each crawler keeps a copy. A
-batch of keys descends that copy and is sent as one script call per leaf, to all servers at once. A leaf that has split
-since then answers so instead of answering the question; then the newest tree is loaded and the rest is asked again.
-
-    sharedfilter.py      batches of keys
-    sharedsplitting.py   who splits a full leaf, and how
-    sharedtree.py        the tree, the addresses of its leaves, and the manifest that crawlers agree on
-    sharedleaves.py      leaves: the scripts that run in the servers, and their answers
-    redis.py             connections
+The leaves are spread over the servers; the tree is a manifest on the first one (`sharedtree.py`), of which each crawler
+keeps a copy. A batch of keys descends that copy and is sent as one script call per leaf, to all servers at once
+(`sharedleaves.py`, `redis.py`). A leaf that has split since then answers so; then the newest tree is loaded and the rest is
+asked again. `sharedsplitting.py` splits full leaves.
 
 Two crawlers never both find one key new: the bits of a leaf are tested and set in one script. A splitting leaf is
 frozen before any crawler learns of its children, so its answers hold for good; `add` asks it first, and sends only the

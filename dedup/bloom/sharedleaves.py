@@ -298,7 +298,7 @@ class RemoteLeaves:
     def fetch(
         self, places: Sequence[LeafAddress], mover: str, lease_ms: int, most: int, *, steal: bool
     ) -> list[LeafStep | None]:
-        """Take the leases and read up to `most` elements to move next of each leaf; None where another has it and not `steal`."""
+        """Take the leases and read up to `most` elements to move next of each leaf; None where another mover has the lease."""
         arguments = (mover, lease_ms, most * FINGERPRINT_BYTES, "steal" if steal else "")
         calls = [self._call("fetch", place, arguments, "leaf", "log", "mover") for place in places]
         steps: list[LeafStep | None] = []

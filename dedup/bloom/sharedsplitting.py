@@ -3,19 +3,16 @@
 Steps, each of which any crawler may take, or take over from one that died on the way:
 
 1. *freeze*: the full leaf takes no elements any more; it still answers queries.
-2. *create*: its children are made. Their paths and servers follow from the leaf's, and making them twice is harmless.
+2. *create*: its children are made. Making them twice is harmless.
 3. *manifest*, LEAF -> SPLITTING: replaced only if it is still the revision that was read. One crawler succeeds.
 4. *move*: the crawler with the lease puts the leaf's log into the leaves below, a bounded part with each call that adds
    keys. The lease only saves work: a part that is moved twice changes nothing, and `moved` grows only from the value at
    which a step began.
 5. *manifest*, SPLITTING -> INNER, and then the leaf's bits and log are removed.
 
-Many crawlers add while one moves, so children take more new keys than `split_above` expects: with a fan-out of 4 and 64
-crawlers that adds a tenth to the rate f of a query until the split ends.
-
 The truth is in the leaves: a frozen or gone leaf reports it to every caller, which loads the manifest anew, and takes the
-missing steps if the manifest does not have it yet (a crawler died, or a server lost its last second in a crash). One loss
-remains: elements moved to a server just before it crashed and forgot its last second are reported as new again.
+missing steps if the manifest does not have it yet. One loss remains: elements moved to a server just before it crashed and
+forgot its last second are reported as new again.
 """
 
 from __future__ import annotations

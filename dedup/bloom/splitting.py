@@ -148,7 +148,7 @@ class Splitter:
         self._step = max(_SMALLEST_STEP, parameters.split_above // _STEPS_PER_LEAF)
         self._splits = list(splits)
         self._moving = deque(split for split in splits if split.moved < split.length)  # those that are not drained
-        self._ended: list[int] = []  # nodes whose log is to be removed
+        self._ended: list[int] = []  # nodes; their logs are to be removed
         self._credit = 0  # elements that may be moved
         self._lock = threading.Lock()  # over the manifest and `_splits`
         self._is_settled = True  # the folder was synced since the last rename

@@ -96,7 +96,7 @@ class SortedRun:
 
     def check(self) -> None:
         """Read all: header, checksums and order. Raises: InvariantBroken, FormatMismatch."""
-        with descriptor(self.path, os.O_RDONLY) as fd:  # first: to read a map whose file was cut off is a SIGBUS
+        with descriptor(self.path, os.O_RDONLY) as fd:  # first: reading a map of a cut file is a SIGBUS
             if _checked_header(self.path, self.number, fd) != (self.count, *self._checksums):
                 raise InvariantBroken(f"{self.path} was replaced while it was open")
         columns = (self._highs, self._lows)

@@ -49,7 +49,7 @@ class TailLog:
 
     @classmethod
     def reopen(cls, path: Path, number: int, seal: Seal | None = None) -> TailLog:
-        """The set in a file, without a torn tail. Raises: FormatMismatch if it is missing or contradicts its `seal`; OSError."""
+        """The set in a file, without a torn tail. Raises: FormatMismatch if it is missing or contradicts its `seal`."""
         content = _content(path, number)
         if seal is not None:
             length, checksum = seal

@@ -47,7 +47,7 @@ class MappedPlaces:
         self._start = self.data.ctypes.data
 
     def put(self, place: int, path: Path, fd: int) -> bool:
-        """Map the open file over a place; an empty file gets its size first. True if all blocks are allocated. Raises: OSError."""
+        """Map the open file over a place; an empty file gets its size first. True if all blocks are allocated."""
         status = os.fstat(fd)
         if not status.st_size:
             with store_full_errors(path):

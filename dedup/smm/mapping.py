@@ -1,15 +1,13 @@
 """The mapped files of a store, and which of their pages have blocks on the disk.
 
-`_WholeFiles` serves two levels: all files are made with the store and mapped once. The body of the ledger (`sharing.py`)
-has one byte a page, 1 if the page has blocks: shared by all processes, and lasting.
+Two levels (`_WholeFiles`): all files are made with the store and mapped once. The body of the ledger (`sharing.py`) has one
+byte a page, 1 if the page has blocks.
 
-`_LazyFiles` serves three and more levels, up to 2^48 bits in 16 million files: a file is made when its first bit is set,
-and mapped when it is asked for, over one of a fixed number of places; the least recently used file loses its place. The
-file system knows the blocks of a file when it is mapped. Another process may allocate pages later, so the body of the
-ledger has 4,096 counters, shared by all: a process that allocates pages in a file adds 1 to the counter of its number mod
-4,096, after the pages have blocks and before they hold bits. A process that finds a counter changed asks the file system
-again. A missing file is remembered in the same way. Cost at random addresses: 0.3 ms for a new URL, since it makes a file
-or a page of 16 KiB; 60 µs for a known one once there are more files than places [measured on ext4].
+Three and more levels (`_LazyFiles`), up to 2^48 bits in 16 million files: a file is made when its first bit is set, and
+mapped when it is asked for, over one of a fixed number of places; the least recently used file loses its place. The body
+of the ledger has 4,096 counters: a process that allocates pages in a file adds 1 to the counter of its number mod 4,096,
+after the pages have blocks and before they hold bits; a process that finds a counter changed asks the file system for the
+blocks again. Cost at random addresses: 0.3 ms for a new URL, 60 µs for a known one of a file without a place [on ext4].
 
 A write to a mapped page without a block on a full disk is a SIGBUS, so blocks are allocated first (`files/mapped.py`). A
 page not known to have blocks holds no bit, and queries do not touch it: on tmpfs even reading a hole takes memory.
@@ -94,7 +92,7 @@ class StoreFiles:
         self.pages = PageTable(present)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
-        """Addresses in parts of few enough files, and where in `data` their bytes are until the next part; may `create` files."""
+        """Addresses in parts of few enough files, and where in `data` their bytes are until the next part."""
         raise NotImplementedError
 
     def place(self, address: int, *, create: bool = False) -> int:

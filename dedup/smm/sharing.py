@@ -1,17 +1,14 @@
-"""Several processes, one store: which of them has it open, who may change it now, and the ledger that they share.
+"""Several processes of one machine, one store: who may change it now, and the ledger that they share.
 
-`Sharing` uses two advisory locks (flock), which the kernel frees when a process ends, however it ends. The lock on the
-folder serialises opening, changing a batch of bits, and closing. The lock on the file PAGES is held for as long as the
-store is open: shared by all, or exclusive by one. The processes are on one machine; a forked process opens the folder
-itself.
+`Sharing` uses two advisory locks (flock), which the kernel frees when a process ends. The lock on the folder serialises
+opening, changing a batch of bits, and closing. The lock on the file PAGES is held for as long as the store is open: shared
+by all, or exclusive by one.
 
 `Ledger` is the file PAGES, mapped by all processes: a header, and a body that depends on the files (`mapping.py`).
 Header, eight 64-bit numbers in the machine's order (little-endian): magic; version; writers that have begun and not ended
-well; bits set in the store; 1 while a batch is being set; 1 if the number of set bits may be wrong.
-
-A writer counts itself, durably, before its first bit, and as ended after its last sync. So after a power loss, or the
-death of a writer, the number of writers does not go back to 0, and the next process that opens the store alone knows that
-the number of set bits may be wrong. If a writer dies in the middle of a batch, the next one finds it unfinished.
+well; bits set in the store; 1 while a batch is being set; 1 if the number of set bits may be wrong. A writer counts itself,
+durably, before its first bit, and as ended after its last sync. So after a crash the number of writers does not go back to
+0, and the next process that opens the store alone knows that the number of set bits may be wrong.
 """
 
 from __future__ import annotations
