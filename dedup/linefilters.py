@@ -90,10 +90,10 @@ class LineFilter:
     kind: str  #: a name in CHOICES
     unseen: Callable[[Sequence[bytes]], BoolArray]  #: True where a key is new; nothing is changed
     mark: Callable[[Sequence[bytes]], object]  #: makes keys known. Raises: StoreFull, OSError
-    sync: Callable[[], None]  #: makes durable what was marked. Raises: OSError
     check: Callable[[], None] | None  #: verifies the filter by reading all of it, or None. Raises: InvariantBroken
     totals: Callable[[], FilterTotals]
     close: Callable[[], None]  #: syncs and closes. Raises: OSError
+    sync: Callable[[], None] = lambda: None  #: makes marked keys durable, if `mark` does not. Raises: OSError
 
 
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
@@ -143,12 +143,10 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
         now = shared.statistics()
         return FilterTotals(keys=now.elements, false_drop=now.mean_rate, expected_lost=None)
 
-    # What is marked is durable already, so there is nothing to sync.
     return LineFilter(
         kind=SHARED,
         unseen=shared.unseen,
         mark=shared.mark,
-        sync=lambda: None,
         check=shared.check,
         totals=totals,
         close=shared.close,
@@ -186,7 +184,6 @@ def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
         kind=SIMILAR,
         unseen=lambda urls: ~made.are_similar(urls),
         mark=made.add_all,
-        sync=lambda: None,
         check=None,
         totals=totals,
         close=made.close,

@@ -46,9 +46,6 @@ class RecentKeys(Generic[K]):
         self.add((key,))
         return True
 
-    def __len__(self) -> int:
-        return len(self._newer | self._older)
-
     def __bool__(self) -> bool:
         return bool(self._newer or self._older)
 

@@ -46,9 +46,6 @@ class LeafLogs:
         self._touched: set[int] = set()
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._lengths)
-
     @property
     def log_bytes(self) -> int:
         """Bytes in all logs, headers and what waits to be written included."""

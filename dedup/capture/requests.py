@@ -124,9 +124,6 @@ class TcpFlows:
         self._limits = limits or FlowLimits()
         self._flows: OrderedDict[bytes, _Flow] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._flows)
-
     def take(self, segment: Segment) -> list[bytes]:
         """The URLs that this segment completes, in the order of their flow."""
         if segment.resets:

@@ -123,9 +123,6 @@ class UrlDb(Closing):
         with _translating(self._path):
             self._connection.close()
 
-    def __repr__(self) -> str:
-        return f"<UrlDb {self._path} {self._rows} urls>"
-
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         if self._connection.closed:

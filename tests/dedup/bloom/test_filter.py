@@ -27,7 +27,7 @@ LOG = Path("leaf.log")
 
 
 def table(tree: Tree) -> LeafTable:
-    """A table whose leaves hold the elements."""
+    """A table with these elements in its leaves."""
     made = LeafTable(CHECKED, tree, LeafBits(CHECKED.leaf_bits, CHECKED.hashes))
     for leaf in tree.leaves:
         made.settle(leaf, of(made, leaf, ELEMENTS))
@@ -38,7 +38,7 @@ def of(table_: LeafTable, node: int, elements: Fingerprints) -> Fingerprints:
     return elements[table_.tree.leads_through(node, elements)]
 
 
-def test_a_leaf_agrees_with_its_log_however_often_an_element_stands_there() -> None:
+def test_a_leaf_agrees_with_its_log_however_often_an_element_is_there() -> None:
     """Logs may hold equal elements; counts are of distinct ones, less the falsely known."""
     checked = table(Tree.rooted(3))
     own = of(checked, 1, ELEMENTS)
@@ -113,7 +113,7 @@ def keys(start: int, stop: int) -> list[bytes]:
 
 
 class Model:
-    """A filter beside a Python set: each step is done to both, and then they are compared."""
+    """A filter and a Python set: each step is done to both, and then they are compared."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -180,7 +180,7 @@ class Model:
         shutil.rmtree(copied)
 
     def rebuild(self, *_: object) -> None:
-        """Without the kept bits the logs tell all; distinct elements are counted if none is on its way."""
+        """Without the kept bits the logs have all; distinct elements are counted if no element is moving."""
         self.dsbf.close()
         (self.folder / "d" / "BITS").unlink(missing_ok=True)
         self.dsbf = Dsbf.open(self.folder / "d", TINY)

@@ -77,7 +77,7 @@ ALL_FIRST = np.ones(len(KEYS), dtype=np.bool_)
 
 
 def table(*contents: list[bytes], parameters: DsbfParameters = SMALL) -> LeafTable:
-    """A table whose leaves hold these keys."""
+    """A table with these keys in its leaves."""
     made = LeafTable(parameters, Tree.rooted(len(contents)), LeafBits(parameters.leaf_bits, parameters.hashes))
     for leaf, keys in zip(made.tree.leaves, contents, strict=True):
         made.settle(leaf, fingerprints(keys))
@@ -141,7 +141,7 @@ def test_a_leaf_is_full_above_its_threshold_unless_it_is_as_deep_as_it_may_be(mo
     assert DEEPEST > 1
 
 
-def test_a_splitting_node_is_asked_beside_the_empty_leaves_below_it() -> None:
+def test_a_splitting_node_is_asked_with_the_empty_leaves_below_it() -> None:
     """What it holds stays known, in batches and one by one; what is new goes to its children."""
     splitting, elements = table([], []), fingerprints(KEYS)
     splitting.mark(elements[:30], ALL_FIRST[:30])

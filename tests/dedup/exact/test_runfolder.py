@@ -167,7 +167,7 @@ def test_a_manifest_names_what_counts_and_the_rest_goes(tmp_path: Path) -> None:
 
 
 def test_runs_that_no_manifest_names_go_as_soon_as_they_are_merged(tmp_path: Path) -> None:
-    """Without any sync the disk holds what counts, and at most a merge under way beside it."""
+    """Without any sync the disk holds what counts, and at most a merge under way."""
     files = opened(tmp_path / "x")
     fill(files, 0, 800)
     written = sum(path.stat().st_size for path in (tmp_path / "x").glob("run-*"))

@@ -254,7 +254,7 @@ def test_a_full_disk_is_an_oserror_and_no_sigbus(tmp_path: Path) -> None:
 def test_a_page_allocated_without_a_bit_is_looked_at_when_it_has_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk leaves such a page behind; no counter tells others when its first bit is set."""
+    """A full disk leaves such a page behind; no counter changes for others when its first bit is set."""
     one, other = opened(folder, LARGE), opened(folder, LARGE)
     in_two_files = np.array([5, LARGE.file_bits + 5])
     allocate, left = bitfiles.allocate_pages, [1]

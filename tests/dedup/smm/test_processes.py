@@ -105,7 +105,7 @@ def test_each_key_is_new_to_exactly_one_of_four_processes(tmp_path: Path, levels
 
 @pytest.mark.slow
 @pytest.mark.parametrize("levels", LEVELS)
-def test_a_killed_process_loses_nothing_and_stops_nobody(tmp_path: Path, levels: tuple[int, ...]) -> None:
+def test_a_killed_process_loses_nothing_and_stops_no_other(tmp_path: Path, levels: tuple[int, ...]) -> None:
     """Three add the same keys, one after another is killed amid its work: what was reported stays known, once reported."""
     reported = list[int]()
     with ExitStack() as stack:
